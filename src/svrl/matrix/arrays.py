@@ -1,0 +1,75 @@
+"""NumPy arrays and torch tensors at the public edge: one in, the same kind out.
+
+Everything inside the package is torch. These few functions are the only place that knows about
+the other kind.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+Array: TypeAlias = "torch.Tensor | np.ndarray"
+Generator: TypeAlias = "torch.Generator | np.random.Generator"
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def as_tensor(array: Array) -> torch.Tensor:
+    """A tensor on the same memory, without gradient; other sequences are refused by name."""
+    if isinstance(array, torch.Tensor):
+        return array.detach()
+    if isinstance(array, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(array))
+    raise TypeError(
+        f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. Wrap it with numpy.asarray(...)."
+    )
+
+
+def as_array(array: Array) -> np.ndarray:
+    """A contiguous NumPy array on the same CPU memory where that is possible."""
+    if isinstance(array, torch.Tensor):
+        return array.detach().contiguous().numpy()
+    return np.ascontiguousarray(array)
+
+
+def as_floating(array: Array, name: str) -> torch.Tensor:
+    """As `as_tensor`, in float32 or float64; whole numbers become float64."""
+    tensor = as_tensor(array)
+    if tensor.dtype in _DTYPES:
+        return tensor
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
+        raise TypeError(
+            f"{name} must be float32, float64 or whole numbers, got {str(tensor.dtype).removeprefix('torch.')}. "
+            "Convert it first; half precision is too coarse for singular values."
+        )
+    return tensor.double()
+
+
+def like(tensor: torch.Tensor, numpy: bool) -> Array:
+    """The tensor as the kind the caller gave."""
+    return tensor.numpy() if numpy else tensor
+
+
+def torch_generator(generator: Generator | None, device: torch.device) -> torch.Generator:
+    """A torch generator on `device`: the caller's own, or one seeded from the caller's NumPy generator.
+
+    Without a generator the seed is 0: equal calls give equal results, and the global random
+    state is never touched.
+    """
+    if isinstance(generator, torch.Generator) and generator.device.type == device.type:
+        return generator
+    if generator is None:
+        seed = 0
+    elif isinstance(generator, torch.Generator):
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    elif isinstance(generator, np.random.Generator):
+        seed = int(generator.integers(2**62))
+    else:
+        raise TypeError(
+            f"Expected a torch.Generator or a numpy.random.Generator, got {type(generator).__name__}. "
+            "Make one with torch.Generator().manual_seed(0) or numpy.random.default_rng(0)."
+        )
+    return torch.Generator(device=device).manual_seed(seed)

@@ -1,0 +1,147 @@
+"""Certificates: how far any matrix is from the minimiser of the Soft-Impute problem.
+
+With P the projection on the observed entries, R = P(X - Z) the residual and t the shrinkage,
+
+    primal(Z) = 1/2 |P(Z - X)|_F^2 + t |Z|_*
+    dual(Y)   = <Y, X> - 1/2 |Y|_F^2,   for Y supported on the observed entries with |Y|_2 <= t
+
+Every dual value is below every primal value, so Y = R * min(1, t / |R|_2) bounds how much the
+objective of Z can still fall: gap = primal(Z) - dual(Y) >= 0, and 0 only at the minimiser.
+The optimality conditions, with Z = U S V' of rank r, are
+
+    |R|_2 <= t,    U' R = t V',    R V = t U.
+
+Nothing here knows how Z was found: use it on anyone's solution. Singular values are taken in
+float64 from the smaller Gram matrix, exact to about 1e-8 of the largest one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+
+from svrl.matrix.arrays import Array, as_floating, as_tensor, like
+from svrl.matrix.observed import Observed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What can be said of one candidate solution (each with the batch shape).
+
+    Attributes:
+        objective: The primal objective, in squared units of the values.
+        dual: The objective of the dual-feasible point; a lower bound for any primal value.
+        gap: objective - dual, never negative beyond rounding.
+        relative_gap: gap / objective (0 for a zero objective).
+        residual_excess: |R|_2 / shrinkage - 1; at most 0 at the minimiser.
+        left_misfit: |U' R - t V'|_F / t, 0 at the minimiser.
+        right_misfit: |R V - t U|_F / t, 0 at the minimiser.
+    """
+
+    objective: Array
+    dual: Array
+    gap: Array
+    relative_gap: Array
+    residual_excess: Array
+    left_misfit: Array
+    right_misfit: Array
+
+    def to_numpy(self) -> Certificate:
+        """The same with NumPy arrays."""
+        return Certificate(**{f.name: as_tensor(getattr(self, f.name)).numpy() for f in fields(self)})
+
+
+def largest_singular_value(matrix: torch.Tensor) -> torch.Tensor:
+    """|A|_2 of (..., m, n), in float64, from the smaller Gram matrix."""
+    return torch.linalg.eigvalsh(_small_gram(matrix))[..., -1].clamp(min=0).sqrt()
+
+
+def shrink_singular_values(matrix: torch.Tensor, shrinkage: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The proximal step: lower every singular value of (..., m, n) by the shrinkage (...).
+
+    Returns:
+        The shrunk matrix and its rank (...), int64.
+    """
+    u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
+    kept = (s - shrinkage.to(s).unsqueeze(-1)).clamp_(min=0)
+    return (u * kept.unsqueeze(-2)) @ vt, (kept > 0).sum(-1)
+
+
+def objective(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
+    """1/2 |P(Z - X)|_F^2 + shrinkage |Z|_*, in float64, one number a matrix."""
+    z, residual, t = _residual(observed, matrix, shrinkage)
+    return like(_primal(z, residual, t), observed.numpy)
+
+
+def dual_point(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
+    """The dual-feasible Y (..., m, n) built from the residual of `matrix`."""
+    _, residual, t = _residual(observed, matrix, shrinkage)
+    return like(_dual_point(residual, t), observed.numpy)
+
+
+def duality_gap(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
+    """How far the objective of `matrix` can be above the minimum, at most."""
+    return certify(observed, matrix, shrinkage).gap
+
+
+def certify(observed: Observed, matrix: Array, shrinkage: float | Array) -> Certificate:
+    """All that can be said of `matrix` (..., m, n) as a solution at this shrinkage."""
+    z, residual, t = _residual(observed, matrix, shrinkage)
+    values = observed.tensors[0].double()
+    y = _dual_point(residual, t)
+    primal = _primal(z, residual, t)
+    dual = (y * values).sum((-2, -1)) - 0.5 * y.square().sum((-2, -1))
+    left, right = _alignment(z, residual, t, torch.finfo(as_floating(matrix, "matrix").dtype).eps)
+    gap = primal - dual
+    certificate = Certificate(
+        objective=primal,
+        dual=dual,
+        gap=gap,
+        relative_gap=torch.where(primal > 0, gap / primal, torch.zeros_like(gap)),
+        residual_excess=largest_singular_value(residual) / t - 1,
+        left_misfit=left,
+        right_misfit=right,
+    )
+    return certificate.to_numpy() if observed.numpy else certificate
+
+
+def _small_gram(matrix: torch.Tensor) -> torch.Tensor:
+    a = matrix.double()
+    return a.mT @ a if a.shape[-1] <= a.shape[-2] else a @ a.mT
+
+
+def _residual(
+    observed: Observed, matrix: Array, shrinkage: float | Array
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Z, R = P(X - Z) and the shrinkage with the batch shape, all in float64."""
+    values, mask = observed.tensors
+    z = as_floating(matrix, "matrix").double()
+    if z.shape != values.shape:
+        raise ValueError(f"The matrix has shape {tuple(z.shape)} but the observed one {tuple(values.shape)}.")
+    t = torch.as_tensor(shrinkage, dtype=torch.float64, device=z.device).expand(z.shape[:-2])
+    if bool((t <= 0).any()):
+        raise ValueError(f"A certificate needs a shrinkage above 0, got {float(t.min())}.")
+    return z, (values.double() - z).masked_fill(~mask, 0), t
+
+
+def _primal(z: torch.Tensor, residual: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return 0.5 * residual.square().sum((-2, -1)) + t * torch.linalg.svdvals(z).sum(-1)
+
+
+def _dual_point(residual: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    top = largest_singular_value(residual).clamp(min=torch.finfo(torch.float64).tiny)
+    return residual * (t / top).clamp(max=1)[..., None, None]
+
+
+def _alignment(
+    z: torch.Tensor, residual: torch.Tensor, t: torch.Tensor, rounding: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    u, s, vt = torch.linalg.svd(z, full_matrices=False)
+    # Directions at the level of rounding are not part of Z.
+    live = (s > 100 * rounding * s[..., :1].clamp(min=1e-300)).unsqueeze(-2)
+    u, v = u * live, vt.mT * live
+    scale = t[..., None, None]
+    left = u.mT @ residual - scale * v.mT
+    right = residual @ v - scale * u
+    return torch.linalg.matrix_norm(left) / t, torch.linalg.matrix_norm(right) / t

@@ -1,0 +1,148 @@
+"""Problem: one call of an estimator, between the caller's arrays and the solver's.
+
+Solvers see a batch of centred matrices (B, m, n) in torch. What came before (leading axes, NumPy,
+centring) and what comes after (adding the centre back, copying observed entries, clipping) is the
+same for all of them and lives here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+
+from svrl.matrix.arrays import Array, as_tensor
+from svrl.matrix.estimate import Estimate, Start
+from svrl.matrix.observed import Observed
+
+Output = Literal["estimate", "fill"]
+Centre = Literal["none", "mean", "midrange", "row"]
+Bounds = tuple[float, float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A batch of matrices to complete.
+
+    Attributes:
+        values: (B, m, n), centred, zero where unobserved.
+        mask: (B, m, n).
+        offset: (B, m, 1) or (B, 1, 1) that centring took out, or None.
+        observed: The caller's record.
+    """
+
+    values: torch.Tensor
+    mask: torch.Tensor
+    offset: torch.Tensor | None
+    observed: Observed
+
+    @classmethod
+    def of(cls, observed: Observed, centre: Centre) -> Problem:
+        """Flatten the leading axes and take the centre out."""
+        values, mask = observed.tensors
+        batch = (-1, *values.shape[-2:])
+        values, mask = values.reshape(batch), mask.reshape(batch)
+        offset = offset_of(values, mask, centre)
+        if offset is not None:
+            values = (values - offset).masked_fill_(~mask, 0)
+        return cls(values=values, mask=mask, offset=offset, observed=observed)
+
+    def start_matrix(self, start: Start) -> torch.Tensor | None:
+        """The caller's start as a centred batch (B, m, n), or None."""
+        if start is None:
+            return None
+        matrix = as_tensor(start.matrix if isinstance(start, Estimate) else start)
+        if tuple(matrix.shape) != self.observed.shape:
+            raise ValueError(
+                f"start has shape {tuple(matrix.shape)} but the observed matrix is {self.observed.shape}. "
+                "Warm-start from an estimate of the same shape, or leave start out."
+            )
+        matrix = matrix.to(self.values).reshape(self.values.shape)
+        return matrix if self.offset is None else matrix - self.offset
+
+    def deliver(
+        self,
+        *,
+        matrix: torch.Tensor | None = None,
+        factors: tuple[torch.Tensor, torch.Tensor] | None = None,
+        code: torch.Tensor,
+        rank: torch.Tensor,
+        iterations: torch.Tensor,
+        change: torch.Tensor,
+        shrinkage: torch.Tensor | None = None,
+        output: Output = "estimate",
+        clip: Bounds = None,
+        already_filled: bool = False,
+    ) -> Estimate:
+        """Undo `of` on a solver's result and hand it back in the caller's kind of array."""
+        if factors is not None and (output == "fill" or clip is not None):
+            matrix, factors = factors[0] @ factors[1].mT, None
+        if matrix is not None:
+            if self.offset is not None:
+                matrix = matrix + self.offset
+            if clip is not None:
+                matrix = matrix.clamp(*clip)
+            if output == "fill" and not (already_filled and self.offset is None and clip is None):
+                matrix = torch.where(self.mask, self.observed.tensors[0].reshape(matrix.shape), matrix)
+        elif factors is not None and self.offset is not None:
+            factors = _append_offset(*factors, self.offset)
+        numpy, batch = self.observed.numpy, self.observed.shape[:-2]
+
+        def back(tensor: torch.Tensor) -> Array:
+            shape = (*batch, *tensor.shape[1:])
+            return tensor.numpy().reshape(shape) if numpy else tensor.reshape(shape)
+
+        return Estimate(
+            dense=None if matrix is None else back(matrix),
+            factors=None if factors is None else (back(factors[0]), back(factors[1])),
+            code=back(code),
+            rank=back(rank),
+            iterations=back(iterations),
+            change=back(change),
+            shrinkage=None if shrinkage is None else back(shrinkage),
+            offset=None if self.offset is None else back(self.offset),
+            kept=output == "fill",
+        )
+
+
+def offset_of(values: torch.Tensor, mask: torch.Tensor, centre: Centre) -> torch.Tensor | None:
+    """What to subtract from (B, m, n): nothing, one number a matrix (B, 1, 1) or one a row (B, m, 1).
+
+    A row without an observed entry takes the mean of the whole matrix.
+    """
+    if centre == "none":
+        return None
+    if centre == "midrange":
+        low = values.masked_fill(~mask, torch.inf).amin((-2, -1), keepdim=True)
+        high = values.masked_fill(~mask, -torch.inf).amax((-2, -1), keepdim=True)
+        return (low + high) / 2
+    total = values.sum(-1, keepdim=True)
+    count = mask.sum(-1, keepdim=True)
+    mean = total.sum(-2, keepdim=True) / count.sum(-2, keepdim=True)
+    if centre == "mean":
+        return mean
+    return torch.where(count > 0, total / count.clamp(min=1), mean)
+
+
+def _append_offset(left: torch.Tensor, right: torch.Tensor, offset: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Carry the offset as one more factor, so that a large matrix is never formed for it."""
+    column = offset.expand(left.shape[0], left.shape[1], 1)
+    ones = torch.ones(right.shape[0], right.shape[1], 1, dtype=right.dtype, device=right.device)
+    return torch.cat([left, column], -1), torch.cat([right, ones], -1)
+
+
+def check_options(name: str, output: str, centre: str, clip: Bounds) -> None:
+    """Refuse a misspelt output or centre, or bounds in the wrong order, when a record is made."""
+    for what, got, known in (("output", output, get_args(Output)), ("centre", centre, get_args(Centre))):
+        if got not in known:
+            raise ValueError(f"{name} has no {what} {got!r}: choose one of {', '.join(known)}.")
+    if clip is not None and not clip[0] < clip[1]:
+        raise ValueError(f"{name} needs clip bounds (low, high) with low < high, got {clip}.")
+
+
+def check_positive(name: str, **numbers: float | None) -> None:
+    """Refuse numbers that are not above zero; None means not given."""
+    for what, got in numbers.items():
+        if got is not None and not got > 0:
+            raise ValueError(f"{name} needs {what} above 0, got {got}.")

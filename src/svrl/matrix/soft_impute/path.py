@@ -1,0 +1,114 @@
+"""Soft-Impute for large matrices: a growing subspace, ridge regressions inside, a proof at the end.
+
+The minimiser has some rank r far below m and n. On a fixed rank the problem is ridge alternating
+least squares (see `factor_als`), whose halves are exact; only the right rank is unknown. So:
+
+1. Start from a few leading directions of the zero-filled matrix, or from the caller's start.
+2. Alternate the two halves. Every few iterations form the residual R = P(X - Z) and
+   a. take one shrinkage step of the filled matrix R + Z inside the current right subspace, which
+      lowers the objective and drops the directions that the shrinkage kills;
+   b. look for directions of R with singular values above the shrinkage. By the optimality
+      conditions these, and only these, show that the subspace is too small: they join it, each
+      with the length that lowers the objective most.
+3. Stop when Z has settled and no such direction is left.
+
+The objective falls along this path of growing ranks, and no singular value decomposition of the
+whole matrix is ever taken. If the rank grows past `most`, the caller is told and takes full
+decompositions instead, which are then cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from svrl.matrix.estimate import Outcome
+from svrl.matrix.ridge_step import residual, solve_columns, solve_rows
+from svrl.matrix.soft_impute.solution import Solution
+from svrl.matrix.subspace import relative_change, top_directions
+
+Factors = tuple[torch.Tensor, torch.Tensor]
+
+FIRST_RANK = 8
+LOOK_EVERY = 4
+
+
+def most_useful_rank(m: int, n: int) -> int:
+    """Beyond about sqrt(8 min(m, n)) factors, the packed Grams are wider than the matrix itself."""
+    return max(FIRST_RANK, math.isqrt(8 * min(m, n)))
+
+
+def solve_path(
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    shrinkage: torch.Tensor,
+    start: Factors | None,
+    tolerance: float,
+    max_steps: int,
+    source: torch.Generator,
+) -> Solution:
+    """Complete one matrix, values and mask (1, m, n), with shrinkage (1,).
+
+    The code is NOT_LOW_ENOUGH if the minimiser's rank turned out too high for this method; the
+    factors are then a good start for another.
+    """
+    t = shrinkage.to(values.dtype)
+    share = mask.to(values.dtype).mean((-2, -1))
+    left, right = start if start is not None else _first(values, t, share, source)
+    most = most_useful_rank(*values.shape[-2:])
+    beyond, seen = FIRST_RANK, None
+    change = torch.full_like(shrinkage, torch.inf)
+    code, step = Outcome.OUT_OF_STEPS, 0
+    for step in range(1, max_steps + 1):
+        old = (left, right)
+        left = solve_rows(values, mask, right, t)
+        right = solve_columns(values, mask, left, t)
+        change = relative_change((left, right), old).double()
+        settled = bool(change < tolerance)
+        if not (settled or step % LOOK_EVERY == 0 or step == max_steps):
+            continue
+        rest = residual(values, mask, left, right)
+        if not bool(torch.isfinite(rest).all()):
+            code = Outcome.NOT_FINITE
+            break
+        left, right = _shrink_inside(rest, left, right, t)
+        u, s, v = top_directions(rest, beyond, source, guess=seen, tolerance=1e-3)
+        seen = v
+        extra = s[0] > t * (1 + 10 * tolerance)
+        found = int(extra.sum())
+        if settled and not found:
+            code = Outcome.CONVERGED
+            break
+        if left.shape[-1] + found > most:
+            code = Outcome.NOT_LOW_ENOUGH
+            break
+        length = ((s[..., :found] - t) / share).sqrt().unsqueeze(-2)
+        left = torch.cat([left, u[..., :found] * length], -1)
+        right = torch.cat([right, v[..., :found] * length], -1)
+        beyond = min(2 * beyond, most) if found == beyond else beyond
+    whole = torch.tensor([step], device=values.device)
+    return Solution(
+        factors=(left, right),
+        shrinkage=shrinkage,
+        rank=torch.full_like(whole, left.shape[-1]),
+        iterations=whole,
+        change=change,
+        code=torch.full_like(whole, code.code),
+    )
+
+
+def _first(values: torch.Tensor, t: torch.Tensor, share: torch.Tensor, source: torch.Generator) -> Factors:
+    """Leading directions of the zero-filled matrix, at the length they would have if it were full."""
+    u, s, v = top_directions(values, FIRST_RANK, source, max_steps=6)
+    root = (s / share.unsqueeze(-1)).sqrt().unsqueeze(-2)
+    return u * root, v * root
+
+
+def _shrink_inside(rest: torch.Tensor, left: torch.Tensor, right: torch.Tensor, t: torch.Tensor) -> Factors:
+    """One Soft-Impute step restricted to the span of the right factors; killed directions leave."""
+    basis, triangle = torch.linalg.qr(right)
+    u, s, vt = torch.linalg.svd(rest @ basis + left @ triangle.mT, full_matrices=False)
+    kept = s[0] > t
+    root = (s - t.unsqueeze(-1))[:, kept].sqrt().unsqueeze(-2)
+    return u[..., kept] * root, (basis @ vt.mT)[..., kept] * root
