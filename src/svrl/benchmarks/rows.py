@@ -1,0 +1,76 @@
+"""What a benchmark reports, and how it times."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement beside a peer's.
+
+    Attributes:
+        name: What was measured.
+        unit: Of ours and peer.
+        ours, peer: The two numbers; smaller is better.
+        peer_name: Who, or which limit, ours is held against.
+        note: Anything a reader needs to believe it (how exact each was, say).
+    """
+
+    name: str
+    unit: str
+    ours: float
+    peer: float
+    peer_name: str
+    note: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        """Above 1 means that ours is better."""
+        return self.peer / self.ours
+
+    def as_json(self, command: str) -> dict[str, Any]:
+        """The row as the command line prints it with --json."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "ours": self.ours,
+            "peer": self.peer,
+            "peer_name": self.peer_name,
+            "ratio": self.ratio,
+            "command": command,
+            **self.note,
+        }
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall-clock seconds of one call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def median_seconds(calls: list[Callable[[], object]], repeats: int = 3) -> float:
+    """Median over different inputs of the best of a few repeats: what a call costs when nothing disturbs it."""
+    return statistics.median(min(seconds(call) for _ in range(repeats)) for call in calls)
+
+
+def machine() -> str:
+    """The machine, in words."""
+    import os
+
+    import torch
+
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            name = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    return f"{name}, {os.cpu_count()} cores{gpu}, Python {platform.python_version()}, torch {torch.__version__}"

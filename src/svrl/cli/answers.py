@@ -1,0 +1,51 @@
+"""How commands answer: tables for people, JSON for machines, one sentence for bad input."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class BadInputError(Exception):
+    """Input that the user can repair; the message is one sentence that says what, got, and what to do."""
+
+
+@contextmanager
+def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[None]:
+    """Turn bad input into one sentence on stderr and exit code 2, and Ctrl-C into code 130."""
+    try:
+        yield
+    except BadInputError as error:
+        _stop(f"Error: {error}", BAD_INPUT)
+    except OSError as error:
+        _stop(f"Error: {error.filename or 'A file'}: {error.strerror or error}.", BAD_INPUT)
+    except KeyboardInterrupt:
+        _stop(interrupted, INTERRUPTED)
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)
+    raise typer.Exit(code)
+
+
+def nearest(what: str, got: str, known: Iterable[str]) -> BadInputError:
+    """A wrong name is answered with the nearest right one."""
+    names = sorted(known)
+    close = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(names)}."
+    return BadInputError(f"There is no {what} {got!r}. {hint}")
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on stdout; numbers that JSON cannot hold are refused, not printed."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

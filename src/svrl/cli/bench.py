@@ -1,0 +1,73 @@
+"""svrl bench: us and the peers, measured in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from svrl.cli.answers import BadInputError, answering, print_json
+
+if TYPE_CHECKING:
+    from svrl.benchmarks.rows import Row
+
+app = typer.Typer(help="Measure us and the peers in the same run; the ratio is what counts.", no_args_is_help=True)
+
+
+@app.command("matrix")
+def matrix(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller sizes: about a minute instead of about five.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """Matrix estimation against fancyimpute: small matrices, a large one, a very large one."""
+    command = "svrl bench matrix" + (" --quick" if quick else "") + (f" --seed {seed}" if seed else "")
+    with answering("Stopped before all was measured."):
+        rows = _collect(quick, seed)
+    if as_json:
+        print_json([row.as_json(command) for row in rows])
+    else:
+        _print_table(rows)
+
+
+def _collect(quick: bool, seed: int) -> list[Row]:
+    from svrl.benchmarks.peers import MissingPeerError
+
+    rows: list[Row] = []
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("32x18 matrices")
+        try:
+            for row in _measurements(quick, seed):
+                rows.append(row)
+                progress.update(task, description=f"{len(rows)} done, last: {row.name}")
+        except MissingPeerError as error:
+            raise BadInputError(str(error)) from error
+    return rows
+
+
+def _measurements(quick: bool, seed: int) -> Iterator[Row]:
+    from svrl.benchmarks.matrix_large import measure_large
+    from svrl.benchmarks.matrix_memory import measure_memory
+    from svrl.benchmarks.matrix_small import measure_small
+
+    yield from measure_small(50, seed)
+    yield from measure_large(*((600, 300) if quick else (2500, 1000)), seed)
+    yield from measure_memory(*((2500, 1000) if quick else (10_000, 4_000)), seed)
+
+
+def _print_table(rows: list[Row]) -> None:
+    from svrl.benchmarks.rows import machine
+
+    table = Table(title="svrl bench matrix", title_justify="left", caption=machine(), caption_justify="left")
+    for name, justify in (("what", "left"), ("unit", "left"), ("ours", "right"), ("peer", "right"), ("ratio", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(row.name, row.unit, f"{row.ours:.4g}", f"{row.peer:.4g} {row.peer_name}", f"{row.ratio:.1f}")
+    Console().print(table)

@@ -1,0 +1,41 @@
+"""svrl: the program."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from svrl import __version__
+from svrl.cli import bench, complete
+
+app = typer.Typer(
+    name="svrl",
+    help="Structured (low-rank) value-based planning and deep reinforcement learning.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("complete")(complete.complete)
+app.add_typer(bench.app, name="bench")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"svrl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Structured (low-rank) value-based planning and deep reinforcement learning."""
+
+
+def run() -> None:
+    """Entry point of the `svrl` program."""
+    app()

@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+import torch
+
+from svrl.matrix import Bernoulli, Draw, PerRow
+
+from .problems import seeded
+
+DRAWS = [Bernoulli(p=0.2), Bernoulli(p=0.02, cover=True), PerRow(count=3), PerRow(count=12), PerRow(count=1, cover=True)]
+
+
+def mask_of(draw: Draw, verb: str, shape: tuple[int, int], seed: int) -> torch.Tensor:
+    if verb == "mask":
+        return draw.mask(shape, seeded(seed))
+    flat = torch.zeros(shape[0] * shape[1], dtype=torch.bool)
+    flat[draw.indices(shape, seeded(seed))] = True
+    return flat.view(shape)
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=repr)
+def test_indices_are_sorted_unique_and_inside(draw: Draw):
+    for shape in ((50, 40), (1, 30), (200, 13)):
+        at = draw.indices(shape, seeded(3))
+        assert at.dtype == torch.int64
+        assert bool((at[1:] > at[:-1]).all())
+        assert int(at[0]) >= 0
+        assert int(at[-1]) < shape[0] * shape[1]
+
+
+@pytest.mark.parametrize("verb", ["mask", "indices"])
+@pytest.mark.parametrize("p", [0.03, 0.2, 0.5, 0.9])
+def test_bernoulli_observes_each_entry_with_probability_p(verb: str, p: float):
+    draws, size = 40, 200 * 100
+    counts = torch.stack([mask_of(Bernoulli(p=p), verb, (200, 100), seed) for seed in range(draws)]).double()
+    deviation = (p * (1 - p) * size) ** 0.5
+    totals = counts.sum((1, 2))
+    # Six deviations of the mean; the spread of a binomial, between half and twice what it should be.
+    assert abs(float(totals.mean()) - p * size) < 6 * deviation / draws**0.5
+    assert 0.5 < float(totals.std()) / deviation < 2
+    for line in (1, 2):
+        share = counts.mean((0, line))
+        assert float((share - p).abs().max()) < 6 * (p * (1 - p) / (size * draws / len(share))) ** 0.5
+
+
+@pytest.mark.parametrize("verb", ["mask", "indices"])
+def test_neighbours_are_drawn_independently(verb: str):
+    p = 0.3
+    mask = mask_of(Bernoulli(p=p), verb, (400, 500), 5).reshape(-1).double()
+    both = float((mask[1:] * mask[:-1]).mean())
+    assert abs(both - p * p) < 6 * (p * p * (1 - p * p) / len(mask)) ** 0.5 * 2
+
+
+@pytest.mark.parametrize("cover", [False, True])
+def test_p_one_observes_everything(cover: bool):
+    draw = Bernoulli(p=1, cover=cover)
+    assert bool(draw.mask((3, 7, 5), seeded()).all())
+    assert torch.equal(draw.indices((7, 5), seeded()), torch.arange(35))
+
+
+@pytest.mark.parametrize("p", [1e-300, 1e-12, 1e-6])
+def test_a_tiny_p_draws_next_to_nothing_and_ends(p: float):
+    assert len(Bernoulli(p=p).indices((300, 300), seeded())) <= 3
+    covered = Bernoulli(p=p, cover=True).indices((30, 20), seeded())
+    assert 30 <= len(covered) <= 50
+
+
+def test_indices_of_a_huge_matrix_cost_what_they_draw():
+    at = Bernoulli(p=1e-8).indices((10**6, 10**6), seeded())
+    assert abs(len(at) - 10**4) < 600
+    assert int(at[-1]) > 0.99 * 10**12
+
+
+@pytest.mark.parametrize("draw", [Bernoulli(p=1e-3, cover=True), Bernoulli(p=0.3, cover=True)], ids=repr)
+@pytest.mark.parametrize("verb", ["mask", "indices"])
+@pytest.mark.parametrize("shape", [(40, 9), (9, 40), (1, 1), (1, 20)])
+def test_cover_leaves_no_row_and_no_column_empty(draw: Draw, verb: str, shape: tuple[int, int]):
+    for seed in range(10):
+        mask = mask_of(draw, verb, shape, seed)
+        assert bool(mask.any(0).all())
+        assert bool(mask.any(1).all())
+
+
+def test_cover_adds_no_more_than_it_must():
+    rare = Bernoulli(p=1e-9, cover=True)
+    mask = rare.mask((50, 30), seeded())
+    rows_first = int(mask.sum())
+    assert 50 <= rows_first < 80
+    full = Bernoulli(p=0.999, cover=False).mask((50, 30), seeded(2))
+    assert torch.equal(full, Bernoulli(p=0.999, cover=True).mask((50, 30), seeded(2)))
+
+
+def test_covering_entries_are_drawn_uniformly():
+    mask = Bernoulli(p=1e-9, cover=True).mask((4000, 10), seeded())
+    assert float((mask.double().mean(0) - 0.1).abs().max()) < 6 * (0.09 / 4000) ** 0.5
+    at = Bernoulli(p=1e-9, cover=True).indices((4000, 10), seeded())
+    share = torch.bincount(at % 10, minlength=10) / 4000
+    assert float((share - 0.1).abs().max()) < 6 * (0.09 / 4000) ** 0.5
+
+
+# count^2 <= n takes Floyd's sampling, more takes the largest random keys.
+@pytest.mark.parametrize(("count", "n"), [(1, 1), (1, 40), (3, 40), (6, 40), (7, 40), (39, 40), (40, 40)])
+@pytest.mark.parametrize("verb", ["mask", "indices"])
+def test_per_row_counts_are_exact(count: int, n: int, verb: str):
+    mask = mask_of(PerRow(count=count), verb, (60, n), 4)
+    assert torch.equal(mask.sum(1), torch.full((60,), count))
+
+
+@pytest.mark.parametrize("count", [3, 15])
+@pytest.mark.parametrize("verb", ["mask", "indices"])
+def test_per_row_favours_no_column(count: int, verb: str):
+    rows, n = 8000, 20
+    share = mask_of(PerRow(count=count), verb, (rows, n), 6).double().mean(0)
+    p = count / n
+    assert float((share - p).abs().max()) < 6 * (p * (1 - p) / rows) ** 0.5
+
+
+def test_per_row_favours_no_pair_of_columns():
+    rows, n, count = 20000, 9, 3
+    mask = PerRow(count=count).mask((rows, n), seeded(8)).double()
+    pairs = (mask.T @ mask / rows)[~torch.eye(n, dtype=torch.bool)]
+    wanted = count * (count - 1) / (n * (n - 1))
+    assert float((pairs - wanted).abs().max()) < 6 * (wanted / rows) ** 0.5
+
+
+def test_per_row_cover_leaves_no_column_empty_and_drops_nothing():
+    for verb in ("mask", "indices"):
+        plain = mask_of(PerRow(count=1), verb, (5, 60), 9)
+        covered = mask_of(PerRow(count=1, cover=True), verb, (5, 60), 9)
+        assert bool(covered.any(0).all())
+        assert bool((covered | ~plain).all())
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=repr)
+def test_leading_axes_are_separate_draws(draw: Draw):
+    mask = draw.mask((2, 3, 30, 20), seeded())
+    assert mask.shape == (2, 3, 30, 20)
+    assert mask.dtype == torch.bool
+    flat = mask.reshape(6, -1)
+    assert len(torch.unique(flat, dim=0)) == 6
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=repr)
+def test_equal_generators_give_equal_draws_and_move_on(draw: Draw):
+    assert torch.equal(draw.mask((30, 20), seeded(1)), draw.mask((30, 20), seeded(1)))
+    assert torch.equal(draw.indices((30, 20), seeded(1)), draw.indices((30, 20), seeded(1)))
+    source = seeded(1)
+    assert not torch.equal(draw.mask((30, 20), source), draw.mask((30, 20), source))
+
+
+@pytest.mark.parametrize("draw", DRAWS, ids=repr)
+def test_a_numpy_generator_is_welcome(draw: Draw):
+    first, again = (draw.mask((30, 20), np.random.default_rng(5)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, draw.mask((30, 20), np.random.default_rng(6)))
+
+
+def test_the_global_random_state_stays_where_it_is():
+    before = torch.get_rng_state()
+    for draw in DRAWS:
+        draw.mask((10, 20), seeded())
+        draw.indices((10, 20), seeded())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("p", [0, -0.1, 1.1, float("nan")])
+def test_a_probability_outside_its_range_is_refused(p: float):
+    with pytest.raises(ValueError, match=r"probability p in \(0, 1\], got"):
+        Bernoulli(p=p)
+
+
+def test_a_count_outside_the_row_is_refused():
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        PerRow(count=0)
+    for verb in ("mask", "indices"):
+        with pytest.raises(ValueError, match="wants 8 entries of each row, but a row has 7"):
+            mask_of(PerRow(count=8), verb, (3, 7), 0)
+
+
+def test_something_that_is_no_generator_is_refused():
+    with pytest.raises(TypeError, match=r"torch\.Generator or a numpy\.random\.Generator, got int"):
+        Bernoulli(p=0.5).mask((3, 3), 0)

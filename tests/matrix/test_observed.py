@@ -1,0 +1,228 @@
+import numpy as np
+import pytest
+import torch
+
+from svrl.matrix import Bernoulli, Observed
+
+from .problems import seeded
+
+
+def everything(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def test_different_shapes_are_both_named():
+    with pytest.raises(ValueError, match=r"one shape, got \(3, 4\) and \(4, 3\)"):
+        Observed(values=torch.zeros(3, 4), mask=everything(4, 3))
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_non_finite_observed_entry_is_named(bad: float, kind: str):
+    values = np.zeros((2, 3, 4))
+    values[1, 2, 3] = bad
+    mask = np.ones((2, 3, 4), bool)
+    arrays = (values, mask) if kind == "numpy" else (torch.from_numpy(values), torch.from_numpy(mask))
+    with pytest.raises(ValueError, match=rf"entry \(1, 2, 3\) is {bad}"):
+        Observed(values=arrays[0], mask=arrays[1])
+
+
+def test_the_first_of_several_bad_entries_is_named():
+    values = torch.zeros(3, 4)
+    values[2, 0], values[1, 3] = torch.inf, torch.nan
+    with pytest.raises(ValueError, match=r"entry \(1, 3\) is nan"):
+        Observed(values=values, mask=everything(3, 4))
+
+
+@pytest.mark.parametrize("allow_empty", [False, True])
+def test_nothing_observed_is_an_error_even_where_empty_rows_are_allowed(allow_empty: bool):
+    with pytest.raises(ValueError, match="No entry is observed"):
+        Observed(values=torch.zeros(3, 4), mask=~everything(3, 4), allow_empty=allow_empty)
+
+
+def test_an_empty_matrix_of_a_batch_is_named():
+    mask = everything(2, 3, 4, 5)
+    mask[1, 2] = False
+    with pytest.raises(ValueError, match=r"No entry of matrix \(1, 2\) is observed"):
+        Observed(values=torch.zeros(2, 3, 4, 5), mask=mask)
+
+
+def test_an_empty_row_is_named_and_counted():
+    mask = everything(5, 4)
+    mask[2], mask[4] = False, False
+    with pytest.raises(ValueError, match=r"2 of 5 rows with no observed entry \(first: row 2\)"):
+        Observed(values=torch.zeros(5, 4), mask=mask)
+
+
+def test_an_empty_column_is_named_and_counted():
+    mask = everything(5, 4)
+    mask[:, 3] = False
+    with pytest.raises(ValueError, match=r"1 of 4 columns with no observed entry \(first: column 3\)"):
+        Observed(values=torch.zeros(5, 4), mask=mask)
+
+
+def test_an_empty_row_of_a_batch_is_named_with_its_matrix():
+    mask = everything(2, 3, 5, 4)
+    mask[1, 0, 3] = False
+    with pytest.raises(ValueError, match=r"1 of 30 rows .* \(first: row 3 of matrix \(1, 0\)\)"):
+        Observed(values=torch.zeros(2, 3, 5, 4), mask=mask)
+
+
+def test_an_empty_column_of_a_batch_is_named_with_its_matrix():
+    mask = everything(3, 5, 4)
+    mask[2, :, 1] = False
+    with pytest.raises(ValueError, match=r"1 of 12 columns .* \(first: column 1 of matrix \(2,\)\)"):
+        Observed(values=torch.zeros(3, 5, 4), mask=mask)
+
+
+def test_empty_rows_and_columns_are_accepted_where_allowed():
+    mask = everything(5, 4)
+    mask[2], mask[:, 3] = False, False
+    observed = Observed(values=torch.ones(5, 4), mask=mask, allow_empty=True)
+    assert torch.equal(observed.values, mask.float())
+
+
+@pytest.mark.parametrize("shape", [(4,), (0, 3), (3, 0), (0, 3, 3)])
+def test_what_is_no_matrix_is_refused_with_its_shape(shape: tuple[int, ...]):
+    with pytest.raises(ValueError, match=r"needs matrices \(\.\.\., m, n\).*got shape"):
+        Observed(values=torch.zeros(shape), mask=everything(*shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64, torch.bool])
+def test_other_torch_precisions_are_refused_by_name(dtype: torch.dtype):
+    with pytest.raises(TypeError, match=f"float32, float64 or whole numbers, got {str(dtype)[6:]}"):
+        Observed(values=torch.zeros(2, 2).to(dtype), mask=everything(2, 2))
+
+
+def test_numpy_half_precision_is_refused_by_name():
+    with pytest.raises(TypeError, match="got float16"):
+        Observed(values=np.zeros((2, 2), np.float16), mask=np.ones((2, 2), bool))
+
+
+def test_a_list_of_values_is_refused_by_name():
+    with pytest.raises(TypeError, match="NumPy array or a torch tensor, got list"):
+        Observed(values=[[1.0, 2.0]], mask=np.ones((1, 2), bool))
+
+
+@pytest.mark.parametrize("mask", [np.ones((2, 2)), np.ones((2, 2), np.int64), torch.ones(2, 2)])
+def test_a_mask_that_is_not_boolean_is_refused_by_name(mask: np.ndarray | torch.Tensor):
+    with pytest.raises(TypeError, match=r"mask must be boolean, got (float|int)"):
+        Observed(values=np.ones((2, 2)), mask=mask)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_what_stands_at_missing_entries_becomes_zero(kind: str):
+    values = np.array([[1.0, np.nan, 3.0], [np.inf, 5.0, 9.0]])
+    mask = np.array([[True, False, True], [False, True, False]])
+    if kind == "torch":
+        values, mask = torch.from_numpy(values), torch.from_numpy(mask)
+    observed = Observed(values=values, mask=mask)
+    assert torch.equal(observed.tensors[0], torch.tensor([[1.0, 0, 3], [0, 5, 0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_the_callers_values_are_neither_written_to_nor_shared(kind: str):
+    values, mask = np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([[True, False], [True, True]])
+    given = (values, mask) if kind == "numpy" else (torch.from_numpy(values), torch.from_numpy(mask))
+    observed = Observed(values=given[0], mask=given[1])
+    assert np.isnan(values[0, 1])
+    values[:] = -7
+    assert torch.equal(observed.tensors[0], torch.tensor([[1.0, 0], [3, 4]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numpy_stays_numpy_and_torch_stays_torch(dtype: type):
+    values, mask = np.ones((3, 2), dtype), np.ones((3, 2), bool)
+    numpy = Observed(values=values, mask=mask)
+    torch_ = Observed(values=torch.from_numpy(values), mask=torch.from_numpy(mask))
+    assert numpy.numpy
+    assert not torch_.numpy
+    assert isinstance(numpy.values, np.ndarray)
+    assert isinstance(numpy.mask, np.ndarray)
+    assert isinstance(torch_.values, torch.Tensor)
+    assert isinstance(torch_.mask, torch.Tensor)
+    assert numpy.values.dtype == torch_.values.numpy().dtype == dtype
+
+
+def test_whole_numbers_become_float64():
+    assert Observed(values=np.array([[1, 2]]), mask=np.ones((1, 2), bool)).values.dtype == np.float64
+    assert Observed(values=torch.tensor([[1, 2]]), mask=everything(1, 2)).values.dtype == torch.float64
+
+
+def test_a_transposed_view_is_read_in_its_own_order():
+    values = np.arange(6.0).reshape(2, 3).T
+    observed = Observed(values=values, mask=np.ones((2, 3), bool).T)
+    assert np.array_equal(observed.values, values)
+
+
+def test_a_tensor_with_a_gradient_is_detached():
+    observed = Observed(values=torch.ones(2, 2, requires_grad=True), mask=everything(2, 2))
+    assert not observed.values.requires_grad
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_from_nan_reads_gaps(kind: str):
+    matrix = np.array([[1.0, np.nan], [np.nan, 4.0]], np.float32)
+    observed = Observed.from_nan(matrix if kind == "numpy" else torch.from_numpy(matrix))
+    assert observed.numpy == (kind == "numpy")
+    assert torch.equal(observed.tensors[1], torch.eye(2, dtype=torch.bool))
+    assert torch.equal(observed.tensors[0], torch.diag(torch.tensor([1.0, 4.0])))
+
+
+def test_from_nan_keeps_infinity_an_error_and_checks_for_empty_rows():
+    with pytest.raises(ValueError, match=r"entry \(0, 1\) is inf"):
+        Observed.from_nan(np.array([[np.nan, np.inf], [1.0, 2.0]]))
+    gap = np.array([[np.nan, np.nan], [1.0, 2.0]])
+    with pytest.raises(ValueError, match="first: row 0"):
+        Observed.from_nan(gap)
+    assert Observed.from_nan(gap, allow_empty=True).fraction == 0.5
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_drawn_indices_and_their_values_make_the_matrix_again(kind: str):
+    matrix = torch.randn(30, 20, generator=seeded(), dtype=torch.float64)
+    at = Bernoulli(p=0.3, cover=True).indices((30, 20), seeded(1))
+    entries = matrix.reshape(-1)[at]
+    arrays = (at.numpy(), entries.numpy()) if kind == "numpy" else (at, entries)
+    observed = Observed.from_entries((30, 20), *arrays)
+    values, mask = observed.tensors
+    assert observed.numpy == (kind == "numpy")
+    assert int(mask.sum()) == len(at)
+    assert torch.equal(values, torch.where(mask, matrix, 0.0))
+    assert torch.equal(torch.nonzero(mask.reshape(-1)).squeeze(-1), at)
+
+
+def test_from_entries_names_indices_outside_the_matrix():
+    with pytest.raises(ValueError, match=r"0\.\.5 for shape \(2, 3\), got 1\.\.6"):
+        Observed.from_entries((2, 3), np.array([1, 6]), np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match=r"got -1\.\.2"):
+        Observed.from_entries((2, 3), np.array([-1, 2]), np.array([1.0, 2.0]))
+
+
+def test_from_entries_wants_two_vectors_of_one_length():
+    with pytest.raises(ValueError, match=r"one length, got \(2,\) and \(3,\)"):
+        Observed.from_entries((2, 3), np.array([1, 2]), np.ones(3))
+
+
+def test_trusted_skips_the_checks_and_shares_the_memory():
+    values, mask = torch.zeros(3, 2), ~everything(3, 2)
+    observed = Observed.trusted(values, mask)
+    assert observed.values is values
+    assert observed.mask is mask
+    assert observed.allow_empty
+
+
+def test_shape_fraction_and_repr_describe_the_record():
+    mask = everything(2, 4, 5)
+    mask[0, 0, :2] = False
+    observed = Observed(values=np.ones((2, 4, 5), np.float32), mask=mask.numpy())
+    assert observed.shape == (2, 4, 5)
+    assert observed.fraction == 38 / 40
+    assert repr(observed) == "Observed(shape=(2, 4, 5), observed=95.0%, float32, numpy)"
+    assert repr(Observed(values=torch.ones(2, 2).double(), mask=everything(2, 2))).endswith("100.0%, float64, cpu)")
+
+
+def test_a_record_cannot_be_changed():
+    observed = Observed(values=torch.ones(2, 2), mask=everything(2, 2))
+    with pytest.raises(AttributeError):
+        observed.values = torch.zeros(2, 2)
