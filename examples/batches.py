@@ -7,7 +7,7 @@ import numpy as np
 from svrl import Observed, SoftImpute
 
 rng = np.random.default_rng(0)
-truth = (rng.normal(size=(1000, 32, 2)) @ rng.normal(size=(1000, 2, 18))).astype(np.float32)
+truth = (rng.normal(size=(1000, 32, 3)) @ rng.normal(size=(1000, 3, 18))).astype(np.float32)
 observed = Observed(values=truth, mask=rng.random(truth.shape) < 0.9, allow_empty=True)
 print(observed)
 

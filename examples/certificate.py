@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from svrl import Observed, SoftImpute, duality_gap
+from svrl import Observed, SoftImpute, certify, duality_gap
 
 rng = np.random.default_rng(0)
 truth = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 40)) + 0.1 * rng.normal(size=(60, 40))
@@ -10,7 +10,7 @@ observed = Observed(values=truth, mask=rng.random(truth.shape) < 0.5)
 
 for tolerance in (1e-2, 1e-4, 1e-6):
     estimate = SoftImpute(tolerance=tolerance)(observed)
-    certificate = estimate.certify(observed)
+    certificate = certify(observed, estimate.matrix, estimate.shrinkage)
     print(
         f"tolerance {tolerance:.0e}: {int(estimate.iterations):3d} iterations, objective {certificate.objective:.6f}, "
         f"relative gap {certificate.relative_gap:.1e}"

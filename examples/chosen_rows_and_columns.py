@@ -17,4 +17,6 @@ estimate = cross(reward, (2000, 500), tolerance=1e-6)
 truth = reward(np.arange(2000), np.arange(500))
 error = np.abs(estimate.matrix - truth).max()
 print(f"{estimate}")
-print(f"{estimate.evaluated} evaluations, {estimate.evaluated / truth.size:.1%} of the entries; largest error {error:.1e}")
+print(
+    f"{estimate.evaluated} evaluations, {estimate.evaluated / truth.size:.1%} of the entries; largest error {error:.1e}"
+)

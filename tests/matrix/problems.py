@@ -106,9 +106,7 @@ def reference_least_nuclear_norm(observed: Observed) -> np.ndarray:
 
 
 @st.composite
-def any_observed(
-    draw: st.DrawFn, *, most: int = 12, dtypes: tuple[torch.dtype, ...] = (torch.float64,)
-) -> Observed:
+def any_observed(draw: st.DrawFn, *, most: int = 12, dtypes: tuple[torch.dtype, ...] = (torch.float64,)) -> Observed:
     """Any shape up to most x most, any rank, scale, mask and precision; empty rows and columns too."""
     m, n = draw(st.integers(1, most)), draw(st.integers(1, most))
     seed, scale = draw(st.integers(0, 2**31)), draw(st.sampled_from([1e-3, 1.0, 1e3]))

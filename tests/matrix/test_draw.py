@@ -6,7 +6,13 @@ from svrl.matrix import Bernoulli, Draw, PerRow
 
 from .problems import seeded
 
-DRAWS = [Bernoulli(p=0.2), Bernoulli(p=0.02, cover=True), PerRow(count=3), PerRow(count=12), PerRow(count=1, cover=True)]
+DRAWS = [
+    Bernoulli(p=0.2),
+    Bernoulli(p=0.02, cover=True),
+    PerRow(count=3),
+    PerRow(count=12),
+    PerRow(count=1, cover=True),
+]
 
 
 def mask_of(draw: Draw, verb: str, shape: tuple[int, int], seed: int) -> torch.Tensor:

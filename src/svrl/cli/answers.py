@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -36,6 +37,19 @@ def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[No
 def _stop(sentence: str, code: int) -> NoReturn:
     Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)
     raise typer.Exit(code)
+
+
+def progress_line() -> Progress:
+    """What is going on and for how long, on stderr, gone at the end; silent where nobody looks."""
+    console = Console(stderr=True)
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 def nearest(what: str, got: str, known: Iterable[str]) -> BadInputError:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, print_json
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line
 
 if TYPE_CHECKING:
     from svrl.benchmarks.rows import Row
@@ -40,8 +39,7 @@ def _collect(quick: bool, seed: int) -> list[Row]:
     from svrl.benchmarks.peers import MissingPeerError
 
     rows: list[Row] = []
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with progress_line() as progress:
         task = progress.add_task("32x18 matrices")
         try:
             for row in _measurements(quick, seed):

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, nearest, print_json
+from svrl.cli.answers import BadInputError, answering, nearest, print_json, progress_line
 from svrl.cli.matrix_files import check_ending, read_matrix, write_matrix
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def complete(
 
         _check_places(source, out, plot)
         targets = {path: _claim(path, files) for path in (out, plot) if path is not None}
-        progress = files.enter_context(_progress())
+        progress = files.enter_context(progress_line())
         task = progress.add_task("reading")
         matrix = read_matrix(source)
         observed = _observe(matrix, allow_empty)
@@ -134,16 +133,6 @@ def _claim(path: Path, files: ExitStack) -> Path:
         return files.enter_context(writing(path))
     except OSError as error:
         raise BadInputError(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def _progress() -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
 
 
 def _observe(matrix: np.ndarray, allow_empty: bool) -> Observed:

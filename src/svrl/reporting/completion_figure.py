@@ -12,10 +12,13 @@ matplotlib.use("Agg")
 from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import ScalarFormatter
 
 from svrl.matrix.rank import approximate_rank, spectrum
 from svrl.reporting.style import BLUE, GREY, MAP, MISSING, ORANGE, STYLE
 
+ROUNDING = 1e-10
+"""Singular values below this share of the largest are rounding, and are not drawn."""
 _MOST_PIXELS = 1200
 _MOST_ENTRIES = 4_000_000
 """Larger matrices are drawn, and their spectrum taken, from evenly spaced rows and columns."""
@@ -32,8 +35,7 @@ def draw_completion(before: np.ndarray, after: np.ndarray, path: Path, *, rank: 
     """
     thin_before, thin_after = (_thin(a, _MOST_PIXELS) for a in (before, after))
     low, high = np.nanpercentile(thin_after, [0.5, 99.5])
-    colours = colormaps[MAP].copy()
-    colours.set_bad(MISSING)
+    colours = colormaps[MAP].with_extremes(bad=MISSING)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.0), width_ratios=[1, 1, 1.15], layout="constrained")
         share = float(np.isfinite(before).mean())
@@ -65,12 +67,20 @@ def _draw_spectrum(axis: Axes, matrix: np.ndarray, rank: int) -> None:
         if values[0] <= 0:
             continue
         energy = int(approximate_rank(part, centre_rows=centred))
-        share = np.maximum(values / values[0], 1e-12)
-        axis.semilogy(np.arange(1, len(share) + 1), share, color=colour, label=f"{label}: 99% of energy in {energy}")
+        share = values / values[0]
+        share = share[share > ROUNDING]
+        axis.loglog(
+            np.arange(1, len(share) + 1),
+            share,
+            color=colour,
+            marker=".",
+            markersize=4,
+            label=f"{label}: 99% of energy in {energy}",
+        )
     axis.axvline(rank + 0.5, color=GREY, linewidth=0.9, linestyle=":")
     axis.annotate(f"rank {rank}", (rank + 0.5, 1), xytext=(4, -2), textcoords="offset points", color=GREY, va="top")
-    axis.set(title="spectrum of the completed matrix", xlabel="index", ylabel="singular value / largest", xscale="log")
-    axis.set_ylim(bottom=max(axis.get_ylim()[0], 1e-9))
+    axis.set(title="spectrum of the completed matrix", xlabel="index", ylabel="singular value / largest")
+    axis.xaxis.set_major_formatter(ScalarFormatter())
     if axis.get_legend_handles_labels()[0]:
         axis.legend(loc="lower left")
 

@@ -94,11 +94,10 @@ class SoftImpute:
                 return self._complete_small(observed, as_array(values), as_array(mask))
         problem = Problem.of(observed, self.centre)
         if small:
-            fixed = None if self.shrinkage is None else torch.full(problem.values.shape[:1], self.shrinkage)
             solution = solve_small(
                 problem.values,
                 problem.mask,
-                None if fixed is None else fixed.double().to(problem.values.device),
+                None if self.shrinkage is None else self._fixed(problem),
                 self.ratio,
                 problem.start_matrix(start),
                 self.tolerance,
@@ -153,10 +152,15 @@ class SoftImpute:
             kept=self.output == "fill",
         )
 
+    def _fixed(self, problem: Problem) -> torch.Tensor:
+        """The absolute shrinkage, once for every matrix (B,)."""
+        values = problem.values
+        return torch.full(values.shape[:1], self.shrinkage or 0.0, dtype=torch.float64, device=values.device)
+
     def _solve_large(self, problem: Problem, start: Start, source: torch.Generator) -> Solution:
         values, mask = problem.values, problem.mask
         if self.shrinkage is not None:
-            shrinkage = torch.full(values.shape[:1], self.shrinkage, dtype=torch.float64, device=values.device)
+            shrinkage = self._fixed(problem)
         else:
             shrinkage = self.ratio * largest_singular_value_of(values, source).double()
             # A zero matrix has no scale of its own; any positive shrinkage solves it.

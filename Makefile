@@ -1,0 +1,76 @@
+# Everything that a fresh machine with Python 3.11+, git and make needs to work on svrl.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# One thread a test process: the processes already fill the cores.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
+
+.PHONY: help demo test test-slow test-gpu check format lint types spelling structure docs fix clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+demo: $(VENV)/.core ## complete a matrix in front of your eyes
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
+	@echo "==> running the tests"
+	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+
+test-slow: $(VENV)/.dev ## run the slow tests
+	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "slow and not gpu"
+
+test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
+	@$(BIN)/python -m pytest -m gpu
+
+check: format lint types spelling structure docs ## all checks that are not tests
+	@echo "==> all checks passed"
+
+format: $(VENV)/.dev
+	@echo "==> format"
+	@$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dev
+	@echo "==> lint"
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	@echo "==> types"
+	@$(BIN)/mypy
+
+spelling: $(VENV)/.dev
+	@echo "==> spelling"
+	@$(BIN)/codespell
+
+structure: $(VENV)/.dev
+	@echo "==> import direction and documented public names"
+	@$(BIN)/python -m pytest -q tests/structure
+
+docs: $(VENV)/.dev
+	@echo "==> docs"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+fix: $(VENV)/.dev ## format, and repair what ruff can repair
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+clean: ## remove caches (numba's too) and built pages, keep the environment
+	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	@rm -rf site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "svrl needs Python 3.11 or newer; got $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 2; }
+	@echo "==> making the virtual environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing svrl into $(VENV) (a minute or two, once)"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing svrl and the tools to test it into $(VENV) (a few minutes, once)"
+	@$(PIP_INSTALL) -e ".[dev]"
+	@touch $@ $(VENV)/.core

@@ -1,0 +1,5 @@
+"""python -m svrl: the same as the svrl program."""
+
+from svrl.cli.main import run
+
+run()

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+METHODS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
+
+
+def save(path: Path, array: object) -> Path:
+    np.save(path, np.asarray(array))
+    return path
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".csv"])
+def test_reads_and_writes_each_format(svrl, tmp_path, holes, truth, ending):
+    matrix = np.load(holes)
+    source = tmp_path / f"in{ending}"
+    if ending == ".npz":
+        np.savez(source, anything=matrix)
+    elif ending == ".csv":
+        source.write_text("\n".join(",".join("" if np.isnan(x) else repr(float(x)) for x in row) for row in matrix))
+    else:
+        np.save(source, matrix)
+    out = tmp_path / f"out{ending}"
+    result = svrl("complete", source, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    found = np.loadtxt(out, delimiter=",") if ending == ".csv" else np.load(out)
+    found = found["matrix"] if ending == ".npz" else found
+    assert np.linalg.norm(found - truth) < 1e-2 * np.linalg.norm(truth)
+    seen = ~np.isnan(matrix)
+    assert np.array_equal(found[seen], matrix[seen])
+    for word in ("40 x 25", "rank", "iterations", "held-out error", "seconds"):
+        assert word in result.stdout
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_json_of_every_method(svrl_json, tmp_path, holes, method):
+    extra = ["--rank", 3] if method == "hard-impute" else []
+    row = svrl_json("complete", holes, "--out", tmp_path / "o.npy", "--method", method, *extra)
+    keys = {"shape", "observed_fraction", "method", "rank", "iterations", "converged", "held_out_error", "seconds"}
+    assert keys <= set(row)
+    assert row["shape"] == [40, 25]
+    assert row["method"] == method
+    assert 0.5 < row["observed_fraction"] < 0.7
+    # Half the methods recover a rank-3 matrix; none may do worse than guessing zeros.
+    assert row["held_out_error"] < (0.05 if method in ("factor-als", "nuclear-norm", "hard-impute") else 1.3)
+
+
+def test_json_is_alone_on_stdout_and_repeats(svrl_json, tmp_path, holes):
+    rows = [svrl_json("complete", holes, "--out", tmp_path / f"{k}.npy", "--seed", 5) for k in range(2)]
+    for row in rows:
+        del row["seconds"], row["out"]
+    assert rows[0] == rows[1]
+    assert np.array_equal(np.load(tmp_path / "0.npy"), np.load(tmp_path / "1.npy"))
+
+
+def test_options_reach_the_estimator(svrl_json, tmp_path, holes):
+    out = tmp_path / "o.npy"
+    row = svrl_json(
+        "complete",
+        holes,
+        "--out",
+        out,
+        "--method",
+        "soft-impute",
+        "--shrinkage",
+        0.7,
+        "--centre",
+        "row",
+        "--smooth-observed",
+    )
+    assert "shrinkage=0.7" in row["estimator"]
+    assert row["shrinkage"] == 0.7
+    assert "centre='row'" in row["estimator"]
+    seen = ~np.isnan(np.load(holes))
+    assert not np.array_equal(np.load(out)[seen], np.load(holes)[seen])
+
+
+def test_float32_stays_float32(svrl_json, tmp_path, holes):
+    source = save(tmp_path / "single.npy", np.load(holes).astype(np.float32))
+    svrl_json("complete", source, "--out", tmp_path / "o.npy")
+    assert np.load(tmp_path / "o.npy").dtype == np.float32
+
+
+def test_whole_numbers_are_a_complete_matrix(svrl_json, tmp_path):
+    source = save(tmp_path / "whole.npy", np.arange(12).reshape(3, 4))
+    row = svrl_json("complete", source, "--out", tmp_path / "o.npy")
+    assert row["observed_fraction"] == 1
+    assert np.array_equal(np.load(tmp_path / "o.npy"), np.arange(12).reshape(3, 4))
+
+
+def test_too_few_entries_to_judge_is_said(svrl_json, tmp_path):
+    source = save(tmp_path / "tiny.npy", [[1.0, 2.0], [2.0, np.nan]])
+    row = svrl_json("complete", source, "--out", tmp_path / "o.npy")
+    assert row["held_out_error"] is None
+    assert row["held_out_reason"]
+
+
+@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
+def test_plot(svrl, tmp_path, holes, ending):
+    picture = tmp_path / f"p{ending}"
+    result = svrl("complete", holes, "--out", tmp_path / "o.npy", "--plot", picture)
+    assert result.exit_code == 0, result.stderr
+    start = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[ending]
+    assert picture.read_bytes().startswith(start)
+
+
+def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Name -> (file, words its one sentence must contain)."""
+    nan = np.nan
+    text = {
+        "empty csv": ("", "is empty"),
+        "blank csv": ("\n\n", "is empty"),
+        "text in numbers": ("1,2\n3,abc\n", "Line 2, column 2"),
+        "header": ("a,b\n1,2\n", "Remove the header line"),
+        "ragged": ("1,2\n3\n", "Line 2"),
+        "not text": ("\x00\x01", "not"),
+    }
+    arrays = {
+        "all NaN": (np.full((4, 3), nan), "No entry is observed"),
+        "infinite": ([[1.0, np.inf], [2.0, nan]], "(0, 1)"),
+        "1-D": (np.arange(5.0), "two axes"),
+        "3-D": (np.zeros((2, 2, 2)), "two axes"),
+        "no rows": (np.zeros((0, 3)), "no entry"),
+        "complex": (np.ones((2, 2), complex), "complex128"),
+        "words": (np.array([["a", "b"]]), "entries"),
+        "empty row": ([[1.0, 2.0], [nan, nan]], "--allow-empty"),
+    }
+    files = {}
+    for name, (content, words) in text.items():
+        path = folder / f"{name}.csv"
+        path.write_text(content)
+        files[name] = path, words
+    for name, (array, words) in arrays.items():
+        files[name] = save(folder / f"{name}.npy", array), words
+    np.save(folder / "objects.npy", np.array([{}, 1], object), allow_pickle=True)
+    np.savez(folder / "two.npz", a=np.ones((2, 2)), b=np.ones((2, 2)))
+    (folder / "damaged.npz").write_bytes(b"PK\x03\x04 not a zip")
+    (folder / "damaged.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    (folder / "nothing.npy").write_bytes(b"")
+    (folder / "folder.npy").mkdir()
+    files |= {
+        "objects": (folder / "objects.npy", "objects.npy"),
+        "two arrays": (folder / "two.npz", "matrix"),
+        "damaged zip": (folder / "damaged.npz", "damaged"),
+        "damaged array": (folder / "damaged.npy", "damaged"),
+        "empty file": (folder / "nothing.npy", "is empty"),
+        "a folder": (folder / "folder.npy", "folder"),
+        "missing": (folder / "missing.npy", "There is no file"),
+        "unknown ending": (folder / "a.npx", ".npy"),
+    }
+    return files
+
+
+def test_bad_files_get_one_sentence_and_lose_nothing(svrl, tmp_path):
+    out = save(tmp_path / "out.npy", np.eye(2))
+    (tmp_path / "in").mkdir()
+    for name, (path, words) in bad_files(tmp_path / "in").items():
+        result = svrl("complete", path, "--out", out)
+        assert result.exit_code == 2, name
+        assert result.stdout == "", name
+        assert words in result.stderr, (name, result.stderr)
+        assert result.stderr.count("\n") == 1, (name, result.stderr)
+        assert "Traceback" not in result.stderr, name
+        assert np.array_equal(np.load(out), np.eye(2)), name
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out.npy"], name
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--method", "softimpute"], "Did you mean soft-impute?"),
+        (["--centre", "rows"], "Did you mean row?"),
+        (["--method", "hard-impute"], "--rank"),
+        (["--method", "usvt", "--rank", 3], "finds its own rank"),
+        (["--method", "row-mean", "--shrinkage", 1], "no shrinkage"),
+        (["--method", "usvt", "--centre", "row"], "own centring"),
+        (["--method", "soft-impute", "--shrinkage", -1], "above 0"),
+        (["--rank", 0], "at least 1"),
+        (["--plot", "p.doc"], "picture format"),
+    ],
+)
+def test_bad_options(svrl, tmp_path, holes, options, words):
+    result = svrl("complete", holes, "--out", tmp_path / "o.npy", *options)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["holes.npy"]
+
+
+def test_places_that_cannot_be_written(svrl, tmp_path, holes):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "no" / "o.npy", tmp_path / "file" / "o.npy", Path("/proc/o.npy"), holes, tmp_path):
+        result = svrl("complete", holes, "--out", out)
+        assert result.exit_code == 2, out
+        assert result.stderr.count("\n") == 1, result.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "holes.npy"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission(svrl, tmp_path, holes):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    result = svrl("complete", holes, "--out", locked / "o.npy")
+    assert result.exit_code == 2
+    assert "Permission denied" in result.stderr
+
+
+def test_ctrl_c_leaves_the_old_result(tmp_path):
+    rng = np.random.default_rng(0)
+    source = save(tmp_path / "big.npy", np.where(rng.random((1500, 1200)) < 0.5, rng.random((1500, 1200)), np.nan))
+    out = save(tmp_path / "out.npy", np.eye(2))
+    command = [sys.executable, "-m", "svrl", "complete", source, "--out", out, "--method", "nuclear-norm"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    while process.poll() is None and not list(tmp_path.glob(".out-*")):
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate()
+    assert process.returncode == 130, stderr
+    assert b"Stopped; nothing was written." in stderr
+    assert np.array_equal(np.load(out), np.eye(2))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["big.npy", "out.npy"]

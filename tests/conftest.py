@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from svrl.cli.main import app
+
+
+@pytest.fixture
+def svrl() -> Callable[..., Result]:
+    """Run the program in this process; stdout and stderr are kept apart."""
+    runner = CliRunner()
+
+    def run(*arguments: object) -> Result:
+        return runner.invoke(app, [str(argument) for argument in arguments])
+
+    return run
+
+
+@pytest.fixture
+def svrl_json(svrl: Callable[..., Result]) -> Callable[..., object]:
+    def run(*arguments: object) -> object:
+        result = svrl(*arguments, "--json")
+        assert result.exit_code == 0, result.stderr
+        return json.loads(result.stdout)
+
+    return run
+
+
+@pytest.fixture
+def truth() -> np.ndarray:
+    rng = np.random.default_rng(3)
+    return rng.standard_normal((40, 3)) @ rng.standard_normal((3, 25))
+
+
+@pytest.fixture
+def holes(tmp_path: Path, truth: np.ndarray) -> Path:
+    """A file with a rank-3 matrix, 40 x 25, 60% observed."""
+    rng = np.random.default_rng(4)
+    path = tmp_path / "holes.npy"
+    np.save(path, np.where(rng.random(truth.shape) < 0.6, truth, np.nan))
+    return path

@@ -1,0 +1,88 @@
+"""Imports point one way. The rule is read off the syntax trees, lazy imports included."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "src" / "svrl"
+
+# A package may import those with a smaller number, and itself.
+LAYERS = {
+    "runs": 0,
+    "matrix": 1,
+    "mdp": 2,
+    "envs": 3,
+    "planning": 4,
+    "agents": 4,
+    "reporting": 5,
+    "integrations": 5,
+    "benchmarks": 6,
+    "experiments": 6,
+    "sweeps": 6,
+    "cli": 7,
+}
+
+# Heavy or optional libraries, and who may import them.
+RESERVED = {
+    "matplotlib": {"reporting"},
+    "typer": {"cli"},
+    "rich": {"cli", "reporting"},
+    "gymnasium": {"envs", "integrations"},
+    "ale_py": {"envs", "integrations"},
+    "fancyimpute": {"benchmarks"},
+    "sklearn": {"benchmarks"},
+}
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def imported(path: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import; write it out"
+            found += [node.module or ""] + [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def breaches(package: str, names: list[str]) -> list[str]:
+    found = []
+    for name in names:
+        top, _, rest = name.partition(".")
+        if top in RESERVED and package not in RESERVED[top]:
+            found.append(name)
+        target = rest.split(".")[0]
+        known = top == "svrl" and target in LAYERS and target != package
+        if known and LAYERS[target] >= LAYERS[package]:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    package = package_of(path)
+    assert package in LAYERS or package == "", f"{package} has no place in the order of layers"
+    if package == "":
+        # The package's own files may only reach for the command line and what they re-export.
+        return
+    names = imported(path)
+    if path.name == "figure.py":
+        names = [name for name in names if not name.startswith("matplotlib")]
+    assert breaches(package, names) == []
+
+
+def test_a_breach_would_be_found() -> None:
+    assert breaches("matrix", ["svrl.cli.main"]) == ["svrl.cli.main"]
+    assert breaches("agents", ["svrl.planning.plan"]) == ["svrl.planning.plan"]
+    assert breaches("matrix", ["matplotlib.pyplot"]) == ["matplotlib.pyplot"]
+    assert breaches("cli", ["svrl.matrix", "rich.table"]) == []

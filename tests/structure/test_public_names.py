@@ -1,0 +1,52 @@
+"""Every public name is documented: a docstring, and a place in the API pages."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import svrl
+import svrl.matrix
+
+API_PAGES = "\n".join(page.read_text() for page in sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.md")))
+
+
+@pytest.mark.parametrize("name", svrl.__all__)
+def test_is_documented(name: str) -> None:
+    value = getattr(svrl, name)
+    assert inspect.getdoc(value), f"{name} has no docstring"
+    assert re.search(rf"^::: svrl\.[\w.]*\b{name}$", API_PAGES, re.MULTILINE), f"{name} is missing from docs/api"
+
+
+@pytest.mark.parametrize("name", [n for n in svrl.__all__ if inspect.isclass(getattr(svrl, n))])
+def test_methods_are_documented(name: str) -> None:
+    value = getattr(svrl, name)
+    bare = [
+        method
+        for method, body in vars(value).items()
+        if not method.startswith("_") and (inspect.isroutine(body) or isinstance(body, property))
+        if not inspect.getdoc(getattr(value, method))
+    ]
+    assert bare == []
+
+
+def test_the_package_and_its_parts_agree() -> None:
+    assert set(svrl.matrix.__all__) <= set(svrl.__all__)
+    assert set(svrl.__all__) <= set(dir(svrl))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Softimpute'"):
+        _ = svrl.Softimpute
+
+
+def test_importing_the_program_imports_nothing_heavy() -> None:
+    heavy = ("torch", "numba", "scipy", "matplotlib", "numpy")
+    code = f"import sys, svrl.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
