@@ -62,11 +62,13 @@ def main() -> None:
         table.add_column(title, justify="left" if title == "estimator" else "right")
     for estimator in (RowMean(), SoftImpute(), FactorALS()):
         estimator(observed)  # the first call compiles
-        began = time.perf_counter()
-        estimate = estimator(observed)
-        taken = 1e3 * (time.perf_counter() - began)
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            estimate = estimator(observed)
+            times.append(1e3 * (time.perf_counter() - began))
         error = np.linalg.norm((estimate.matrix - truth)[~mask]) / np.linalg.norm(truth[~mask])
-        table.add_row(type(estimator).__name__, str(estimate.rank), f"{error:.2%}", f"{taken:.1f}")
+        table.add_row(type(estimator).__name__, str(estimate.rank), f"{error:.2%}", f"{min(times):.1f}")
     console.print(table)
 
     console.print("\n[bold]3. The same from the command line.[/] NaN marks a missing entry.")

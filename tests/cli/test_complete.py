@@ -154,7 +154,7 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "empty file": (folder / "nothing.npy", "is empty"),
         "a folder": (folder / "folder.npy", "folder"),
         "missing": (folder / "missing.npy", "There is no file"),
-        "unknown ending": (folder / "a.npx", ".npy"),
+        "unknown ending": (folder / "a.npx", ".npz"),
     }
     return files
 

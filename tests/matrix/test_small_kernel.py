@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from svrl.matrix import Observed, Outcome
+from svrl.matrix import Observed, Outcome, objective
 from svrl.matrix.soft_impute.small import is_small, solve_small
 from svrl.matrix.soft_impute.small_twin import solve_small_twin
 from svrl.matrix.soft_impute.solution import Solution
@@ -72,9 +72,9 @@ def test_the_kernel_equals_its_twin_at_the_largest_small_shape(dtype: torch.dtyp
     assert_optimal(observed, kernel.estimate[0], kernel.shrinkage[0], 1e-6 if dtype == torch.float64 else 1e-3)
 
 
-@pytest.mark.parametrize("p", [0.15, 0.4, 0.95])
+@pytest.mark.parametrize("p", [0.3, 0.5, 0.95])
 def test_the_kernel_equals_its_twin_at_any_observed_share(p: float):
-    assert_same(*both(noisy(30, 20, 2, p), ratio=0.05), CLOSE[torch.float64])
+    assert_same(*both(noisy(30, 20, 2, p), shrinkage=1.0), CLOSE[torch.float64])
 
 
 @precisions
@@ -98,10 +98,10 @@ def test_the_twin_stops_at_once_when_started_at_the_solution():
 
 def test_a_batch_equals_its_members_bit_for_bit():
     observed = noisy(20, 12, 2, 0.7, batch=(9,))
-    together, twin = both(observed)
+    together, twin = both(observed, shrinkage=1.0)
     assert_same(together, twin, CLOSE[torch.float64])
     for k in range(9):
-        alone, _ = both(Observed(values=observed.values[k], mask=observed.mask[k]))
+        alone, _ = both(Observed(values=observed.values[k], mask=observed.mask[k]), shrinkage=1.0)
         assert torch.equal(together.estimate[k], alone.estimate[0])
         assert int(together.iterations[k]) == int(alone.iterations)
 
@@ -113,7 +113,7 @@ def test_the_number_of_threads_changes_nothing():
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(both(observed, tolerance=1e-4)[0])
+            found.append(solve_small(observed.values, observed.mask, None, 0.05, None, 1e-4, 1000, fill=False))
     finally:
         torch.set_num_threads(before)
     one, two = found
@@ -121,11 +121,14 @@ def test_the_number_of_threads_changes_nothing():
         assert torch.equal(getattr(one, name), getattr(two, name)), name
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+# With few entries the minimiser is not unique (two entries on a diagonal say nothing of the other two), the minimum is.
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(observed=any_observed())
-def test_the_kernel_equals_its_twin_on_any_problem(observed: Observed):
-    kernel, twin = both(observed, ratio=0.1, tolerance=1e-9, max_steps=20_000)
-    assert_same(kernel, twin, 1e-5)
+def test_the_kernel_and_its_twin_reach_one_minimum_on_any_problem(observed: Observed):
+    shrinkage = max(0.1 * top_of(observed), 1e-6)
+    kernel, twin = (one.estimate[0] for one in both(observed, shrinkage=shrinkage, tolerance=1e-7, max_steps=2000))
+    low, other = (float(objective(observed, matrix, shrinkage)) for matrix in (kernel, twin))
+    assert low == pytest.approx(other, rel=1e-5)
 
 
 def test_running_out_of_steps_is_told_for_each_matrix():
@@ -141,11 +144,11 @@ def test_a_zero_matrix_costs_no_iteration_and_leaves_its_neighbours_alone():
     observed = noisy(20, 12, 2, 0.7, batch=(3,))
     values = observed.values.clone()
     values[1] = 0
-    kernel, twin = both(Observed(values=values, mask=observed.mask))
+    kernel, twin = both(Observed(values=values, mask=observed.mask), shrinkage=1.0)
     assert_same(kernel, twin, CLOSE[torch.float64])
     assert not kernel.estimate[1].any()
     assert int(kernel.iterations[1]) == int(kernel.rank[1]) == 0
-    assert torch.equal(kernel.estimate[2], both(observed)[0].estimate[2])
+    assert torch.equal(kernel.estimate[2], both(observed, shrinkage=1.0)[0].estimate[2])
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18])

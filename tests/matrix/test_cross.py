@@ -1,0 +1,210 @@
+import numpy as np
+import pytest
+import torch
+
+from svrl.matrix import CrossEstimate, Outcome, cross
+from svrl.matrix.cross import PROBES
+
+from .problems import low_rank, relative_error, seeded
+
+choices = pytest.mark.parametrize("choose", ["pivots", "leverage"])
+
+
+class Asked:
+    """A matrix that remembers which entries it was asked for."""
+
+    def __init__(self, matrix: torch.Tensor, *, numpy: bool = True) -> None:
+        self.matrix = matrix.numpy() if numpy else matrix
+        self.entries = 0
+        self.calls: list[tuple[int, int]] = []
+        self.seen = np.zeros(matrix.shape, bool)
+
+    def __call__(self, rows, columns):
+        self.entries += len(rows) * len(columns)
+        self.calls.append((len(rows), len(columns)))
+        self.seen[np.ix_(rows, columns)] = True
+        return self.matrix[rows][:, columns]
+
+
+def decaying(m: int, n: int, rate: float) -> torch.Tensor:
+    """Singular values rate, rate^2, rate^3, ...: of no exact rank."""
+    u = torch.linalg.qr(torch.randn(m, min(m, n), generator=seeded(1), dtype=torch.float64))[0]
+    v = torch.linalg.qr(torch.randn(n, min(m, n), generator=seeded(2), dtype=torch.float64))[0]
+    return u @ torch.diag(rate ** torch.arange(1, min(m, n) + 1, dtype=torch.float64)) @ v.T * (m * n) ** 0.5
+
+
+@choices
+@pytest.mark.parametrize("rank", [1, 4, 8])
+@pytest.mark.parametrize("shape", [(120, 80), (80, 120)])
+def test_an_exact_rank_is_recovered_exactly(rank: int, shape: tuple[int, int], choose: str):
+    truth = low_rank(*shape, rank)
+    estimate = cross(Asked(truth), shape, choose=choose)
+    assert estimate.converged
+    assert relative_error(estimate.matrix, truth) < 1e-8
+    assert int(estimate.rank) == rank
+    assert int(estimate.iterations) == 1
+
+
+@choices
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])
+def test_the_tolerance_is_met_on_a_matrix_of_no_exact_rank(tolerance: float, choose: str):
+    truth = decaying(150, 100, 0.6)
+    estimate = cross(Asked(truth), (150, 100), tolerance=tolerance, choose=choose)
+    assert estimate.converged
+    assert float(estimate.change) <= tolerance
+    assert relative_error(estimate.matrix, truth) < 3 * tolerance
+
+
+@choices
+def test_the_tolerance_is_met_on_a_noisy_matrix(choose: str):
+    truth = low_rank(150, 100, 5, noise=1e-3)
+    estimate = cross(Asked(truth), (150, 100), tolerance=1e-2, choose=choose)
+    assert estimate.converged
+    assert relative_error(estimate.matrix, truth) < 2e-2
+
+
+def test_pivots_need_few_entries_of_a_noisy_matrix():
+    truth = low_rank(150, 100, 5, noise=1e-3)
+    assert cross(Asked(truth), (150, 100), tolerance=1e-2).evaluated < 0.5 * truth.numel()
+
+
+@choices
+def test_rows_and_columns_grow_until_the_rank_is_reached(choose: str):
+    truth = low_rank(200, 150, 20)
+    estimate = cross(Asked(truth), (200, 150), first=4, choose=choose)
+    assert estimate.converged
+    assert int(estimate.iterations) == 4  # 4, 8, 16, 32
+    assert relative_error(estimate.matrix, truth) < 1e-6
+
+
+@choices
+@pytest.mark.parametrize("numpy", [True, False])
+def test_every_entry_asked_for_is_counted(choose: str, numpy: bool):
+    asked = Asked(low_rank(90, 70, 12), numpy=numpy)
+    estimate = cross(asked, (90, 70), first=4, choose=choose)
+    assert isinstance(estimate.evaluated, int)
+    assert estimate.evaluated == asked.entries
+
+
+def test_no_row_and_no_column_is_asked_for_twice():
+    asked = Asked(low_rank(90, 70, 12))
+    estimate = cross(asked, (90, 70), first=4)
+    assert sum(k for k, width in asked.calls if width == 70) == len(estimate.rows) == len(set(estimate.rows))
+    assert sum(k for height, k in asked.calls if height == 90) == len(estimate.columns) == len(set(estimate.columns))
+    assert bool(asked.seen[estimate.rows].all())
+    assert bool(asked.seen[:, estimate.columns].all())
+    lines = 70 * len(estimate.rows) + 90 * len(estimate.columns)
+    assert estimate.evaluated == lines + PROBES**2 + 1
+
+
+def test_far_fewer_entries_than_the_matrix_has_are_asked_for():
+    asked = Asked(low_rank(1000, 600, 5))
+    estimate = cross(asked, (1000, 600))
+    assert relative_error(estimate.matrix, asked.matrix) < 1e-8
+    assert estimate.evaluated < 0.06 * 600_000
+
+
+@choices
+def test_too_few_rows_and_columns_are_reported(choose: str):
+    truth = low_rank(90, 70, 12)
+    estimate = cross(Asked(truth), (90, 70), first=2, most=6, choose=choose)
+    assert estimate.outcome is Outcome.NOT_LOW_ENOUGH
+    assert int(estimate.rank) <= 6
+    assert float(estimate.change) > 1e-3
+    assert relative_error(estimate.matrix, truth) > 0.1
+
+
+def test_the_reported_error_is_that_on_entries_no_fit_has_seen():
+    truth = low_rank(300, 200, 12)
+    estimate = cross(Asked(truth), (300, 200), first=6, most=6)
+    assert float(estimate.change) == pytest.approx(relative_error(estimate.matrix, truth), rel=0.5)
+
+
+def test_a_full_rank_matrix_is_given_back_whole():
+    truth = torch.randn(20, 15, generator=seeded(), dtype=torch.float64)
+    estimate = cross(Asked(truth), (20, 15), tolerance=1e-9)
+    assert estimate.converged
+    assert relative_error(estimate.matrix, truth) < 1e-8
+
+
+@pytest.mark.parametrize("numpy", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kind_and_precision_of_the_answers_come_back(numpy: bool, dtype: torch.dtype):
+    estimate = cross(Asked(low_rank(60, 40, 3, dtype=dtype), numpy=numpy), (60, 40))
+    assert isinstance(estimate, CrossEstimate)
+    kind = np.ndarray if numpy else torch.Tensor
+    for array in (*estimate.factors, estimate.matrix, estimate.rows, estimate.columns, estimate.rank, estimate.code):
+        assert isinstance(array, kind)
+    assert str(estimate.matrix.dtype).endswith(str(dtype).removeprefix("torch."))
+    assert relative_error(estimate.matrix, low_rank(60, 40, 3)) < 1e-3
+
+
+def test_numpy_and_torch_give_the_same_numbers():
+    truth = low_rank(60, 40, 9)
+    numpy, torch_ = (cross(Asked(truth, numpy=kind), (60, 40), generator=seeded(4)) for kind in (True, False))
+    assert np.array_equal(numpy.matrix, torch_.matrix.numpy())
+
+
+@choices
+def test_equal_generators_give_equal_results(choose: str):
+    truth = decaying(100, 80, 0.7)
+
+    def ask(generator) -> CrossEstimate:
+        return cross(Asked(truth), (100, 80), choose=choose, generator=generator)
+
+    assert np.array_equal(ask(seeded(1)).matrix, ask(seeded(1)).matrix)
+    assert np.array_equal(ask(None).matrix, ask(None).matrix)
+    assert np.array_equal(ask(np.random.default_rng(2)).matrix, ask(np.random.default_rng(2)).matrix)
+    assert not np.array_equal(ask(seeded(1)).matrix, ask(seeded(2)).matrix)
+
+
+def test_the_global_random_state_stays_where_it_is():
+    before = torch.get_rng_state()
+    cross(Asked(low_rank(60, 40, 3)), (60, 40), choose="leverage")
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 30), (30, 1), (3, 2)])
+def test_tiny_matrices_come_back(shape: tuple[int, int]):
+    truth = torch.randn(shape, generator=seeded(), dtype=torch.float64)
+    estimate = cross(Asked(truth), shape)
+    assert estimate.converged
+    assert relative_error(estimate.matrix, truth) < 1e-9
+
+
+def test_a_zero_matrix_has_rank_zero():
+    estimate = cross(Asked(torch.zeros(40, 30)), (40, 30))
+    assert estimate.converged
+    assert int(estimate.rank) == 0
+    assert not estimate.matrix.any()
+
+
+def test_whole_numbers_are_welcome():
+    table = np.multiply.outer(np.arange(40), np.arange(30))
+    estimate = cross(lambda rows, columns: table[np.ix_(rows, columns)], (40, 30))
+    assert np.allclose(estimate.matrix, table)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"tolerance": 0.0}, "cross needs tolerance above 0, got 0.0"),
+        ({"first": 0}, "cross needs first above 0, got 0"),
+        ({"most": 0}, "cross needs most above 0, got 0"),
+        ({"choose": "random"}, "cannot choose by 'random': use pivots or leverage"),
+    ],
+)
+def test_a_wrong_setting_is_refused(wrong: dict, said: str):
+    with pytest.raises(ValueError, match=said):
+        cross(Asked(low_rank(6, 5, 1)), (6, 5), **wrong)
+
+
+def test_answers_of_the_wrong_shape_are_refused_with_both_shapes():
+    with pytest.raises(ValueError, match=r"must return \(24, 24\) entries, got \(24,\)"):
+        cross(lambda rows, columns: np.zeros(len(rows)), (40, 30))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_answers_that_are_not_finite_are_refused(bad: float):
+    with pytest.raises(ValueError, match="returned NaN or infinity"):
+        cross(lambda rows, columns: np.full((len(rows), len(columns)), bad), (40, 30))

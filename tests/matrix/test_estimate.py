@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import torch
+
+from svrl.matrix import USVT, Estimate, Estimator, FactorALS, Observed, Outcome, RowMean, SoftImpute, complete
+
+from .problems import low_rank, noisy, observe, relative_error, seeded
+
+
+def estimate_of(code: list[int] | int = 0, **parts: object) -> Estimate:
+    numbers = torch.tensor(code)
+    record = {"dense": None, "factors": None, "rank": numbers, "iterations": numbers, "change": numbers.double()}
+    return Estimate(code=numbers, **(record | parts))
+
+
+def test_success_is_the_empty_sentence_and_the_only_true_outcome():
+    assert Outcome.CONVERGED.value == ""
+    assert [bool(outcome) for outcome in Outcome] == [True, False, False, False]
+    assert all(outcome.value for outcome in Outcome if not outcome)
+
+
+def test_codes_and_outcomes_are_one_to_one_and_zero_is_success():
+    assert Outcome.from_code(0) is Outcome.CONVERGED
+    assert [Outcome.from_code(outcome.code) for outcome in Outcome] == list(Outcome)
+
+
+def test_every_failure_says_what_to_do():
+    for outcome in list(Outcome)[1:]:
+        assert any(word in outcome.value for word in ("raise", "allow", "use")), outcome
+
+
+def test_the_outcome_of_a_batch_is_its_worst():
+    estimate = estimate_of([0, Outcome.OUT_OF_STEPS.code, 0], dense=torch.zeros(3, 2, 2))
+    assert estimate.outcome is Outcome.OUT_OF_STEPS
+    assert not estimate.converged
+    assert estimate_of([0, 0], dense=torch.zeros(2, 2, 2)).converged
+
+
+@pytest.mark.parametrize("numpy", [False, True])
+def test_the_matrix_is_formed_from_factors_batch_by_batch(numpy: bool):
+    left, right = torch.randn(3, 5, 2, generator=seeded()), torch.randn(3, 4, 2, generator=seeded(1))
+    factors = (left.numpy(), right.numpy()) if numpy else (left, right)
+    matrix = estimate_of([0, 0, 0], factors=factors).matrix
+    assert isinstance(matrix, np.ndarray) == numpy
+    for k in range(3):
+        assert np.allclose(matrix[k], left[k] @ right[k].T, atol=1e-6)
+
+
+def test_an_estimate_of_nothing_says_so():
+    with pytest.raises(ValueError, match="neither a matrix nor factors"):
+        _ = estimate_of().matrix
+
+
+@pytest.mark.parametrize("estimator", [RowMean(), USVT()], ids=repr)
+def test_what_minimises_no_objective_cannot_be_certified(estimator: Estimator):
+    observed = noisy(10, 8, 2)
+    with pytest.raises(ValueError, match="nothing to certify"):
+        estimator(observed).certify(observed)
+
+
+def test_a_repr_tells_shape_rank_and_outcome():
+    single = repr(SoftImpute(ratio=0.3)(noisy()))
+    assert single.startswith("Estimate(shape=(40, 30), rank=3, iterations=")
+    assert single.endswith("converged)")
+    many = repr(SoftImpute(ratio=0.3)(noisy(batch=(2, 2))))
+    assert many == "Estimate(shape=(2, 2, 40, 30), ranks 3..3, converged)"
+    assert Outcome.OUT_OF_STEPS.value in repr(SoftImpute(max_steps=1)(noisy()))
+    assert "shape=(40, 30), rank=2" in repr(FactorALS(rank=2)(noisy()))
+
+
+def test_an_estimate_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        estimate_of().kept = True
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_complete_reads_nan_as_missing_and_returns_what_went_in(kind: str, dtype: torch.dtype):
+    truth = low_rank(60, 40, 2, dtype=dtype)
+    gappy = torch.where(observe(truth, 0.6).mask, truth, torch.nan)
+    estimate = complete(gappy.numpy() if kind == "numpy" else gappy)
+    assert isinstance(estimate.matrix, np.ndarray) == (kind == "numpy")
+    assert str(estimate.matrix.dtype).removeprefix("torch.") == str(dtype).removeprefix("torch.")
+    assert relative_error(estimate.matrix, truth) < 3e-3
+    assert int(estimate.rank) == 2
+
+
+def test_complete_takes_a_mask_and_an_estimator():
+    observed = noisy()
+    wanted = SoftImpute(ratio=0.1)(observed).matrix
+    assert torch.equal(complete(observed.values, observed.mask, estimator=SoftImpute(ratio=0.1)).matrix, wanted)
+
+
+def test_complete_refuses_empty_rows_unless_they_are_allowed():
+    gappy = low_rank(8, 6, 1)
+    gappy[2] = torch.nan
+    with pytest.raises(ValueError, match="first: row 2"):
+        complete(gappy)
+    assert bool(torch.isfinite(complete(gappy, allow_empty=True).matrix).all())
+
+
+def test_complete_repeats_itself_and_hands_on_the_generator():
+    seen = []
+
+    class Spy:
+        def __call__(self, observed: Observed, *, start=None, generator=None) -> Estimate:
+            seen.append(generator)
+            return RowMean()(observed)
+
+    source = seeded()
+    complete(low_rank(5, 4, 1), estimator=Spy(), generator=source)
+    assert seen == [source]
+    observed = noisy()
+    first, second = (complete(observed.values, observed.mask, generator=seeded(3)).matrix for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_estimators_are_known_by_being_callable():
+    assert isinstance(SoftImpute(), Estimator)
+    assert not isinstance(3, Estimator)
