@@ -58,6 +58,15 @@ def test_directions_that_the_first_guess_lacks_are_found():
     assert_optimal(observed, product(solution), shrinkage, 1e-6)
 
 
+def test_directions_barely_above_the_shrinkage_are_found_too():
+    u = torch.linalg.qr(torch.randn(200, 12, generator=seeded(1), dtype=torch.float64))[0]
+    v = torch.linalg.qr(torch.randn(150, 12, generator=seeded(2), dtype=torch.float64))[0]
+    lengths = torch.tensor([9.0, 8, 7, 6, 5, 4, 3, 2, 1.1, 1.1, 1.02, 0.9], dtype=torch.float64)
+    solution = by_path(observe(u @ torch.diag(lengths) @ v.T, 1.0), 1.0)
+    assert int(solution.rank) == 11
+    assert relative_error(product(solution), u @ torch.diag((lengths - 1).clamp(min=0)) @ v.T) < 1e-6
+
+
 def test_a_rank_beyond_its_reach_is_reported():
     observed = noisy(200, 140, 100, 0.9, noise=1.0)
     solution = by_path(observed, 0.01 * top_of(observed))

@@ -93,7 +93,7 @@ class Observed:
                 f"values and mask must have one shape, got {tuple(values.shape)} and {tuple(mask.shape)}. "
                 "Give the mask True at each observed entry."
             )
-        if mask.dtype not in (torch.bool, np.bool_):
+        if not (mask.dtype.char == "?" if isinstance(mask, np.ndarray) else mask.dtype == torch.bool):
             raise TypeError(f"mask must be boolean, got {str(mask.dtype).removeprefix('torch.')}. Use mask != 0.")
         if values.ndim < 2 or 0 in values.shape:
             raise ValueError(f"Observed needs matrices (..., m, n) with m, n >= 1, got shape {tuple(values.shape)}.")

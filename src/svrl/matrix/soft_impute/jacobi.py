@@ -84,8 +84,79 @@ def top_direction(columns, x, y, n, tolerance, most):
 
 
 @njit(**COMPILE)
+def largest_square(columns, krylov, diagonal, beside, y, n):
+    """The square of the largest singular value, by the Lanczos method with full orthogonalisation.
+
+    Unlike the power method it does not slow down where the leading singular values are close, and
+    after n steps at the latest it is exact. `krylov` (n, padded n), diagonal and beside (n,) are scratch.
+    """
+    tall = columns.shape[1]
+    wide = krylov.shape[1]
+    krylov[:, :] = 0
+    for j in range(n):
+        krylov[0, j] = 1.0 + 0.01 * j  # no symmetry of the matrix makes this orthogonal to its top direction
+    norm = math.sqrt(np.float64(dot(krylov, 0, krylov, 0, wide)))
+    for j in range(n):
+        krylov[0, j] /= norm
+    old = 0.0
+    top = 0.0
+    for step in range(n):
+        y[0, :] = 0
+        for j in range(n):
+            add_multiple(y, 0, krylov[step, j], columns, j, tall)
+        diagonal[step] = dot(y, 0, y, 0, tall)
+        top = _largest_root(diagonal, beside, step + 1)
+        if step + 1 == n or (step > 1 and abs(top - old) <= 1e-9 * top):
+            break
+        old = top
+        following = step + 1
+        for j in range(n):
+            krylov[following, j] = dot(columns, j, y, 0, tall)
+        for _ in range(2):  # twice is enough
+            for k in range(following):
+                overlap = dot(krylov, following, krylov, k, wide)
+                add_multiple(krylov, following, -overlap, krylov, k, wide)
+        norm = math.sqrt(np.float64(dot(krylov, following, krylov, following, wide)))
+        if norm <= 1e-7 * top:
+            break
+        beside[step] = norm
+        for j in range(n):
+            krylov[following, j] /= norm
+    return top
+
+
+@njit(**COMPILE)
+def _largest_root(diagonal, beside, size):
+    """The largest eigenvalue of a symmetric tridiagonal matrix, by Newton's method from above.
+
+    Right of its largest root the characteristic polynomial is convex and rising, so the iterates
+    fall monotonically to it.
+    """
+    x = 0.0
+    for i in range(size):
+        reach = diagonal[i] + (beside[i - 1] if i > 0 else 0.0) + (beside[i] if i + 1 < size else 0.0)
+        x = max(x, reach)
+    for _ in range(60):
+        # Ratios of successive leading minors and of their derivatives: no overflow.
+        ratio = x - diagonal[0]
+        slope = 1.0
+        total = slope / ratio if ratio > 0.0 else np.inf
+        for i in range(1, size):
+            square = beside[i - 1] * beside[i - 1]
+            slope = 1.0 + square * slope / (ratio * ratio)
+            ratio = x - diagonal[i] - square / ratio
+            total += slope / ratio
+        if not 0.0 < total < np.inf:
+            return x
+        x -= 1.0 / total
+        if 1.0 / total <= 1e-15 * x:
+            return x
+    return x
+
+
+@njit(**COMPILE)
 def basis_through(x, basis, n):
-    """Basis <- the Householder reflection whose first row is the direction of `x`, up to sign."""
+    """Set `basis` to the Householder reflection whose first row is the direction of `x`, up to sign."""
     wide = basis.shape[1]
     basis[:, :] = 0
     norm = math.sqrt(np.float64(dot(x, 0, x, 0, wide)))
@@ -155,15 +226,15 @@ def sweep(turned, basis, squares, keep, shrinkage, skip, n):
             elif abs(off) <= 2.0 * skip * max(a, b):
                 continue
             done += 1
-            tau = gap / (2.0 * off)
-            tangent = math.copysign(1.0, tau) / (abs(tau) + math.sqrt(1.0 + tau * tau))
-            cosine = 1.0 / math.sqrt(1.0 + tangent * tangent)
-            c = turned.dtype.type(cosine)
-            s = turned.dtype.type(tangent * cosine)
-            rotate(turned, p, q, c, s, tall)
-            rotate(basis, p, q, c, s, wide)
-            squares[p] = a - tangent * off
-            squares[q] = b + tangent * off
+            # The angle that makes the pair orthogonal, from its double: tan = 2 off / gap.
+            double = math.sqrt(gap * gap + 4.0 * off * off)
+            cosine = math.sqrt(0.5 + 0.5 * abs(gap) / double)
+            sine = math.copysign(off, gap * off) / (double * cosine)
+            rotate(turned, p, q, turned.dtype.type(cosine), turned.dtype.type(sine), tall)
+            rotate(basis, p, q, turned.dtype.type(cosine), turned.dtype.type(sine), wide)
+            shift = math.copysign(2.0 * off * off / (double + abs(gap)), gap)
+            squares[p] = a - shift
+            squares[q] = b + shift
             keep[p] = keep_share(squares[p], shrinkage)
             keep[q] = keep_share(squares[q], shrinkage)
     return done
@@ -171,7 +242,7 @@ def sweep(turned, basis, squares, keep, shrinkage, skip, n):
 
 @njit(**COMPILE)
 def hat_matrix(basis, keep, hat, n):
-    """Hat <- V diag(keep) V'; returns how many directions survive."""
+    """Set `hat` to V diag(keep) V'; returns how many directions survive."""
     wide = basis.shape[1]
     hat[:, :] = 0
     rank = 0
@@ -185,7 +256,7 @@ def hat_matrix(basis, keep, hat, n):
 
 @njit(**COMPILE)
 def turn(columns, basis, turned, n):
-    """Turned <- the rows F v_k."""
+    """Set the rows of `turned` to F v_k."""
     turned[:, :] = 0
     for k in range(n):
         for j in range(n):

@@ -42,6 +42,7 @@ from svrl.matrix.soft_impute.jacobi import (
     clean,
     dot,
     hat_matrix,
+    largest_square,
     sweep,
     top_direction,
     turn,
@@ -56,11 +57,11 @@ CLEAN_EVERY = 16
 
 
 @njit(**COMPILE)
-def _relax_rows(rows, columns, missing, first, hat, before, last):
+def _relax_rows(rows, columns, missing, first, hat, before, pull, last):
     """Gauss-Seidel on each row's missing entries, W frozen.
 
     Returns the squared step, the squared size of the old entries, and the product that tells
-    whether the momentum points uphill. `before` receives the entries as they were.
+    whether the momentum points uphill. `before` receives the entries as they were; `pull` is scratch.
     """
     one = rows.dtype.type(1)
     wide = rows.shape[1]
@@ -72,11 +73,16 @@ def _relax_rows(rows, columns, missing, first, hat, before, last):
         end = first[i + 1]
         for at in range(begin, end):
             before[at] = rows[i, missing[at]]
+            pull[at] = dot(hat, missing[at], rows, i, wide)
         for _ in range(GAUSS_SEIDEL_PASSES if end - begin > 1 else 1):
             for at in range(begin, end):
                 j = missing[at]
-                own = hat[j, j]
-                rows[i, j] = (dot(hat, j, rows, i, wide) - own * rows[i, j]) / (one - own)
+                new = (pull[at] - hat[j, j] * rows[i, j]) / (one - hat[j, j])
+                step = new - rows[i, j]
+                rows[i, j] = new
+                # z W follows the one entry that moved, which is cheaper than forming it again.
+                for other in range(begin, end):
+                    pull[other] += hat[j, missing[other]] * step
         for at in range(begin, end):
             j = missing[at]
             new = rows[i, j]
@@ -177,6 +183,7 @@ class Workspace(NamedTuple):
     first: Any
     missing: Any
     before: Any
+    pull: Any
     last: Any
 
 
@@ -198,6 +205,7 @@ def _workspace(values):
         np.zeros(n),
         np.zeros(m + 1, np.intp),
         np.zeros(m * n, np.intp),
+        np.zeros(m * n, dtype),
         np.zeros(m * n, dtype),
         np.zeros(m * n, dtype),
     )
@@ -233,7 +241,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, n):
             bound = _freeze(w, shrinkage, SKIP * tolerance, n)
         lowest = min(bound, lowest)
         rank = hat_matrix(w.basis, w.keep, w.hat, n)
-        moved, size, uphill = _relax_rows(w.rows, w.columns, w.missing, w.first, w.hat, w.before, w.last)
+        moved, size, uphill = _relax_rows(w.rows, w.columns, w.missing, w.first, w.hat, w.before, w.pull, w.last)
         if moved == 0.0:
             change = 0.0
         elif size > 0.0:
@@ -268,14 +276,18 @@ def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps
         out[:, :] = 0
         return shrinkage, 0, 0, 0.0
     absent = _load(values, mask, scale, w.rows, w.columns, w.missing, w.first)
-    for j in range(n):
-        w.x[0, j] = 1.0 + 0.01 * j  # no symmetry of the matrix makes this orthogonal to its top direction
     if ratio > 0.0:
-        shrinkage = scale * ratio * math.sqrt(top_direction(w.columns, w.x, w.y, n, 1e-7, 300))
+        top = largest_square(w.columns, w.hat, w.squares, w.keep, w.y, n)
+        shrinkage = scale * ratio * math.sqrt(top)
     level = shrinkage / scale
     _guess(start, warm, scale, w.rows, w.columns, w.missing, w.first, n)
+    for j in range(n):
+        w.x[0, j] = 1
     top_direction(w.columns, w.x, w.y, n, 1e-3, 6)
     basis_through(w.x, w.basis, n)
+    if warm:
+        # A good guess is lost again if the first step freezes the wrong W.
+        _shrink_exactly(w, level, tolerance, n)
     steps, rank, change = 1, 0, 0.0
     if absent > 0:
         steps, rank, change = _iterate(w, level, tolerance, max_steps, n)
