@@ -49,8 +49,8 @@ def measure_small(count: int, seed: int) -> Iterator[Row]:
         holes = np.where(mask, values, np.float32(np.nan))
         _complete(values[:BATCH], mask[:BATCH])  # compile both paths
         _complete(values[0], mask[0])
-        ours = median_seconds([partial(_complete, values[k], mask[k]) for k in range(count)])
-        peer = median_seconds([partial(fancy_soft_impute, holes[k]) for k in range(count)], repeats=1)
+        pairs = [(partial(_complete, values[k], mask[k]), partial(fancy_soft_impute, holes[k])) for k in range(count)]
+        ours, peer = median_seconds(pairs, repeats=5)
         note = _distances(values[:count], mask[:count], holes[:count])
         single = Row(
             name=f"32x18 one matrix, {family}",
@@ -62,7 +62,7 @@ def measure_small(count: int, seed: int) -> Iterator[Row]:
         )
         ratios.append(single.ratio)
         yield single
-        batch = median_seconds([partial(_complete, values[:BATCH], mask[:BATCH])] * 15, repeats=1) / BATCH
+        batch = median_seconds([(partial(_complete, values[:BATCH], mask[:BATCH]),)] * 15)[0] / BATCH
         yield Row(
             name=f"32x18 in a batch of 32, {family}",
             unit="us",

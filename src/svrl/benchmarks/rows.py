@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,9 +55,14 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def median_seconds(calls: list[Callable[[], object]], repeats: int = 3) -> float:
-    """Median over different inputs of the best of a few repeats: what a call costs when nothing disturbs it."""
-    return statistics.median(min(seconds(call) for _ in range(repeats)) for call in calls)
+def median_seconds(calls: Sequence[tuple[Callable[[], object], ...]], repeats: int = 3) -> list[float]:
+    """Median over inputs of the best of a few repeats, for each of several competitors.
+
+    Every entry of `calls` holds one call of each competitor on the same input. They take turns, so
+    that whatever else the machine does falls on all of them.
+    """
+    best = [[min(seconds(call) for _ in range(repeats)) for call in turn] for turn in calls]
+    return [statistics.median(times) for times in zip(*best, strict=True)]
 
 
 def machine() -> str:

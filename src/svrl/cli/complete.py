@@ -48,7 +48,8 @@ def complete(
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed for what is drawn at random.")] = 0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Picture of before, after and spectrum (.png, .pdf, .svg).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Picture of before, after and spectrum (.png, .pdf, .svg, .jpg)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ def as_tensor(array: Array) -> torch.Tensor:
     if isinstance(array, torch.Tensor):
         return array.detach()
     if isinstance(array, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(array))
+        return torch.from_numpy(as_array(array))
     raise TypeError(
         f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. Wrap it with numpy.asarray(...)."
     )
@@ -32,7 +32,10 @@ def as_array(array: Array) -> np.ndarray:
     """A contiguous NumPy array on the same CPU memory where that is possible."""
     if isinstance(array, torch.Tensor):
         return array.detach().contiguous().numpy()
-    return np.ascontiguousarray(array)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    # ascontiguousarray would give a single number a shape of (1,).
+    return np.ascontiguousarray(array) if array.ndim else array
 
 
 def as_floating(array: Array, name: str) -> torch.Tensor:

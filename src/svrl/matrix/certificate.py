@@ -11,8 +11,10 @@ The optimality conditions, with Z = U S V' of rank r, are
 
     |R|_2 <= t,    U' R = t V',    R V = t U.
 
-Nothing here knows how Z was found: use it on anyone's solution. Singular values are taken in
-float64 from the smaller Gram matrix, exact to about 1e-8 of the largest one.
+Nothing here knows how Z was found: use it on anyone's solution. The last two conditions are about
+the singular vectors of Z, and look at singular values above 1e-6 of the largest (1e-5 in float32):
+what an iterative solver leaves below that is rounding, and its directions mean nothing.
+|R|_2 is taken in float64 from the smaller Gram matrix, exact to about 1e-8.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ import torch
 from svrl.matrix.arrays import Array, as_floating, as_tensor, like
 from svrl.matrix.observed import Observed
 
+NEGLIGIBLE = 1e-6
+"""Share of the largest singular value below which a direction is not counted as part of Z."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
@@ -34,9 +39,9 @@ class Certificate:
         dual: The objective of the dual-feasible point; a lower bound for any primal value.
         gap: objective - dual, never negative beyond rounding.
         relative_gap: gap / objective (0 for a zero objective).
-        residual_excess: |R|_2 / shrinkage - 1; at most 0 at the minimiser.
-        left_misfit: |U' R - t V'|_F / t, 0 at the minimiser.
-        right_misfit: |R V - t U|_F / t, 0 at the minimiser.
+        residual_excess: `|R|_2 / shrinkage - 1`; at most 0 at the minimiser.
+        left_misfit: `|U' R - t V'|_F / t`, 0 at the minimiser.
+        right_misfit: `|R V - t U|_F / t`, 0 at the minimiser.
     """
 
     objective: Array
@@ -69,7 +74,7 @@ def shrink_singular_values(matrix: torch.Tensor, shrinkage: torch.Tensor) -> tup
 
 
 def objective(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
-    """1/2 |P(Z - X)|_F^2 + shrinkage |Z|_*, in float64, one number a matrix."""
+    """`1/2 |P(Z - X)|_F^2 + shrinkage |Z|_*`, in float64, one number a matrix."""
     z, residual, t = _residual(observed, matrix, shrinkage)
     return like(_primal(z, residual, t), observed.numpy)
 
@@ -138,8 +143,7 @@ def _alignment(
     z: torch.Tensor, residual: torch.Tensor, t: torch.Tensor, rounding: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     u, s, vt = torch.linalg.svd(z, full_matrices=False)
-    # Directions at the level of rounding are not part of Z.
-    live = (s > 100 * rounding * s[..., :1].clamp(min=1e-300)).unsqueeze(-2)
+    live = (s > max(NEGLIGIBLE, 100 * rounding) * s[..., :1].clamp(min=1e-300)).unsqueeze(-2)
     u, v = u * live, vt.mT * live
     scale = t[..., None, None]
     left = u.mT @ residual - scale * v.mT

@@ -26,7 +26,7 @@ import torch
 
 from svrl.matrix.arrays import Array, Generator, as_array, as_floating, like, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome
-from svrl.matrix.problem import check_positive
+from svrl.matrix.parameters import check_positive
 
 Evaluate = Callable[[Array, Array], Array]
 """(row indices (k,), column indices (l,)) -> the block (k, l) of entries at their crossings."""
@@ -59,18 +59,20 @@ def cross(
     most: int | None = None,
     choose: Literal["pivots", "leverage"] = "pivots",
     generator: Generator | None = None,
+    device: torch.device | str | None = None,
 ) -> CrossEstimate:
     """Approximate an m x n matrix from few of its rows and columns.
 
     Args:
-        evaluate: Called with int64 index arrays rows (k,) and columns (l,), as NumPy if it returns
-            NumPy and torch if it returns torch; returns the entries at their crossings (k, l).
+        evaluate: Called with int64 indices rows (k,) and columns (l,); returns the entries at their
+            crossings (k, l).
         shape: (m, n).
         tolerance: Largest relative root-mean-square error on probe entries.
         first: Rows and columns of the first attempt.
         most: Most rows and columns; by default min(m, n).
         choose: By "pivots" (deterministic, sharpest) or random by "leverage" (robust to noise).
         generator: Draws first columns, probes and leverage samples.
+        device: None to speak NumPy with `evaluate` and to get NumPy back; a device for torch there.
 
     Returns:
         An Estimate with factors (m, r) and (n, r); its outcome says whether the tolerance was met.
@@ -81,7 +83,7 @@ def cross(
     m, n = shape
     source = torch_generator(generator, torch.device("cpu"))
     limit = min(m, n, most if most is not None else min(m, n))
-    table = _Table(evaluate, m, n)
+    table = _Table(evaluate, m, n, device)
     probes = _draw(m, PROBES, source), _draw(n, PROBES, source)
     truth = table.block(*probes)
     pick = _pivots if choose == "pivots" else _leverage
@@ -93,17 +95,18 @@ def cross(
         rows = pick(table.columns(columns), count, source)
         columns = pick(table.rows(rows).T, count, source)
         rows = pick(table.columns(columns), count, source)
-        left, right = _skeleton(table.columns(columns), table.rows(rows), columns)
+        left, right = _skeleton(table.columns(columns), table.rows(rows), columns, 0.1 * tolerance)
         fit = left[probes[0]] @ right[probes[1]].T
         size = np.linalg.norm(truth)
         error = float(np.linalg.norm(fit - truth) / size) if size > 0 else float(np.linalg.norm(fit))
         if error <= tolerance or count >= limit:
             break
         count = min(2 * count, limit)
-        columns = np.union1d(columns, _draw(n, min(count, n), source))[: max(count, len(columns))]
+        fresh = np.setdiff1d(_draw(n, n, source), columns, assume_unique=True)
+        columns = np.concatenate([columns, fresh[: count - len(columns)]])
 
     def back(value: object) -> Array:
-        return like(torch.as_tensor(value), table.numpy)
+        return like(torch.as_tensor(value, device=device), device is None)
 
     outcome = Outcome.CONVERGED if error <= tolerance else Outcome.NOT_LOW_ENOUGH
     return CrossEstimate(
@@ -122,14 +125,13 @@ def cross(
 class _Table:
     """The caller's matrix, remembering every row and column it was asked for."""
 
-    def __init__(self, evaluate: Evaluate, m: int, n: int) -> None:
+    def __init__(self, evaluate: Evaluate, m: int, n: int, device: torch.device | str | None) -> None:
         self._evaluate = evaluate
         self._shape = m, n
+        self._device = device
         self._rows: dict[int, np.ndarray] = {}
         self._columns: dict[int, np.ndarray] = {}
         self.evaluated = 0
-        self.numpy = isinstance(evaluate(np.zeros(1, np.int64), np.zeros(1, np.int64)), np.ndarray)
-        self.evaluated += 1
 
     @property
     def known_rows(self) -> np.ndarray:
@@ -140,7 +142,7 @@ class _Table:
         return np.array(list(self._columns), np.int64)
 
     def block(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        indices = (like(torch.from_numpy(i), self.numpy) for i in (rows, columns))
+        indices = (i if self._device is None else torch.from_numpy(i).to(self._device) for i in (rows, columns))
         found = as_array(as_floating(self._evaluate(*indices), "evaluate(...)").cpu())
         if found.shape != (len(rows), len(columns)):
             raise ValueError(
@@ -180,8 +182,8 @@ def _leverage(tall: np.ndarray, count: int, source: torch.Generator) -> np.ndarr
     return torch.multinomial(torch.from_numpy(scores).double(), min(count, len(tall)), generator=source).numpy()
 
 
-def _skeleton(c: np.ndarray, r: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Factors of C G^+ R, through a truncated SVD of the crossing G so that noise is not blown up."""
+def _skeleton(c: np.ndarray, r: np.ndarray, columns: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:
+    """Factors of C G^+ R; directions of the crossing G below `cut` of its norm are noise, and left out."""
     u, s, vt = np.linalg.svd(r[:, columns], full_matrices=False)
-    keep = s > max(s[0], 1e-300) * np.finfo(s.dtype).eps * max(len(u), len(vt)) * 10
+    keep = s > max(s[0], 1e-300) * max(cut, 10 * np.finfo(s.dtype).eps * max(len(u), len(vt)))
     return c @ (vt[keep].T / s[keep]), (u[:, keep].T @ r).T

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 
 from svrl.matrix.arrays import Generator, torch_generator
+from svrl.matrix.parameters import check_whole
 
 _CPU = torch.device("cpu")
 
@@ -51,7 +52,9 @@ class Bernoulli:
     def mask(self, shape: tuple[int, ...], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
         """Boolean (..., m, n)."""
         source = torch_generator(generator, device)
-        mask = torch.rand(shape, generator=source, device=device) < self.p
+        # float32 uniforms are multiples of 6e-8: too coarse for a tiny probability.
+        precise = torch.float32 if self.p > 1e-3 else torch.float64
+        mask = torch.rand(shape, generator=source, device=device, dtype=precise) < self.p
         return _cover(mask, source) if self.cover else mask
 
     def indices(self, shape: tuple[int, int], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
@@ -89,8 +92,7 @@ class PerRow:
     cover: bool = False
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"PerRow needs a count of at least 1, got {self.count}.")
+        check_whole("PerRow", count=self.count)
 
     def _columns(self, shape: tuple[int, ...], source: torch.Generator, device: torch.device) -> torch.Tensor:
         *rows, n = shape

@@ -108,7 +108,7 @@ class Estimate:
         if self.shrinkage is None:
             raise ValueError("This estimator minimises no nuclear-norm objective, so there is nothing to certify.")
         values, mask = observed.tensors
-        shrinkage = as_tensor(np.asarray(self.shrinkage) if observed.numpy else self.shrinkage)
+        shrinkage = as_tensor(self.shrinkage)
         matrix = as_tensor(self.matrix)
         if self.offset is not None:
             offset = as_tensor(self.offset)

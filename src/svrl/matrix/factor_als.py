@@ -22,11 +22,12 @@ from typing import Literal
 
 import torch
 
-from svrl.matrix.arrays import Generator, as_tensor, torch_generator
+from svrl.matrix.arrays import Array, Generator, as_tensor, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.problem import Bounds, Centre, Output, Problem, check_options, check_positive
-from svrl.matrix.ridge_step import solve_columns, solve_rows, squared_residual
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.problem import Problem
+from svrl.matrix.ridge_step import residual, solve_columns, solve_rows, squared_residual
 from svrl.matrix.subspace import balance, relative_change, top_directions
 
 Factors = tuple[torch.Tensor, torch.Tensor]
@@ -58,7 +59,8 @@ class FactorALS:
         max_steps: Most iterations (a row half and a column half each).
         output: "estimate" returns the factors; "fill" forms the matrix and keeps observed entries.
         centre: What to take out first: "none", "mean", "midrange" or "row" (each row's mean).
-        clip: Bounds (low, high) for the result; needs the matrix to be formed.
+        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
+            Needs the matrix to be formed.
     """
 
     rank: int | Literal["auto"] = "auto"
@@ -73,10 +75,11 @@ class FactorALS:
 
     def __post_init__(self) -> None:
         check_options("FactorALS", self.output, self.centre, self.clip)
-        if not (self.rank == "auto" or (isinstance(self.rank, int) and self.rank >= 1)):
+        if isinstance(self.rank, str) and self.rank != "auto":
             raise ValueError(f'FactorALS needs a rank of at least 1, or "auto", got {self.rank!r}.')
-        check_positive("FactorALS", max_rank=self.max_rank, ridge=self.ridge, ratio=self.ratio)
-        check_positive("FactorALS", tolerance=self.tolerance, max_steps=self.max_steps)
+        check_whole("FactorALS", max_rank=self.max_rank, max_steps=self.max_steps)
+        check_whole("FactorALS", rank=1 if isinstance(self.rank, str) else self.rank)
+        check_positive("FactorALS", ridge=self.ridge, ratio=self.ratio, tolerance=self.tolerance)
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; factors (..., m, r) and (..., n, r) come back unless output or clip need the matrix."""
@@ -114,8 +117,8 @@ class FactorALS:
         top = s[:, 0]
         ridge = self._ridge(top)
         if isinstance(start, Estimate) and start.factors is not None and problem.offset is None:
-            u, s, v = _leading(start.factors, rank, problem)
-        elif start is not None:
+            return ridge, _from_factors(start.factors, rank, problem, source)
+        if start is not None:
             matrix = problem.start_matrix(start)
             assert matrix is not None
             u, s, v = top_directions(matrix, rank, source, max_steps=8)
@@ -255,10 +258,21 @@ def _sample(
     return values[:, rows][:, :, columns], mask[:, rows][:, :, columns]
 
 
-def _leading(factors: tuple, rank: int, problem: Problem) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The first `rank` singular triplets of a start's factors, filled up with zeros."""
-    left, right = (as_tensor(f).to(problem.values) for f in factors)
-    batch, m, n = problem.values.shape
-    left, right = left.reshape(batch, m, -1), right.reshape(batch, n, -1)
+def _from_factors(given: tuple[Array, Array], rank: int, problem: Problem, source: torch.Generator) -> Factors:
+    """The first `rank` singular directions of a start's factors.
+
+    If there are fewer, directions of the residual join them: zeros would stay zeros for ever, since
+    either half of an iteration sees nothing to fit along them.
+    """
+    values, mask = problem.values, problem.mask
+    batch, m, n = values.shape
+    left, right = (as_tensor(f).to(values).reshape(batch, size, -1) for f, size in zip(given, (m, n), strict=True))
     u, s, v = balance(left, right)
-    return u[..., :rank], s[..., :rank], v[..., :rank]
+    root = s[..., :rank].sqrt().unsqueeze(-2)
+    left, right = u[..., :rank] * root, v[..., :rank] * root
+    lacking = rank - left.shape[-1]
+    if lacking <= 0:
+        return left, right
+    u, s, v = top_directions(residual(values, mask, left, right), lacking, source, max_steps=8)
+    root = (s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1)).sqrt().unsqueeze(-2)
+    return torch.cat([left, u * root], -1), torch.cat([right, v * root], -1)

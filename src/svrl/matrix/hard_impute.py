@@ -17,7 +17,8 @@ import torch
 from svrl.matrix.arrays import Generator, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.problem import Bounds, Centre, Output, Problem, check_options, check_positive
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.problem import Problem
 from svrl.matrix.subspace import top_directions
 
 
@@ -31,7 +32,7 @@ class HardImpute:
         max_steps: Most iterations. Running out is reported, not raised.
         output: "fill" keeps the observed entries; "estimate" returns the rank-r matrix.
         centre: What to take out first: "none", "mean", "midrange" or "row".
-        clip: Bounds (low, high) for the result.
+        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
     """
 
     rank: int
@@ -43,7 +44,8 @@ class HardImpute:
 
     def __post_init__(self) -> None:
         check_options("HardImpute", self.output, self.centre, self.clip)
-        check_positive("HardImpute", rank=self.rank, tolerance=self.tolerance, max_steps=self.max_steps)
+        check_positive("HardImpute", tolerance=self.tolerance)
+        check_whole("HardImpute", rank=self.rank, max_steps=self.max_steps)
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix as factors, or dense where output or clip need it."""
@@ -76,7 +78,7 @@ class HardImpute:
         return problem.deliver(
             factors=(left, right),
             code=torch.where(torch.isfinite(left).all(-1).all(-1), code, Outcome.NOT_FINITE.code),
-            rank=(right != 0).any(-2).sum(-1),
+            rank=(left != 0).any(-2).sum(-1),
             iterations=steps,
             change=change,
             output=self.output,

@@ -21,7 +21,7 @@ import numpy as np
 from svrl.matrix.arrays import Generator, torch_generator
 from svrl.matrix.estimate import Estimate, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.problem import Bounds, Centre, Output, check_options, check_positive
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
 from svrl.matrix.soft_impute import SoftImpute
 
 LARGEST, STEPS_A_DECADE = 0.1, 2
@@ -42,7 +42,7 @@ class NuclearNorm:
         output: For the penalised problem, "estimate" (the minimiser) or "fill". The
             equality-constrained one keeps the observed entries by its nature.
         centre: What to take out first: "none", "mean", "midrange" or "row".
-        clip: Bounds (low, high) for the result.
+        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
     """
 
     weight: float | None = None
@@ -56,7 +56,8 @@ class NuclearNorm:
     def __post_init__(self) -> None:
         check_options("NuclearNorm", self.output, self.centre, self.clip)
         check_positive("NuclearNorm", weight=self.weight, smallest=self.smallest)
-        check_positive("NuclearNorm", tolerance=self.tolerance, max_steps=self.max_steps)
+        check_positive("NuclearNorm", tolerance=self.tolerance)
+        check_whole("NuclearNorm", max_steps=self.max_steps)
 
     @classmethod
     def authors(cls) -> NuclearNorm:

@@ -69,9 +69,9 @@ class Observed:
     """Some entries of a matrix, or of a batch of matrices.
 
     Attributes:
-        values: (..., m, n), float32 or float64, NumPy or torch. Zero wherever the mask is False:
-            whatever stood there, NaN too, is dropped when the record is made.
-        mask: (..., m, n), True where an entry is observed.
+        values: (..., m, n), float32 or float64, NumPy or torch; copied. Zero wherever the mask is
+            False: whatever stood there, NaN too, is dropped when the record is made.
+        mask: (..., m, n), True where an entry is observed; copied.
         allow_empty: Accept rows and columns with no observed entry. No low-rank method can
             recover those; estimators then return what their regularisation says (often 0).
 
@@ -86,8 +86,10 @@ class Observed:
 
     def __post_init__(self) -> None:
         values, mask = self.values, self.mask
-        if not (isinstance(values, np.ndarray) and values.dtype.char in "fd"):
+        if not (isinstance(values, np.ndarray) and values.dtype.char in "fd" and values.dtype.isnative):
             values = as_floating(values, "values")
+        if not hasattr(mask, "dtype"):
+            mask = as_tensor(mask)
         if values.shape != mask.shape:
             raise ValueError(
                 f"values and mask must have one shape, got {tuple(values.shape)} and {tuple(mask.shape)}. "
@@ -98,7 +100,7 @@ class Observed:
         if values.ndim < 2 or 0 in values.shape:
             raise ValueError(f"Observed needs matrices (..., m, n) with m, n >= 1, got shape {tuple(values.shape)}.")
         if isinstance(values, torch.Tensor) and values.device.type != "cpu":
-            kept = as_tensor(mask).to(values.device)
+            kept = as_tensor(mask).to(values.device, copy=True)
             out, trouble = _copy_observed_torch(values, kept)
             self._set(out, kept)
         else:
@@ -113,9 +115,9 @@ class Observed:
             values.reshape(batch), mask.reshape(batch), out.reshape(batch), np.empty(values.shape[-1], np.uint8)
         )
         if isinstance(self.values, np.ndarray):
-            self._set(out, mask)
+            self._set(out, mask.copy())
         else:
-            self._set(torch.from_numpy(out), torch.from_numpy(mask))
+            self._set(torch.from_numpy(out), torch.from_numpy(mask.copy()))
         return trouble
 
     def _set(self, values: Array, mask: Array) -> None:
@@ -172,7 +174,10 @@ class Observed:
         This is what `Bernoulli.indices` and its siblings return: the cheap form when few entries
         are evaluated.
         """
-        flat, at = as_floating(values, "values"), as_tensor(indices).long()
+        flat, at = as_floating(values, "values"), as_tensor(indices)
+        if at.dtype.is_floating_point or at.dtype == torch.bool:
+            raise TypeError(f"indices must be whole numbers, got {str(at.dtype).removeprefix('torch.')}.")
+        at = at.long()
         size = shape[0] * shape[1]
         if flat.ndim != 1 or flat.shape != at.shape:
             raise ValueError(
@@ -185,6 +190,8 @@ class Observed:
         dense = torch.zeros(size, dtype=flat.dtype, device=flat.device)
         mask = torch.zeros(size, dtype=torch.bool, device=flat.device)
         dense[at], mask[at] = flat, True
+        if int(mask.sum()) != len(at):
+            raise ValueError(f"indices must differ, got {len(at) - int(mask.sum())} repeated; which value is meant?")
         numpy = isinstance(values, np.ndarray)
         return cls(values=like(dense.view(shape), numpy), mask=like(mask.view(shape), numpy), allow_empty=allow_empty)
 

@@ -8,17 +8,13 @@ same for all of them and lives here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 
 from svrl.matrix.arrays import Array, as_tensor
 from svrl.matrix.estimate import Estimate, Start
 from svrl.matrix.observed import Observed
-
-Output = Literal["estimate", "fill"]
-Centre = Literal["none", "mean", "midrange", "row"]
-Bounds = tuple[float, float] | None
+from svrl.matrix.parameters import Bounds, Centre, Output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,19 +126,3 @@ def _append_offset(left: torch.Tensor, right: torch.Tensor, offset: torch.Tensor
     column = offset.expand(left.shape[0], left.shape[1], 1)
     ones = torch.ones(right.shape[0], right.shape[1], 1, dtype=right.dtype, device=right.device)
     return torch.cat([left, column], -1), torch.cat([right, ones], -1)
-
-
-def check_options(name: str, output: str, centre: str, clip: Bounds) -> None:
-    """Refuse a misspelt output or centre, or bounds in the wrong order, when a record is made."""
-    for what, got, known in (("output", output, get_args(Output)), ("centre", centre, get_args(Centre))):
-        if got not in known:
-            raise ValueError(f"{name} has no {what} {got!r}: choose one of {', '.join(known)}.")
-    if clip is not None and not clip[0] < clip[1]:
-        raise ValueError(f"{name} needs clip bounds (low, high) with low < high, got {clip}.")
-
-
-def check_positive(name: str, **numbers: float | None) -> None:
-    """Refuse numbers that are not above zero; None means not given."""
-    for what, got in numbers.items():
-        if got is not None and not got > 0:
-            raise ValueError(f"{name} needs {what} above 0, got {got}.")

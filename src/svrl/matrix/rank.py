@@ -54,7 +54,7 @@ def effective_rank(matrix: Array, *, centre_rows: bool = False) -> Array:
 
 
 def stable_rank(matrix: Array, *, centre_rows: bool = False) -> Array:
-    """|A|_F^2 / |A|_2^2, (...): never above the rank, and unmoved by small noise."""
+    """`|A|_F^2 / |A|_2^2`, (...): never above the rank, and unmoved by small noise."""
     squares = _spectrum(matrix, centre_rows).double().square()
     top = squares[..., 0]
     return _back(torch.where(top > 0, squares.sum(-1) / top.clamp(min=torch.finfo(torch.float64).tiny), 0.0), matrix)
@@ -62,8 +62,8 @@ def stable_rank(matrix: Array, *, centre_rows: bool = False) -> Array:
 
 def _spectrum(matrix: Array, centre_rows: bool) -> torch.Tensor:
     a = as_floating(matrix, "matrix")
-    if a.ndim < 2:
-        raise ValueError(f"A rank needs matrices (..., m, n), got shape {tuple(a.shape)}.")
+    if a.ndim < 2 or 0 in a.shape:
+        raise ValueError(f"A rank needs matrices (..., m, n) with m, n >= 1, got shape {tuple(a.shape)}.")
     if not bool(torch.isfinite(a).all()):
         raise ValueError("A rank needs finite entries, got NaN or infinity. Complete the matrix first.")
     if centre_rows:

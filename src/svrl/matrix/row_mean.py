@@ -14,7 +14,8 @@ import torch
 from svrl.matrix.arrays import Generator
 from svrl.matrix.estimate import Estimate, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.problem import Output, Problem, check_options, offset_of
+from svrl.matrix.parameters import Output, check_options
+from svrl.matrix.problem import Problem, offset_of
 
 
 @dataclass(frozen=True, kw_only=True)

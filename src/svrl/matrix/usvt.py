@@ -21,7 +21,8 @@ import torch
 from svrl.matrix.arrays import Generator
 from svrl.matrix.estimate import Estimate, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.problem import Output, Problem, check_options, check_positive
+from svrl.matrix.parameters import Output, check_options, check_positive
+from svrl.matrix.problem import Problem
 
 
 @dataclass(frozen=True, kw_only=True)

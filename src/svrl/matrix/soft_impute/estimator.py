@@ -20,7 +20,7 @@ the observed share, and missing entries are pulled towards zero. Where values ar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -28,7 +28,8 @@ import torch
 from svrl.matrix.arrays import Generator, as_array, as_tensor, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.problem import Bounds, Centre, Output, Problem, check_options, check_positive
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.problem import Problem
 from svrl.matrix.soft_impute.path import Factors, solve_path
 from svrl.matrix.soft_impute.plain import solve_plain
 from svrl.matrix.soft_impute.small import is_small, solve_small, solve_small_arrays
@@ -53,7 +54,7 @@ class SoftImpute:
             only the missing ones from Z, as the authors' code does.
         centre: What to take out before and add back after: "none", "mean", "midrange" (of the
             observed entries) or "row" (each row's observed mean).
-        clip: Bounds (low, high) for the result.
+        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
         solver: "auto" chooses by size; the others are named in the module's text.
     """
 
@@ -69,7 +70,8 @@ class SoftImpute:
     def __post_init__(self) -> None:
         check_options("SoftImpute", self.output, self.centre, self.clip)
         check_positive("SoftImpute", shrinkage=self.shrinkage, ratio=self.ratio)
-        check_positive("SoftImpute", tolerance=self.tolerance, max_steps=self.max_steps)
+        check_positive("SoftImpute", tolerance=self.tolerance)
+        check_whole("SoftImpute", max_steps=self.max_steps)
         if self.solver not in get_args(Solver):
             raise ValueError(f"SoftImpute has no solver {self.solver!r}: choose one of {', '.join(get_args(Solver))}.")
 
@@ -124,23 +126,20 @@ class SoftImpute:
     def _complete_small(self, observed: Observed, values: np.ndarray, mask: np.ndarray) -> Estimate:
         """The common small case from arrays to arrays: what is left around the kernel is a few microseconds."""
         *batch, m, n = values.shape
-        x = values.reshape(-1, m, n)
         found = solve_small_arrays(
-            x,
+            values.reshape(-1, m, n),
             mask.reshape(-1, m, n),
-            None if self.shrinkage is None else np.full(len(x), self.shrinkage),
+            self.shrinkage,
             self.ratio,
             None,
             self.tolerance,
             self.max_steps,
             fill=self.output == "fill",
         )
-        result, shrinkage, rank, iterations, change, code = (
-            array.reshape((*batch, *array.shape[1:]))
-            if observed.numpy
-            else torch.from_numpy(array.reshape((*batch, *array.shape[1:])))
-            for array in found
-        )
+        arrays: list[Any] = [found.result.reshape(values.shape), *(numbers.reshape(batch) for numbers in found[1:])]
+        if not observed.numpy:
+            arrays = [torch.from_numpy(array) for array in arrays]
+        result, shrinkage, change, iterations, rank, code = arrays
         return Estimate(
             dense=result,
             factors=None,

@@ -35,8 +35,11 @@ LOOK_EVERY = 4
 
 
 def most_useful_rank(m: int, n: int) -> int:
-    """Beyond about sqrt(8 min(m, n)) factors, the packed Grams are wider than the matrix itself."""
-    return max(FIRST_RANK, math.isqrt(8 * min(m, n)))
+    """Beyond about sqrt(8 min(m, n)) factors, the packed Grams are wider than the matrix itself.
+
+    Up to 16 they are cheap whatever the shape.
+    """
+    return min(m, n, max(16, math.isqrt(8 * min(m, n))))
 
 
 def solve_path(
@@ -80,9 +83,10 @@ def solve_path(
         if settled and not found:
             code = Outcome.CONVERGED
             break
-        if left.shape[-1] + found > most:
+        if found and left.shape[-1] == most:
             code = Outcome.NOT_LOW_ENOUGH
             break
+        found = min(found, most - left.shape[-1])
         length = ((s[..., :found] - t) / share).sqrt().unsqueeze(-2)
         left = torch.cat([left, u[..., :found] * length], -1)
         right = torch.cat([right, v[..., :found] * length], -1)

@@ -41,7 +41,7 @@ def solve_plain(
     rank = torch.zeros(batch, dtype=torch.int64, device=values.device)
     theta = torch.ones(batch, dtype=values.dtype, device=values.device)
     last, result = filled, filled
-    for _ in range(max_steps):
+    for step in range(1, max_steps + 1):
         shrunk, new_rank = _shrink(filled, shrinkage)
         moved = torch.where(missing, shrunk - filled, none)
         size = torch.linalg.matrix_norm(torch.where(missing, filled, none)).double()
@@ -49,7 +49,7 @@ def solve_plain(
         new_change = torch.where(distance == 0, 0.0, distance / size)
         alive = running[:, None, None]
         landed = torch.where(mask, values, shrunk)
-        if momentum:
+        if momentum and step < max_steps:
             uphill = (moved * torch.where(missing, landed - last, none)).sum((-2, -1)) < 0
             theta = torch.where(uphill, 1.0, theta)
             following = (1 + (1 + 4 * theta**2).sqrt()) / 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,7 +12,6 @@ import numpy as np
 import torch
 
 from svrl.matrix.arrays import as_array
-from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.small_twin import solve_small_twin
 from svrl.matrix.soft_impute.solution import Solution
 
@@ -73,16 +73,16 @@ class SmallArrays(NamedTuple):
 
     result: np.ndarray
     shrinkage: np.ndarray
-    rank: np.ndarray
-    iterations: np.ndarray
     change: np.ndarray
+    iterations: np.ndarray
+    rank: np.ndarray
     code: np.ndarray
 
 
 def solve_small_arrays(
     values: np.ndarray,
     mask: np.ndarray,
-    shrinkage: np.ndarray | None,
+    shrinkage: float | np.ndarray | None,
     ratio: float,
     start: np.ndarray | None,
     tolerance: float,
@@ -94,40 +94,38 @@ def solve_small_arrays(
     from svrl.matrix.soft_impute.small_kernel import solve_range
 
     batch, m, n = values.shape
-    result = np.empty(values.shape, values.dtype)
-    steps, ranks = np.empty(batch, np.int64), np.empty(batch, np.int64)
-    changes = np.empty(batch)
-    shrinkages = np.zeros(batch) if shrinkage is None else shrinkage.astype(np.float64)
+    result, real, whole = np.empty(values.shape, values.dtype), np.empty((2, batch)), np.empty((3, batch), np.int64)
+    if shrinkage is not None:
+        real[0], ratio = shrinkage, 0.0
+    guess, warm = (values, False) if start is None else (start, True)
 
     def solve(low: int, high: int) -> None:
-        solve_range(
-            values,
-            mask,
-            values if start is None else start,
-            start is not None,
-            shrinkages,
-            ratio if shrinkage is None else 0.0,
-            tolerance,
-            max_steps,
-            fill,
-            low,
-            high,
-            result,
-            steps,
-            ranks,
-            changes,
-        )
+        solve_range(values, mask, guess, warm, ratio, tolerance, max_steps, fill, low, high, result, real, whole)
 
     if batch == 1 or batch * m * n * n < _WORTH_A_THREAD or torch.get_num_threads() == 1:
         solve(0, batch)
     else:
-        # Several pieces a thread, because matrices need different numbers of iterations.
-        threads = min(torch.get_num_threads(), batch)
-        pieces = min(batch, 4 * threads)
-        bounds = [batch * k // pieces for k in range(pieces + 1)]
-        list(_threads(os.getpid(), threads).map(solve, bounds[:-1], bounds[1:]))
-    code = (changes >= tolerance) * np.int64(Outcome.OUT_OF_STEPS.code)
-    return SmallArrays(result, shrinkages, ranks, steps, changes, code)
+        _share_out(solve, batch, min(torch.get_num_threads(), batch))
+    return SmallArrays(result, real[0], real[1], whole[0], whole[1], whole[2])
+
+
+def _share_out(solve: Callable[[int, int], None], batch: int, threads: int) -> None:
+    """Solve pieces of the batch on several threads, the caller's among them.
+
+    Several pieces a thread, taken as they come, because matrices need different numbers of iterations.
+    """
+    pieces = min(batch, 4 * threads)
+    bounds = [batch * k // pieces for k in range(pieces + 1)]
+    following = iter(range(pieces))  # next() on it is one step of the interpreter: no two threads get one piece
+
+    def work() -> None:
+        for k in following:
+            solve(bounds[k], bounds[k + 1])
+
+    others = [_threads(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
+    work()
+    for other in others:
+        other.result()
 
 
 @lru_cache(maxsize=4)

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.jacobi import (
     BLOCK,
     COMPILE,
@@ -49,6 +50,7 @@ from svrl.matrix.soft_impute.jacobi import (
     upper_bound,
 )
 
+CONVERGED, OUT_OF_STEPS = Outcome.CONVERGED.code, Outcome.OUT_OF_STEPS.code
 GAUSS_SEIDEL_PASSES = 2
 SKIP = 0.3
 """A rotation is skipped if it would change W by less than this share of the tolerance."""
@@ -246,7 +248,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, n):
             change = 0.0
         elif size > 0.0:
             change = math.sqrt(moved / size)
-        if change < tolerance:
+        if change < tolerance or step == max_steps:
             return step, rank, change
         if uphill > 0.0:
             theta = 1.0
@@ -274,7 +276,7 @@ def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps
     scale = _largest(values, mask)
     if scale == 0.0:
         out[:, :] = 0
-        return shrinkage, 0, 0, 0.0
+        return (1.0 if ratio > 0.0 else shrinkage), 0, 0, 0.0
     absent = _load(values, mask, scale, w.rows, w.columns, w.missing, w.first)
     if ratio > 0.0:
         top = largest_square(w.columns, w.hat, w.squares, w.keep, w.y, n)
@@ -303,17 +305,17 @@ def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps
 
 
 @njit(**COMPILE)
-def solve_range(
-    values, mask, start, warm, shrinkages, ratio, tolerance, max_steps, fill, low, high, out, steps, ranks, changes
-):
+def solve_range(values, mask, start, warm, ratio, tolerance, max_steps, fill, low, high, out, real, whole):
     """Solve matrices low..high-1 of a batch (B, m, n) with m >= n, one after the other.
 
-    `shrinkages` (B,) holds absolute shrinkages where `ratio` is 0 and receives ratio times the
-    largest singular value of the zero-filled matrix otherwise. `out` receives the filled matrix,
-    or the minimiser if not `fill`. `changes` ends below `tolerance` exactly where it converged.
+    `out` receives the filled matrices, or the minimisers if not `fill`. `real` (2, B) holds the
+    shrinkage, absolute if `ratio` is 0 and to be set to ratio times the largest singular value of
+    the zero-filled matrix otherwise, and receives the last change. `whole` (3, B) receives steps,
+    rank and outcome code.
     """
     w = _workspace(values)
     for b in range(low, high):
-        shrinkages[b], steps[b], ranks[b], changes[b] = _solve_one(
-            values[b], mask[b], start[b], warm, shrinkages[b], ratio, tolerance, max_steps, fill, w, out[b]
+        real[0, b], whole[0, b], whole[1, b], real[1, b] = _solve_one(
+            values[b], mask[b], start[b], warm, real[0, b], ratio, tolerance, max_steps, fill, w, out[b]
         )
+        whole[2, b] = CONVERGED if real[1, b] < tolerance else OUT_OF_STEPS

@@ -32,6 +32,7 @@ def solve_small_twin(
     unit = torch.where(scale > 0, scale, 1.0)
     x = values / unit[:, None, None].to(values.dtype)
     t = ratio * torch.linalg.svdvals(x)[:, 0].double() if shrinkage is None else shrinkage.double() / unit
+    t = torch.where(t > 0, t, 1.0)
     guess = _row_means(x, mask) if start is None else start / unit[:, None, None].to(values.dtype)
     f = torch.where(mask, x, guess)
     missing = ~mask
@@ -45,7 +46,7 @@ def solve_small_twin(
     theta = torch.ones_like(t)
     last = f
     slack = 1e-7 if values.dtype == torch.float32 else 1e-14
-    for _ in range(max_steps):
+    for step in range(max_steps):
         if not bool(running.any()):
             break
         hat, bound, _ = _hat_matrix(f, t)
@@ -66,7 +67,8 @@ def solve_small_twin(
         uphill = (moved * (new - last)).sum((-2, -1)) < 0
         theta = torch.where(uphill, 1.0, theta)
         following = (1 + (1 + 4 * theta**2).sqrt()) / 2
-        weight = torch.where(stays, (theta - 1) / following, 0.0).to(f.dtype)[:, None, None]
+        goes_on = stays & (step + 1 < max_steps)
+        weight = torch.where(goes_on, (theta - 1) / following, 0.0).to(f.dtype)[:, None, None]
         f, last = (
             torch.where(running[:, None, None], new + weight * (new - last), f),
             torch.where(running[:, None, None], new, last),

@@ -1,0 +1,33 @@
+"""What the records of parameters have in common: their choices, and the checks at birth."""
+
+from __future__ import annotations
+
+import operator
+from typing import Literal, SupportsIndex, get_args
+
+Output = Literal["estimate", "fill"]
+Centre = Literal["none", "mean", "midrange", "row"]
+Bounds = tuple[float, float] | None
+
+
+def check_options(name: str, output: str, centre: str, clip: Bounds) -> None:
+    """Refuse a misspelt output or centre, or bounds in the wrong order, when a record is made."""
+    for what, got, known in (("output", output, get_args(Output)), ("centre", centre, get_args(Centre))):
+        if got not in known:
+            raise ValueError(f"{name} has no {what} {got!r}: choose one of {', '.join(known)}.")
+    if clip is not None and not clip[0] < clip[1]:
+        raise ValueError(f"{name} needs clip bounds (low, high) with low < high, got {clip}.")
+
+
+def check_whole(name: str, **numbers: SupportsIndex) -> None:
+    """Refuse numbers that are not whole, or below 1; NumPy's whole numbers are welcome."""
+    for what, got in numbers.items():
+        if not hasattr(got, "__index__") or operator.index(got) < 1:
+            raise ValueError(f"{name} needs {what} as a whole number of at least 1, got {got!r}.")
+
+
+def check_positive(name: str, **numbers: float | None) -> None:
+    """Refuse numbers that are not above zero; None means not given."""
+    for what, got in numbers.items():
+        if got is not None and not got > 0:
+            raise ValueError(f"{name} needs {what} above 0, got {got}.")
