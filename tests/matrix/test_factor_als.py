@@ -209,10 +209,11 @@ def test_running_out_of_steps_is_reported():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"rank": 0}, 'rank of at least 1, or "auto", got 0'),
+        ({"rank": 0}, "rank as a whole number of at least 1, got 0"),
+        ({"rank": 2.5}, "rank as a whole number of at least 1, got 2.5"),
         ({"rank": "best"}, "got 'best'"),
         ({"ridge": -1.0}, "ridge above 0, got -1.0"),
-        ({"max_rank": 0}, "max_rank above 0, got 0"),
+        ({"max_rank": 0}, "max_rank as a whole number of at least 1, got 0"),
         ({"output": "both"}, "no output 'both'"),
     ],
 )

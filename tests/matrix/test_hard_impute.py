@@ -94,7 +94,7 @@ def test_running_out_of_steps_is_reported():
 
 
 def test_a_rank_below_one_is_refused():
-    with pytest.raises(ValueError, match="HardImpute needs rank above 0, got 0"):
+    with pytest.raises(ValueError, match="HardImpute needs rank as a whole number of at least 1, got 0"):
         HardImpute(rank=0)
 
 

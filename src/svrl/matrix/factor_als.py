@@ -91,10 +91,10 @@ class FactorALS:
         else:
             rank = torch.full(problem.values.shape[:1], min(self.rank, most), device=problem.values.device)
         widest = int(rank.max()) if self.rank == "auto" else min(self.rank, most)
-        ridge, first = self._first_guess(problem, start, widest, source)
+        ridge, first, cold = self._first_guess(problem, start, widest, source)
         live = (torch.arange(widest, device=rank.device) < rank.unsqueeze(-1)).unsqueeze(-2)
         first = first[0] * live, first[1] * live
-        if start is None:
+        if cold:
             first = _anneal(problem.values, problem.mask, first, ridge)
         factors, steps, change, code = self._iterate(problem.values, problem.mask, first, ridge)
         return problem.deliver(
@@ -110,14 +110,15 @@ class FactorALS:
 
     def _first_guess(
         self, problem: Problem, start: Start, rank: int, source: torch.Generator
-    ) -> tuple[torch.Tensor, Factors]:
-        """The ridge (B,) and factors of the start, or of the zero-filled matrix scaled up by 1 / p."""
+    ) -> tuple[torch.Tensor, Factors, bool]:
+        """The ridge (B,), factors of the start or of the zero-filled matrix over p, and whether any are new."""
         values, mask = problem.values, problem.mask
         u, s, v = top_directions(values, rank, source, max_steps=8)
         top = s[:, 0]
         ridge = self._ridge(top)
         if isinstance(start, Estimate) and start.factors is not None and problem.offset is None:
-            return ridge, _from_factors(start.factors, rank, problem, source)
+            factors = _from_factors(start.factors, rank, problem, source)
+            return ridge, factors, start.factors[0].shape[-1] < rank
         if start is not None:
             matrix = problem.start_matrix(start)
             assert matrix is not None
@@ -125,7 +126,7 @@ class FactorALS:
         else:
             s = s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1)
         root = s.sqrt().unsqueeze(-2)
-        return ridge, (u * root, v * root)
+        return ridge, (u * root, v * root), start is None
 
     def _iterate(
         self, values: torch.Tensor, mask: torch.Tensor, factors: Factors, ridge: torch.Tensor

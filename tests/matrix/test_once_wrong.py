@@ -1,0 +1,117 @@
+"""What was wrong once: one test for each mistake that was found after the code was written."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from svrl import Bernoulli, FactorALS, HardImpute, Observed, SoftImpute, effective_rank, stable_rank
+
+from .problems import low_rank, noisy, relative_error, seeded
+
+
+@pytest.mark.parametrize("output", ["estimate", "fill"])
+@pytest.mark.parametrize("centre", ["none", "row"])
+def test_a_single_numpy_matrix_can_be_certified(output, centre):
+    values, mask = (tensor.numpy() for tensor in noisy().tensors)
+    observed = Observed(values=values, mask=mask)
+    certificate = SoftImpute(output=output, centre=centre, tolerance=1e-9)(observed).certify(observed)
+    assert isinstance(certificate.gap, np.ndarray)
+    assert certificate.gap.shape == ()
+    assert float(certificate.relative_gap) < 1e-6
+
+
+@pytest.mark.parametrize(("few", "many"), [(1, 3), (2, 3), (1, 2)])
+def test_a_warm_start_with_too_few_factors_finds_the_others(few, many):
+    truth = low_rank(30, 20, many)
+    observed = Observed(values=truth, mask=Bernoulli(p=0.7, cover=True).mask((30, 20), seeded()))
+    warm = FactorALS(rank=many)(observed, start=FactorALS(rank=few)(observed))
+    assert relative_error(warm.matrix, truth) < 2e-2
+
+
+@pytest.mark.parametrize("share", [0.4, 0.9])
+def test_the_kernel_stays_at_its_own_solution(share):
+    observed = noisy(p=share)
+    record = SoftImpute(ratio=0.05, tolerance=1e-6, solver="small")
+    exact = SoftImpute(ratio=0.05, tolerance=1e-11, max_steps=20_000, solver="small", output="fill")(observed)
+    cold, warm = record(observed), record(observed, start=exact)
+    assert int(warm.iterations) <= 3 < int(cold.iterations)
+    assert relative_error(warm.matrix, cold.matrix) < 1e-4
+
+
+@pytest.mark.parametrize("gap", [1e-1, 1e-2, 1e-3, 1e-5, 0.0])
+def test_the_kernel_measures_close_singular_values(gap):
+    diagonal = torch.diag(torch.tensor([1 - gap, 1, 1 - gap, 0.5], dtype=torch.float64))
+    estimate = SoftImpute(ratio=0.1, solver="small")(Observed(values=diagonal, mask=torch.ones(4, 4, dtype=torch.bool)))
+    assert float(estimate.shrinkage) == pytest.approx(0.1, rel=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernel_measures_the_largest_singular_value(dtype):
+    observed = noisy(20, 12, 2, 0.7, batch=(40,), dtype=dtype)
+    exact = 0.02 * torch.linalg.svdvals(observed.tensors[0].double())[:, 0]
+    found = SoftImpute(solver="small")(observed).shrinkage
+    assert float((found / exact - 1).abs().max()) < (1e-5 if dtype == torch.float32 else 1e-8)
+
+
+def test_a_record_does_not_share_the_callers_mask():
+    values, mask = np.ones((3, 2)), np.ones((3, 2), bool)
+    observed = Observed(values=values, mask=mask)
+    values[0, 0], mask[0, 0] = 9, False
+    assert observed.values[0, 0] == 1
+    assert observed.mask[0, 0]
+
+
+def test_a_list_as_mask_is_answered_with_what_to_do():
+    with pytest.raises(TypeError, match="numpy.asarray"):
+        Observed(values=np.ones((2, 2)), mask=[[True, True], [True, True]])
+
+
+def test_foreign_byte_order_is_read():
+    observed = Observed(values=np.arange(6.0).reshape(2, 3).astype(">f8"), mask=np.ones((2, 3), bool))
+    assert np.array_equal(observed.values, np.arange(6.0).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("indices", "error", "said"), [([1, 1], ValueError, "1 repeated"), ([0.5, 1.0], TypeError, "whole numbers")]
+)
+def test_entries_that_cannot_be_placed_are_refused(indices, error, said):
+    with pytest.raises(error, match=said):
+        Observed.from_entries((2, 2), np.array(indices), np.ones(2), allow_empty=True)
+
+
+def test_a_zero_matrix_has_rank_zero_and_a_certificate():
+    observed = Observed(values=torch.zeros(6, 5), mask=torch.ones(6, 5, dtype=torch.bool))
+    assert int(HardImpute(rank=2)(observed).rank) == 0
+    estimate = SoftImpute()(observed)
+    assert int(estimate.rank) == 0
+    assert float(estimate.certify(observed).gap) == 0
+
+
+def test_numpy_whole_numbers_are_ranks():
+    assert FactorALS(rank=np.int64(3)).rank == 3
+
+
+@pytest.mark.parametrize("measure", [effective_rank, stable_rank])
+def test_a_matrix_without_entries_has_no_rank(measure):
+    with pytest.raises(ValueError, match=r"m, n >= 1, got shape \(0, 3\)"):
+        measure(np.zeros((0, 3)))
+
+
+def test_a_tiny_probability_is_honoured():
+    drawn = Bernoulli(p=1e-8).mask((2000, 2000), seeded())
+    assert int(drawn.sum()) <= 2  # .04 expected; float32 uniforms would draw about .24 a million
+
+
+@pytest.mark.parametrize("solver", ["small", "accelerated"])
+def test_running_out_of_steps_never_leaves_an_extrapolated_point(solver):
+    observed = noisy(p=0.4)
+    objectives = [
+        float(SoftImpute(ratio=0.02, tolerance=1e-12, max_steps=k, solver=solver)(observed).certify(observed).objective)
+        for k in range(1, 25)
+    ]
+    best = min(objectives)
+    assert all(later <= earlier + 1e-3 * best for earlier, later in itertools.pairwise(objectives))
