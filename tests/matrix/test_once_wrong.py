@@ -66,7 +66,7 @@ def test_a_record_does_not_share_the_callers_mask():
 
 
 def test_a_list_as_mask_is_answered_with_what_to_do():
-    with pytest.raises(TypeError, match="numpy.asarray"):
+    with pytest.raises(TypeError, match=r"numpy\.asarray"):
         Observed(values=np.ones((2, 2)), mask=[[True, True], [True, True]])
 
 

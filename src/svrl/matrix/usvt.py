@@ -31,13 +31,14 @@ class USVT:
 
     Attributes:
         threshold: "variance" (from the data) or "published" (the universal constant).
-        margin: Factor on the threshold; 1.01 is the published 2.02 / 2.
+        margin: Factor on the threshold. Entries are rarely equally large, and unequal noise has a larger norm
+            than the formula says: at 1.01, the published 2.02 / 2, noise is kept for signal.
         noise: Standard deviation of the noise on observed entries, in their units, for "variance".
         output: "estimate", or "fill" to keep the observed entries.
     """
 
     threshold: Literal["variance", "published"] = "variance"
-    margin: float = 1.01
+    margin: float = 1.35
     noise: float = 0.0
     output: Output = "estimate"
 
