@@ -75,7 +75,7 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     np.save(FOLDER / "holes.npy", holes)
     command = f"svrl complete {FOLDER}/holes.npy --out {FOLDER}/completed.npy --plot {FOLDER}/completion.png"
-    console.print(f"$ {command}", style="bold cyan", highlight=False)
+    console.print(f"$ {command}", style="bold cyan", highlight=False, soft_wrap=True)
     done = subprocess.run([sys.executable, "-m", *command.split()], check=False)
     if done.returncode:
         sys.exit(done.returncode)

@@ -6,6 +6,7 @@ entries tell the others. Names are loaded on first use: importing svrl is quick.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in __all__:
         return getattr(importlib.import_module("svrl.matrix"), name)
-    raise AttributeError(f"module 'svrl' has no attribute {name!r}")
+    close = difflib.get_close_matches(name, __all__, n=1)
+    hint = f". Did you mean {close[0]}?" if close and not name.startswith("_") else ""
+    raise AttributeError(f"module 'svrl' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,19 @@
-"""python -m svrl: the same as the svrl program."""
+"""The svrl program, also as python -m svrl."""
 
-from svrl.cli.main import run
+from __future__ import annotations
 
-run()
+import sys
+
+
+def run() -> None:
+    """Entry point. Ctrl-C while the command line is still being loaded ends as quietly as later."""
+    try:
+        from svrl.cli.main import app
+
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    run()

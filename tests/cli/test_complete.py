@@ -5,10 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from svrl import FactorALS, Outcome, RowMean
 
 METHODS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
 
@@ -179,11 +182,15 @@ def test_bad_files_get_one_sentence_and_lose_nothing(svrl, tmp_path):
         (["--method", "softimpute"], "Did you mean soft-impute?"),
         (["--centre", "rows"], "Did you mean row?"),
         (["--method", "hard-impute"], "--rank"),
-        (["--method", "usvt", "--rank", 3], "finds its own rank"),
-        (["--method", "row-mean", "--shrinkage", 1], "no shrinkage"),
-        (["--method", "usvt", "--centre", "row"], "own centring"),
+        (["--method", "usvt", "--rank", 3], "usvt has no --rank; it belongs to factor-als, hard-impute"),
+        (["--method", "row-mean", "--shrinkage", 1], "row-mean has no --shrinkage"),
+        (["--method", "usvt", "--centre", "row"], "usvt has no --centre"),
         (["--method", "soft-impute", "--shrinkage", -1], "above 0"),
-        (["--rank", 0], "at least 1"),
+        (["--rank", 0], "between 1 and"),
+        (["--rank", 26], "shorter side of the matrix, 25"),
+        (["--method", "usvt", "--max-steps", 3], "usvt has no --max-steps"),
+        (["--method", "soft-impute", "--tolerance", 0], "tolerance above 0"),
+        (["--shrinkage", "inf"], "finite"),
         (["--plot", "p.doc"], "picture format"),
     ],
 )
@@ -210,6 +217,33 @@ def test_a_folder_without_write_permission(svrl, tmp_path, holes):
     result = svrl("complete", holes, "--out", locked / "o.npy")
     assert result.exit_code == 2
     assert "Permission denied" in result.stderr
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
+def test_numbers_at_the_edge_of_the_range_are_completed(svrl_json, tmp_path, holes, truth, scale):
+    source = save(tmp_path / "edge.npy", np.load(holes) * scale)
+    row = svrl_json("complete", source, "--out", tmp_path / "o.npy", "--plot", tmp_path / "p.png")
+    assert row["rank"] == 3
+    assert 0 < row["held_out_error"] < 0.05
+    assert np.linalg.norm(np.load(tmp_path / "o.npy") / scale - truth) < 1e-2 * np.linalg.norm(truth)
+
+
+@pytest.mark.parametrize("seed", ["-1", "99999999999999999999999"])
+def test_seeds_out_of_range(svrl, tmp_path, holes, seed):
+    for command in (["complete", holes, "--out", tmp_path / "o.npy"], ["bench", "matrix"]):
+        assert svrl(*command, "--seed", seed).exit_code == 2
+
+
+def test_a_result_that_is_not_finite_is_not_written(svrl, tmp_path, holes, monkeypatch):
+    def overflow(_, observed, **__):
+        estimate = RowMean()(observed)
+        return replace(estimate, dense=np.full_like(estimate.matrix, np.nan), code=np.array(Outcome.NOT_FINITE.code))
+
+    monkeypatch.setattr(FactorALS, "__call__", overflow)
+    result = svrl("complete", holes, "--out", tmp_path / "o.npy")
+    assert result.exit_code == 2
+    assert "nothing was written" in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["holes.npy"]
 
 
 def test_ctrl_c_leaves_the_old_result(tmp_path):

@@ -215,9 +215,9 @@ def test_whole_numbers_are_welcome():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"tolerance": 0.0}, "cross needs tolerance above 0, got 0.0"),
-        ({"first": 0}, "cross needs first above 0, got 0"),
-        ({"most": 0}, "cross needs most above 0, got 0"),
+        ({"tolerance": 0.0}, "cross needs tolerance above 0 and finite, got 0.0"),
+        ({"first": 0}, "cross needs first above 0 and finite, got 0"),
+        ({"most": 0}, "cross needs most above 0 and finite, got 0"),
         ({"choose": "random"}, "cannot choose by 'random': use pivots or leverage"),
     ],
 )

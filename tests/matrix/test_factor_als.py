@@ -212,7 +212,7 @@ def test_running_out_of_steps_is_reported():
         ({"rank": 0}, "rank as a whole number of at least 1, got 0"),
         ({"rank": 2.5}, "rank as a whole number of at least 1, got 2.5"),
         ({"rank": "best"}, "got 'best'"),
-        ({"ridge": -1.0}, "ridge above 0, got -1.0"),
+        ({"ridge": -1.0}, "ridge above 0 and finite, got -1.0"),
         ({"max_rank": 0}, "max_rank as a whole number of at least 1, got 0"),
         ({"output": "both"}, "no output 'both'"),
     ],

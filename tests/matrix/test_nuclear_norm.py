@@ -86,7 +86,7 @@ def test_a_batch_equals_its_members():
 
 
 def test_a_wrong_setting_is_refused_at_birth():
-    with pytest.raises(ValueError, match="NuclearNorm needs weight above 0, got 0"):
+    with pytest.raises(ValueError, match="NuclearNorm needs weight above 0 and finite, got 0"):
         NuclearNorm(weight=0)
-    with pytest.raises(ValueError, match="NuclearNorm needs smallest above 0"):
+    with pytest.raises(ValueError, match="NuclearNorm needs smallest above 0 and finite"):
         NuclearNorm(smallest=-1)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from svrl import Bernoulli, FactorALS, HardImpute, Observed, SoftImpute, effective_rank, stable_rank
+import svrl
+from svrl import USVT, Bernoulli, FactorALS, HardImpute, Observed, SoftImpute, effective_rank, stable_rank
 
 from .problems import low_rank, noisy, relative_error, seeded
 
@@ -115,3 +116,57 @@ def test_running_out_of_steps_never_leaves_an_extrapolated_point(solver):
     ]
     best = min(objectives)
     assert all(later <= earlier + 1e-3 * best for earlier, later in itertools.pairwise(objectives))
+
+
+ESTIMATORS = [FactorALS(), SoftImpute(), SoftImpute(solver="path"), SoftImpute(solver="plain"), HardImpute(rank=3)]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float32, 2.0**90), (torch.float32, 2.0**-100), (torch.float64, 2.0**-900)], ids=str
+)
+def test_the_answer_follows_the_scale(estimator, dtype, scale):
+    observed = noisy(70, 66, dtype=dtype)
+    values, mask = observed.tensors
+    plain = estimator(observed)
+    scaled = estimator(Observed(values=values * scale, mask=mask))
+    assert torch.equal(plain.rank, scaled.rank)
+    # Powers of two change no digit, so what is left is where iterations stop.
+    assert relative_error(scaled.matrix / scale, plain.matrix) < (1e-3 if dtype == torch.float32 else 1e-6)
+
+
+def test_absolute_numbers_follow_the_scale_too():
+    observed = noisy(70, 66)
+    values, mask = observed.tensors
+    huge = Observed(values=values * 2.0**400, mask=mask)
+    for make in (lambda x: SoftImpute(shrinkage=x, solver="path"), lambda x: FactorALS(rank=3, ridge=x)):
+        plain, scaled = make(2.0)(observed), make(2.0**401)(huge)
+        assert relative_error(scaled.matrix / 2.0**400, plain.matrix) < 1e-6
+        assert float(scaled.shrinkage) == pytest.approx(2.0**401)
+
+
+def test_masked_arrays_are_refused_with_what_to_pass():
+    with pytest.raises(TypeError, match="getmaskarray"):
+        Observed.from_nan(np.ma.array(np.ones((3, 4)), mask=np.eye(3, 4, dtype=bool)))
+    with pytest.raises(TypeError, match="getmaskarray"):
+        Observed(values=np.ma.array(np.ones((3, 4))), mask=np.ones((3, 4), bool))
+
+
+def test_the_published_threshold_is_2_02():
+    # 60 x 60 of ones, all observed: centred at the mid-range everything is 0; so use a checkerboard of +-1.
+    board = np.where(np.indices((60, 60)).sum(0) % 2, 1.0, -1.0)
+    keep, lose = USVT(threshold="published"), USVT(threshold="published", margin=1.01)
+    everything = np.ones((60, 60), bool)
+    assert int(keep(Observed(values=board, mask=everything)).rank) == 1  # 60 > 2.02 sqrt(60) = 15.6
+    assert keep(Observed(values=board, mask=everything)).matrix == pytest.approx(
+        lose(Observed(values=board, mask=everything)).matrix
+    )
+    small = np.where(np.indices((5, 5)).sum(0) % 2, 1.0, -1.0)  # 5 > 2.02 sqrt(5) = 4.52, but 5 < 2.7 sqrt(5)
+    assert int(keep(Observed(values=small, mask=np.ones((5, 5), bool))).rank) == 1
+
+
+def test_a_near_miss_is_named():
+    with pytest.raises(AttributeError, match="Did you mean SoftImpute"):
+        _ = svrl.SoftImput
+    with pytest.raises(TypeError, match="such as SoftImpute"):
+        svrl.complete(np.ones((3, 3)), estimator="SoftImpute")

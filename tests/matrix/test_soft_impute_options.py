@@ -203,10 +203,10 @@ def test_a_coarse_estimate_has_a_larger_gap_than_a_sharp_one():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"shrinkage": 0.0}, "shrinkage above 0, got 0.0"),
-        ({"shrinkage": float("nan")}, "shrinkage above 0, got nan"),
-        ({"ratio": -1.0}, "ratio above 0, got -1.0"),
-        ({"tolerance": 0}, "tolerance above 0, got 0"),
+        ({"shrinkage": 0.0}, "shrinkage above 0 and finite, got 0.0"),
+        ({"shrinkage": float("nan")}, "shrinkage above 0 and finite, got nan"),
+        ({"ratio": -1.0}, "ratio above 0 and finite, got -1.0"),
+        ({"tolerance": 0}, "tolerance above 0 and finite, got 0"),
         ({"max_steps": 0}, "max_steps as a whole number of at least 1, got 0"),
         ({"output": "filled"}, "no output 'filled': choose one of estimate, fill"),
         ({"centre": "median"}, "no centre 'median': choose one of none, mean, midrange, row"),

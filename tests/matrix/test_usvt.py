@@ -104,7 +104,7 @@ def test_a_constant_matrix_comes_back():
     ("wrong", "said"),
     [
         ({"threshold": "best"}, "no threshold 'best': choose variance or published"),
-        ({"margin": 0}, "margin above 0, got 0"),
+        ({"margin": 0}, "margin above 0 and finite, got 0"),
         ({"noise": -1.0}, "noise of at least 0, got -1.0"),
     ],
 )

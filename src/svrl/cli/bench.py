@@ -22,7 +22,7 @@ def matrix(
     quick: Annotated[
         bool, typer.Option("--quick", help="Smaller sizes: about a minute instead of about five.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the problems.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the problems.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
 ) -> None:
     """Matrix estimation against fancyimpute: small matrices, a large one, a very large one."""

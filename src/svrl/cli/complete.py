@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +22,16 @@ if TYPE_CHECKING:
     from svrl.matrix.estimate import Estimate, Estimator
     from svrl.matrix.observed import Observed
 
-METHODS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
+_ITERATES = {"centre": "centre", "tolerance": "tolerance", "max_steps": "max_steps"}
+METHODS: dict[str, dict[str, str]] = {
+    "soft-impute": {"shrinkage": "shrinkage", **_ITERATES},
+    "factor-als": {"rank": "rank", "shrinkage": "ridge", **_ITERATES},
+    "hard-impute": {"rank": "rank", **_ITERATES},
+    "usvt": {},
+    "nuclear-norm": _ITERATES,
+    "row-mean": {},
+}
+"""Every method, with the options it takes and what its record calls them."""
 CENTRES = ("none", "mean", "midrange", "row")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
@@ -46,7 +57,9 @@ def complete(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Accept rows and columns with no observed entry.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Seed for what is drawn at random.")] = 0,
+    tolerance: Annotated[float | None, typer.Option(help="Relative change at which the iteration stops.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Most iterations.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed for what is drawn at random.")] = 0,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Picture of before, after and spectrum (.png, .pdf, .svg, .jpg)."),
@@ -55,10 +68,12 @@ def complete(
 ) -> None:
     """Fill in the missing entries of a matrix.
 
-    Prints the rank that was found and the error on 5% of the observed entries, hidden for that
-    purpose before the final fit. OUT is written only when everything has worked.
+    Prints the rank that was found and the error on 5% of the observed entries, which are hidden for that before the
+    final fit. OUT is written only when everything has worked.
     """
     with answering(), ExitStack() as files:
+        import numpy as np
+
         from svrl.matrix.arrays import as_array
 
         _check_places(source, out, plot)
@@ -67,11 +82,21 @@ def complete(
         task = progress.add_task("reading")
         matrix = read_matrix(source)
         observed = _observe(matrix, allow_empty)
-        estimator = build_estimator(method, rank, shrinkage, centre, keep_observed)
+        _check_numbers(rank, shrinkage, centre, matrix.shape)
+        given = {
+            "rank": rank,
+            "shrinkage": shrinkage,
+            "centre": None if centre == "none" else centre,
+            "tolerance": tolerance,
+            "max_steps": max_steps,
+        }
+        estimator = build_estimator(method, keep_observed, given)
         row, estimate = _run(estimator, observed, seed, lambda text: progress.update(task, description=text))
         progress.update(task, description="writing")
         completed = as_array(estimate.matrix)
-        write_matrix(targets[out], completed, out.suffix)
+        if not np.isfinite(completed).all():
+            raise BadInputError(f"The result is not finite, so nothing was written. {estimate.outcome.value}")
+        write_matrix(targets[out], completed, out.suffix.lower())
         if plot is not None:
             from svrl.reporting.completion_figure import draw_completion
 
@@ -83,41 +108,42 @@ def complete(
         _print_table(row, plot)
 
 
-def build_estimator(
-    method: str, rank: int | None, shrinkage: float | None, centre: str, keep_observed: bool
-) -> Estimator:
-    """The estimator that the options describe; options that it does not have are refused."""
+def build_estimator(method: str, keep_observed: bool, given: Mapping[str, Any]) -> Estimator:
+    """The estimator that the options describe; `given` holds those that the user set, None for the others."""
     from svrl.matrix.catalogue import ESTIMATORS
 
     if method not in METHODS:
         raise nearest("method", method, METHODS)
-    if centre not in CENTRES:
-        raise nearest("centre", centre, CENTRES)
+    takes = METHODS[method]
     options: dict[str, Any] = {"output": "fill" if keep_observed else "estimate"}
-    if rank is not None:
-        if method not in ("factor-als", "hard-impute"):
-            raise BadInputError(f"{method} finds its own rank; use --rank with factor-als or hard-impute.")
-        options["rank"] = rank
-    elif method == "hard-impute":
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in takes:
+            owners = ", ".join(other for other, names in METHODS.items() if name in names)
+            raise BadInputError(f"{method} has no --{name.replace('_', '-')}; it belongs to {owners}.")
+        options[takes[name]] = value
+    if method == "hard-impute" and "rank" not in options:
         raise BadInputError("hard-impute needs a --rank; factor-als chooses one by itself.")
-    if shrinkage is not None:
-        if method not in ("soft-impute", "factor-als"):
-            raise BadInputError(f"{method} has no shrinkage; use --shrinkage with soft-impute or factor-als.")
-        options["shrinkage" if method == "soft-impute" else "ridge"] = shrinkage
-    if centre != "none":
-        if method in ("usvt", "row-mean"):
-            raise BadInputError(f"{method} does its own centring; leave --centre out.")
-        options["centre"] = centre
     try:
         return ESTIMATORS[method](**options)
     except ValueError as error:
         raise BadInputError(str(error)) from error
 
 
+def _check_numbers(rank: int | None, shrinkage: float | None, centre: str, shape: tuple[int, ...]) -> None:
+    if centre not in CENTRES:
+        raise nearest("centre", centre, CENTRES)
+    if rank is not None and not 1 <= rank <= min(shape):
+        raise BadInputError(f"--rank must lie between 1 and the shorter side of the matrix, {min(shape)}; got {rank}.")
+    if shrinkage is not None and not 0 < shrinkage < math.inf:
+        raise BadInputError(f"--shrinkage must be above 0 and finite, got {shrinkage}.")
+
+
 def _check_places(source: Path, out: Path, plot: Path | None) -> None:
     check_ending(source)
     check_ending(out)
-    if plot is not None and plot.suffix not in PICTURES:
+    if plot is not None and plot.suffix.lower() not in PICTURES:
         raise nearest("picture format", plot.suffix or plot.name, PICTURES)
     for path in (out, plot):
         if path is not None and path.exists() and source.exists() and path.samefile(source):
@@ -142,7 +168,9 @@ def _observe(matrix: np.ndarray, allow_empty: bool) -> Observed:
     try:
         return Observed.from_nan(matrix, allow_empty=allow_empty)
     except ValueError as error:
-        raise BadInputError(str(error).replace("pass allow_empty=True", "pass --allow-empty")) from error
+        sentence = str(error).replace("pass allow_empty=True", "pass --allow-empty")
+        sentence = sentence.replace("Mark it as missing in the mask", "Write NaN if it is missing")
+        raise BadInputError(sentence) from error
 
 
 def _run(estimator: Estimator, observed: Observed, seed: int, say: Any) -> tuple[dict[str, Any], Estimate]:

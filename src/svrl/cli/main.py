@@ -34,8 +34,3 @@ def main(
     ] = False,
 ) -> None:
     """Structured (low-rank) value-based planning and deep reinforcement learning."""
-
-
-def run() -> None:
-    """Entry point of the `svrl` program."""
-    app()

@@ -17,7 +17,7 @@ MISSING = frozenset({"", "nan", "na", "null", "none"})
 
 def check_ending(path: Path) -> None:
     """Refuse an ending that is not one of ours."""
-    if path.suffix not in ENDINGS:
+    if path.suffix.lower() not in ENDINGS:
         raise nearest("file format", path.suffix or path.name, ENDINGS)
 
 
@@ -37,7 +37,7 @@ def read_matrix(path: Path) -> np.ndarray:
     try:
         if path.stat().st_size == 0:
             raise BadInputError(f"{path} is empty.")
-        matrix = _read_csv(path) if path.suffix == ".csv" else _read_numpy(path)
+        matrix = _read_csv(path) if path.suffix.lower() == ".csv" else _read_numpy(path)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}.") from error
     if matrix.ndim != 2:
@@ -76,7 +76,7 @@ def _read_numpy(path: Path) -> np.ndarray:
             raise
         raise BadInputError(f"{path} is not a NumPy file: {error}.") from error
     except (ValueError, EOFError, ImportError) as error:
-        raise BadInputError(f"{path} is not a NumPy file of numbers, or is damaged: {error}.") from error
+        raise BadInputError(f"{path} is not a NumPy file of numbers, or is damaged.") from error
     except Exception as error:  # a damaged archive fails in as many ways as zip has parts
         raise BadInputError(f"{path} is damaged: {error}.") from error
     if isinstance(loaded, np.ndarray):
@@ -123,6 +123,7 @@ def _number(cell: str, path: Path, line: int, column: int) -> float:
         return float(text)
     except ValueError:
         hint = " Remove the header line." if line == 1 else ""
+        hint = " Separate cells by commas." if ";" in text or "\t" in text else hint
         raise BadInputError(
             f"Line {line}, column {column} of {path} is {text!r}, not a number; "
             f"leave a missing entry empty or write NaN.{hint}"

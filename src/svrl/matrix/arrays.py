@@ -32,6 +32,10 @@ def as_array(array: Array) -> np.ndarray:
     """A contiguous NumPy array on the same CPU memory where that is possible."""
     if isinstance(array, torch.Tensor):
         return array.detach().contiguous().numpy()
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("Got a masked array. Pass its parts: values=x.filled(0) and mask=~np.ma.getmaskarray(x).")
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise TypeError(f"Expected float32, float64 or whole numbers, got {array.dtype}. Convert the array first.")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     # ascontiguousarray would give a single number a shape of (1,).
@@ -46,7 +50,7 @@ def as_floating(array: Array, name: str) -> torch.Tensor:
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         raise TypeError(
             f"{name} must be float32, float64 or whole numbers, got {str(tensor.dtype).removeprefix('torch.')}. "
-            "Convert it first; half precision is too coarse for singular values."
+            "Convert it first."
         )
     return tensor.double()
 

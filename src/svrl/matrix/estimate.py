@@ -177,4 +177,6 @@ def complete(
         if mask is None
         else Observed(values=matrix, mask=mask, allow_empty=allow_empty)
     )
+    if estimator is not None and not callable(estimator):
+        raise TypeError(f"estimator must be a record such as SoftImpute(), got {estimator!r}.")
     return (estimator or FactorALS())(observed, generator=generator)

@@ -87,7 +87,7 @@ class FactorALS:
         source = torch_generator(generator, problem.values.device)
         most = min(problem.values.shape[-2:])
         if self.rank == "auto":
-            rank = self._choose_rank(problem.values, problem.mask, min(self.max_rank, most), source)
+            rank = self._choose_rank(problem, min(self.max_rank, most), source)
         else:
             rank = torch.full(problem.values.shape[:1], min(self.rank, most), device=problem.values.device)
         widest = int(rank.max()) if self.rank == "auto" else min(self.rank, most)
@@ -100,7 +100,7 @@ class FactorALS:
         return problem.deliver(
             factors=factors,
             code=code,
-            rank=rank,
+            rank=torch.minimum(rank, (factors[0] != 0).any(-2).sum(-1)),
             iterations=steps,
             change=change,
             shrinkage=ridge.double(),
@@ -115,8 +115,13 @@ class FactorALS:
         values, mask = problem.values, problem.mask
         u, s, v = top_directions(values, rank, source, max_steps=8)
         top = s[:, 0]
-        ridge = self._ridge(top)
-        if isinstance(start, Estimate) and start.factors is not None and problem.offset is None:
+        ridge = self._ridge(top, problem)
+        if (
+            isinstance(start, Estimate)
+            and start.factors is not None
+            and problem.offset is None
+            and problem.unit is None
+        ):
             factors = _from_factors(start.factors, rank, problem, source)
             return ridge, factors, start.factors[0].shape[-1] < rank
         if start is not None:
@@ -151,11 +156,9 @@ class FactorALS:
         code = torch.where(finite, code, Outcome.NOT_FINITE.code)
         return factors, steps, change, code
 
-    def _choose_rank(
-        self, values: torch.Tensor, mask: torch.Tensor, most: int, source: torch.Generator
-    ) -> torch.Tensor:
+    def _choose_rank(self, problem: Problem, most: int, source: torch.Generator) -> torch.Tensor:
         """The rank (B,) with the least error on hidden entries; looks three ranks beyond the best so far."""
-        values, mask = _sample(values, mask, most, source)
+        values, mask = _sample(problem.values, problem.mask, most, source)
         most = min(most, *values.shape[-2:])
         # One draw for the whole batch, so that a matrix gets the same rank alone and among others.
         hidden = mask & (torch.rand(mask.shape[-2:], generator=source, device=mask.device) < HIDDEN_SHARE)
@@ -164,7 +167,7 @@ class FactorALS:
         size = target.double().square().sum((-2, -1))
         u, s, v = top_directions(visible, most, source, max_steps=8)
         root = (s / shown.to(s.dtype).mean((-2, -1)).unsqueeze(-1)).sqrt().unsqueeze(-2)
-        ridge = self._ridge(s[:, 0])
+        ridge = self._ridge(s[:, 0], problem)
         best = torch.full((values.shape[0],), torch.inf, dtype=torch.float64, device=values.device)
         rank = torch.ones_like(best, dtype=torch.int64)
         factors = u[..., :0], v[..., :0]
@@ -181,9 +184,9 @@ class FactorALS:
                 break
         return rank
 
-    def _ridge(self, top: torch.Tensor) -> torch.Tensor:
+    def _ridge(self, top: torch.Tensor, problem: Problem) -> torch.Tensor:
         """The ridge (B,) for matrices with these largest singular values (B,)."""
-        ridge = torch.full_like(top, self.ridge) if self.ridge is not None else self.ratio * top
+        ridge = self.ratio * top if self.ridge is None else problem.absolute(self.ridge).to(top.dtype)
         # A zero matrix has no scale of its own; any positive ridge solves it.
         return torch.where(ridge > 0, ridge, torch.ones_like(ridge))
 

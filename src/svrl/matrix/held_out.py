@@ -46,9 +46,11 @@ def held_out_error(
     shown = mask & ~hidden
     estimate = estimator(Observed(values=values, mask=shown, allow_empty=True), generator=source)
     truth = values[hidden].double()
-    error = torch.linalg.vector_norm(as_tensor(estimate.matrix)[hidden].double() - truth)
-    size = torch.linalg.vector_norm(truth)
-    return float(error / size) if float(size) > 0 else float(error)
+    unit = truth.abs().max()  # squares of very large or small numbers would leave the range
+    if float(unit) == 0:
+        return float(torch.linalg.vector_norm(as_tensor(estimate.matrix)[hidden].double()))
+    wrong = (as_tensor(estimate.matrix)[hidden].double() - truth) / unit
+    return float(torch.linalg.vector_norm(wrong) / torch.linalg.vector_norm(truth / unit))
 
 
 def _spare(mask: torch.Tensor, order: torch.Tensor, count: int) -> torch.Tensor:

@@ -86,7 +86,12 @@ class Observed:
 
     def __post_init__(self) -> None:
         values, mask = self.values, self.mask
-        if not (isinstance(values, np.ndarray) and values.dtype.char in "fd" and values.dtype.isnative):
+        if not (
+            isinstance(values, np.ndarray)
+            and values.dtype.char in "fd"
+            and values.dtype.isnative
+            and not isinstance(values, np.ma.MaskedArray)
+        ):
             values = as_floating(values, "values")
         if not hasattr(mask, "dtype"):
             mask = as_tensor(mask)
@@ -98,7 +103,9 @@ class Observed:
         if not (mask.dtype.char == "?" if isinstance(mask, np.ndarray) else mask.dtype == torch.bool):
             raise TypeError(f"mask must be boolean, got {str(mask.dtype).removeprefix('torch.')}. Use mask != 0.")
         if values.ndim < 2 or 0 in values.shape:
-            raise ValueError(f"Observed needs matrices (..., m, n) with m, n >= 1, got shape {tuple(values.shape)}.")
+            raise ValueError(
+                f"Observed needs matrices (..., m, n) with entries in them, got shape {tuple(values.shape)}."
+            )
         if isinstance(values, torch.Tensor) and values.device.type != "cpu":
             kept = as_tensor(mask).to(values.device, copy=True)
             out, trouble = _copy_observed_torch(values, kept)

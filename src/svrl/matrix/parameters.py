@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Literal, SupportsIndex, get_args
 
@@ -27,7 +28,7 @@ def check_whole(name: str, **numbers: SupportsIndex) -> None:
 
 
 def check_positive(name: str, **numbers: float | None) -> None:
-    """Refuse numbers that are not above zero; None means not given."""
+    """Refuse numbers that are not above zero and finite; None means not given."""
     for what, got in numbers.items():
-        if got is not None and not got > 0:
-            raise ValueError(f"{name} needs {what} above 0, got {got}.")
+        if got is not None and not 0 < got < math.inf:
+            raise ValueError(f"{name} needs {what} above 0 and finite, got {got}.")

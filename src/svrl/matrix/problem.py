@@ -25,24 +25,39 @@ class Problem:
         values: (B, m, n), centred, zero where unobserved.
         mask: (B, m, n).
         offset: (B, m, 1) or (B, 1, 1) that centring took out, or None.
+        unit: (B, 1, 1) by which everything here has been divided, or None for ordinary numbers.
         observed: The caller's record.
     """
 
     values: torch.Tensor
     mask: torch.Tensor
     offset: torch.Tensor | None
+    unit: torch.Tensor | None
     observed: Observed
 
     @classmethod
-    def of(cls, observed: Observed, centre: Centre) -> Problem:
-        """Flatten the leading axes and take the centre out."""
+    def of(cls, observed: Observed, centre: Centre, *, rescale: bool = True) -> Problem:
+        """Flatten the leading axes and take the centre out.
+
+        With `rescale`, numbers so large or small that their squares would leave the range of their
+        precision are divided by a power of two, which loses nothing. Looking synchronises the device.
+        """
         values, mask = observed.tensors
         batch = (-1, *values.shape[-2:])
         values, mask = values.reshape(batch), mask.reshape(batch)
+        unit = unit_of(values) if rescale else None
+        if unit is not None:
+            values = values / unit
         offset = offset_of(values, mask, centre)
         if offset is not None:
             values = (values - offset).masked_fill_(~mask, 0)
-        return cls(values=values, mask=mask, offset=offset, observed=observed)
+        return cls(values=values, mask=mask, offset=offset, unit=unit, observed=observed)
+
+    def absolute(self, number: float) -> torch.Tensor:
+        """A number in the caller's units, (B,) and float64, in the units of this problem."""
+        values = self.values
+        numbers = torch.full(values.shape[:1], number, dtype=torch.float64, device=values.device)
+        return numbers if self.unit is None else numbers / self.unit[:, 0, 0].double()
 
     def start_matrix(self, start: Start) -> torch.Tensor | None:
         """The caller's start as a centred batch (B, m, n), or None."""
@@ -55,6 +70,8 @@ class Problem:
                 "Warm-start from an estimate of the same shape, or leave start out."
             )
         matrix = matrix.to(self.values).reshape(self.values.shape)
+        if self.unit is not None:
+            matrix = matrix / self.unit
         return matrix if self.offset is None else matrix - self.offset
 
     def deliver(
@@ -74,15 +91,21 @@ class Problem:
         """Undo `of` on a solver's result and hand it back in the caller's kind of array."""
         if factors is not None and (output == "fill" or clip is not None):
             matrix, factors = factors[0] @ factors[1].mT, None
+        offset = self.offset
+        if self.unit is not None:
+            matrix = None if matrix is None else matrix * self.unit
+            factors = None if factors is None else (factors[0] * self.unit, factors[1])
+            offset = None if offset is None else offset * self.unit
+            shrinkage = None if shrinkage is None else shrinkage * self.unit[:, 0, 0].double()
         if matrix is not None:
-            if self.offset is not None:
-                matrix = matrix + self.offset
+            if offset is not None:
+                matrix = matrix + offset
             if clip is not None:
                 matrix = matrix.clamp(*clip)
-            if output == "fill" and not (already_filled and self.offset is None and clip is None):
+            if output == "fill" and not (already_filled and offset is None and clip is None):
                 matrix = torch.where(self.mask, self.observed.tensors[0].reshape(matrix.shape), matrix)
-        elif factors is not None and self.offset is not None:
-            factors = _append_offset(*factors, self.offset)
+        elif factors is not None and offset is not None:
+            factors = _append_offset(*factors, offset)
         numpy, batch = self.observed.numpy, self.observed.shape[:-2]
 
         def back(tensor: torch.Tensor) -> Array:
@@ -97,9 +120,19 @@ class Problem:
             iterations=back(iterations),
             change=back(change),
             shrinkage=None if shrinkage is None else back(shrinkage),
-            offset=None if self.offset is None else back(self.offset),
+            offset=None if offset is None else back(offset),
             kept=output == "fill",
         )
+
+
+def unit_of(values: torch.Tensor) -> torch.Tensor | None:
+    """A power of two near the largest entry of each matrix (B, 1, 1), or None where none is needed."""
+    largest = values.abs().amax((-2, -1), keepdim=True)
+    reach = 1e8 if values.dtype == torch.float32 else 1e60
+    if not bool(((largest > reach) | ((largest < 1 / reach) & (largest > 0))).any()):
+        return None
+    exponent = torch.frexp(largest).exponent
+    return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))
 
 
 def offset_of(values: torch.Tensor, mask: torch.Tensor, centre: Centre) -> torch.Tensor | None:

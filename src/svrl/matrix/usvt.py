@@ -24,6 +24,8 @@ from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Output, check_options, check_positive
 from svrl.matrix.problem import Problem
 
+PUBLISHED = 2.02
+
 
 @dataclass(frozen=True, kw_only=True)
 class USVT:
@@ -31,8 +33,8 @@ class USVT:
 
     Attributes:
         threshold: "variance" (from the data) or "published" (the universal constant).
-        margin: Factor on the threshold. Entries are rarely equally large, and unequal noise has a larger norm
-            than the formula says: at 1.01, the published 2.02 / 2, noise is kept for signal.
+        margin: Factor on the threshold "variance". Entries are rarely equally large, and unequal
+            noise has a larger norm than the formula says: near 1, noise is kept for signal.
         noise: Standard deviation of the noise on observed entries, in their units, for "variance".
         output: "estimate", or "fill" to keep the observed entries.
     """
@@ -61,7 +63,7 @@ class USVT:
         share = mask.to(values.dtype).mean((-2, -1))
         u, s, vt = torch.linalg.svd(scaled, full_matrices=False)
         if self.threshold == "published":
-            level = 2 * self.margin * (max(m, n) * share).sqrt()
+            level = PUBLISHED * (max(m, n) * share).sqrt()
         else:
             energy = scaled.square().sum((-2, -1)) / mask.sum((-2, -1))
             variance = share * (1 - share) * energy + share * (self.noise / unit[:, 0, 0]) ** 2

@@ -12,7 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import colormaps
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import FuncFormatter
 
 from svrl.matrix.rank import approximate_rank, spectrum
 from svrl.reporting.style import BLUE, GREY, MAP, MISSING, ORANGE, STYLE
@@ -37,7 +37,7 @@ def draw_completion(before: np.ndarray, after: np.ndarray, path: Path, *, rank: 
     low, high = np.nanpercentile(thin_after, [0.5, 99.5])
     colours = colormaps[MAP].with_extremes(bad=MISSING)
     with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.0), width_ratios=[1, 1, 1.15], layout="constrained")
+        figure, axes = plt.subplots(1, 3, figsize=(9.2, 3.0), width_ratios=[1, 1, 1.25], layout="constrained")
         share = float(np.isfinite(before).mean())
         titles = (f"observed ({share:.0%} of {before.shape[0]} x {before.shape[1]})", f"completed (rank {rank})")
         for axis, picture, title in zip(axes, (thin_before, thin_after), titles, strict=False):
@@ -78,11 +78,18 @@ def _draw_spectrum(axis: Axes, matrix: np.ndarray, rank: int) -> None:
             label=f"{label}: 99% of energy in {energy}",
         )
     axis.axvline(rank + 0.5, color=GREY, linewidth=0.9, linestyle=":")
-    axis.annotate(f"rank {rank}", (rank + 0.5, 1), xytext=(4, -2), textcoords="offset points", color=GREY, va="top")
+    axis.annotate(
+        f"rank {rank}",
+        (rank + 0.5, 0.02),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        color=GREY,
+    )
     axis.set(title="spectrum of the completed matrix", xlabel="index", ylabel="singular value / largest")
-    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda index, _: f"{index:g}"))
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="lower left")
+        axis.legend(loc="upper right")
 
 
 def _thin(matrix: np.ndarray, most: int) -> np.ndarray:

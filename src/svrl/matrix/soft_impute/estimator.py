@@ -94,12 +94,12 @@ class SoftImpute:
             values, mask = observed.values, observed.mask
             if isinstance(values, np.ndarray) or values.device.type == "cpu":
                 return self._complete_small(observed, as_array(values), as_array(mask))
-        problem = Problem.of(observed, self.centre)
+        problem = Problem.of(observed, self.centre, rescale=not small)
         if small:
             solution = solve_small(
                 problem.values,
                 problem.mask,
-                None if self.shrinkage is None else self._fixed(problem),
+                None if self.shrinkage is None else problem.absolute(self.shrinkage),
                 self.ratio,
                 problem.start_matrix(start),
                 self.tolerance,
@@ -151,15 +151,10 @@ class SoftImpute:
             kept=self.output == "fill",
         )
 
-    def _fixed(self, problem: Problem) -> torch.Tensor:
-        """The absolute shrinkage, once for every matrix (B,)."""
-        values = problem.values
-        return torch.full(values.shape[:1], self.shrinkage or 0.0, dtype=torch.float64, device=values.device)
-
     def _solve_large(self, problem: Problem, start: Start, source: torch.Generator) -> Solution:
         values, mask = problem.values, problem.mask
         if self.shrinkage is not None:
-            shrinkage = self._fixed(problem)
+            shrinkage = problem.absolute(self.shrinkage)
         else:
             shrinkage = self.ratio * largest_singular_value_of(values, source).double()
             # A zero matrix has no scale of its own; any positive shrinkage solves it.
@@ -202,7 +197,7 @@ def _start_factors(problem: Problem, start: Start, source: torch.Generator) -> l
     batch, m, n = problem.values.shape
     if start is None:
         return [None] * batch
-    if isinstance(start, Estimate) and start.factors is not None and problem.offset is None:
+    if isinstance(start, Estimate) and start.factors is not None and problem.offset is None and problem.unit is None:
         left, right = (as_tensor(f).to(problem.values) for f in start.factors)
         left, right = left.reshape(batch, m, -1), right.reshape(batch, n, -1)
     else:
