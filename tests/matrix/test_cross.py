@@ -86,15 +86,37 @@ def test_every_entry_asked_for_is_counted(choose: str, numpy: bool):
     assert estimate.evaluated == asked.entries
 
 
-def test_no_row_and_no_column_is_asked_for_twice():
+def test_no_entry_is_asked_for_twice():
     asked = Asked(low_rank(90, 70, 12))
     estimate = cross(asked, (90, 70), first=4)
-    assert sum(k for k, width in asked.calls if width == 70) == len(estimate.rows) == len(set(estimate.rows))
-    assert sum(k for height, k in asked.calls if height == 90) == len(estimate.columns) == len(set(estimate.columns))
+    assert len(set(estimate.rows)) == len(estimate.rows)
+    assert len(set(estimate.columns)) == len(estimate.columns)
     assert bool(asked.seen[estimate.rows].all())
     assert bool(asked.seen[:, estimate.columns].all())
-    lines = 70 * len(estimate.rows) + 90 * len(estimate.columns)
-    assert estimate.evaluated == lines + PROBES**2
+    k, j = len(estimate.rows), len(estimate.columns)
+    # Rows and columns share k * j crossings; the probes are asked for on their own.
+    assert estimate.evaluated == 70 * k + 90 * j - k * j + PROBES**2
+
+
+def test_a_matrix_without_structure_costs_no_more_than_all_of_it():
+    asked = Asked(torch.randn(60, 50, generator=seeded(), dtype=torch.float64))
+    estimate = cross(asked, (60, 50))
+    assert estimate.evaluated <= 60 * 50 + PROBES**2
+    assert relative_error(estimate.matrix, asked.matrix) < 1e-3
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e170])
+def test_the_error_is_measured_at_any_scale(scale):
+    full = torch.randn(60, 50, generator=seeded(), dtype=torch.float64)
+    estimate = cross(Asked(full * scale), (60, 50), most=8)
+    assert estimate.outcome is Outcome.NOT_LOW_ENOUGH
+    assert 0.1 < float(estimate.change) < 10
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5,), (-3, 4), (3.0, 4)])
+def test_an_impossible_shape_is_refused(shape):
+    with pytest.raises(ValueError, match="cross needs"):
+        cross(Asked(torch.ones(3, 4)), shape)
 
 
 def test_far_fewer_entries_than_the_matrix_has_are_asked_for():
@@ -216,8 +238,8 @@ def test_whole_numbers_are_welcome():
     ("wrong", "said"),
     [
         ({"tolerance": 0.0}, "cross needs tolerance above 0 and finite, got 0.0"),
-        ({"first": 0}, "cross needs first above 0 and finite, got 0"),
-        ({"most": 0}, "cross needs most above 0 and finite, got 0"),
+        ({"first": 0}, "cross needs first as a whole number of at least 1, got 0"),
+        ({"most": 0}, "cross needs most as a whole number of at least 1, got 0"),
         ({"choose": "random"}, "cannot choose by 'random': use pivots or leverage"),
     ],
 )

@@ -170,3 +170,93 @@ def test_a_near_miss_is_named():
         _ = svrl.SoftImput
     with pytest.raises(TypeError, match="such as SoftImpute"):
         svrl.complete(np.ones((3, 3)), estimator="SoftImpute")
+
+
+@pytest.mark.parametrize("strength", [0.5, 2.0, 10.0])
+def test_a_symmetric_pattern_does_not_hide_the_largest_singular_value(strength):
+    # Even about the middle and of mean zero: orthogonal to every start that is linear in the column.
+    left = torch.randn(12, 2, generator=seeded(), dtype=torch.float64)
+    pattern = torch.tensor([[1.0, -1.0, -1.0, 1.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
+    values = left @ torch.diag(torch.tensor([strength, 1.0], dtype=torch.float64)) @ pattern
+    estimate = SoftImpute(ratio=0.1, solver="small")(Observed(values=values, mask=torch.ones(12, 4, dtype=torch.bool)))
+    assert float(estimate.shrinkage) == pytest.approx(0.1 * float(torch.linalg.matrix_norm(values, 2)), rel=1e-8)
+
+
+@pytest.mark.parametrize("patterns", [1, 2, 5])
+def test_an_exhausted_krylov_space_is_left(patterns):
+    # Few distinct singular values: Lanczos breaks down early, whatever the start.
+    basis = torch.linalg.qr(torch.randn(9, 9, generator=seeded(1), dtype=torch.float64))[0]
+    levels = torch.tensor([3.0, 1.0, 2.0, 0.5, 4.0][:patterns], dtype=torch.float64).repeat(9)[:9]
+    estimate = SoftImpute(ratio=0.1, solver="small")(
+        Observed(values=basis * levels, mask=torch.ones(9, 9, dtype=torch.bool))
+    )
+    assert float(estimate.shrinkage) == pytest.approx(0.1 * float(levels.max()), rel=1e-6)  # a multiple root
+
+
+@pytest.mark.parametrize(
+    ("dtype", "record"),
+    [
+        (torch.float32, SoftImpute(ratio=1e-7)),
+        (torch.float32, SoftImpute(ratio=1e-5, output="fill")),
+        (torch.float64, SoftImpute(shrinkage=1e-30)),
+        (torch.float32, SoftImpute(shrinkage=1e-9)),
+    ],
+    ids=str,
+)
+def test_a_tiny_shrinkage_never_gives_nan(dtype, record):
+    observed = noisy(32, 18, 3, 0.7, noise=0.0, dtype=dtype)
+    estimate = record(observed)
+    assert bool(torch.isfinite(estimate.matrix).all())
+
+
+def test_hard_impute_of_a_full_matrix_is_its_best_approximation():
+    for m, n in ((400, 300), (700, 600)):
+        full = torch.randn(m, n, generator=seeded(), dtype=torch.float64)
+        estimate = HardImpute(rank=5)(Observed(values=full, mask=torch.ones(m, n, dtype=torch.bool)))
+        u, s, vt = torch.linalg.svd(full, full_matrices=False)
+        best = float(torch.linalg.norm(full - (u[:, :5] * s[:5]) @ vt[:5]))
+        assert float(torch.linalg.norm(full - estimate.matrix)) < best * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("estimator", [FactorALS(rank=2), SoftImpute(), SoftImpute(solver="path"), HardImpute(rank=2)])
+def test_a_start_is_checked(estimator):
+    observed = noisy(6, 6, 2, 0.9)
+    with pytest.raises(ValueError, match="start has shape"):
+        estimator(observed, start=FactorALS(rank=2)(noisy(5, 5, 2, 0.9)))
+    with pytest.raises(ValueError, match="start must be finite"):
+        estimator(observed, start=torch.full((6, 6), torch.nan, dtype=torch.float64))
+
+
+def test_a_ridge_that_crushes_everything_leaves_rank_zero():
+    assert int(FactorALS(rank=5, ridge=1e6)(noisy()).rank) == 0
+
+
+@pytest.mark.parametrize("scale", [1e170, 1e-170])
+def test_ranks_do_not_depend_on_the_scale(scale):
+    matrix = np.diag([3.0, 2.0, 1.0]) * scale
+    assert int(svrl.approximate_rank(matrix)) == 3
+    assert float(stable_rank(matrix)) == pytest.approx(14 / 9)
+
+
+def test_drawing_needs_a_generator():
+    with pytest.raises(TypeError, match="needs a generator"):
+        Bernoulli(p=0.5).mask((3, 3), None)
+
+
+@pytest.mark.parametrize("wrong", [{"clip": [0, 1]}, {"clip": (0,)}, {"shrinkage": "a"}])
+def test_settings_of_the_wrong_kind_are_refused_in_words(wrong):
+    with pytest.raises(ValueError, match="SoftImpute needs"):
+        SoftImpute(**wrong)
+
+
+def test_read_only_arrays_are_read_in_silence(recwarn):
+    values = np.ones((3, 4))
+    values.flags.writeable = False
+    svrl.complete(values)
+    assert not recwarn.list
+
+
+def test_over_guessed_ranks_are_annealed():
+    truth = low_rank(120, 100, 3)
+    observed = Observed(values=truth, mask=Bernoulli(p=0.4, cover=True).mask((120, 100), seeded()))
+    assert relative_error(FactorALS(rank=9)(observed).matrix, truth) < 1e-2

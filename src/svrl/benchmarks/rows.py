@@ -58,8 +58,8 @@ def seconds(work: Callable[[], object]) -> float:
 def median_seconds(calls: Sequence[tuple[Callable[[], object], ...]], repeats: int = 3) -> list[float]:
     """Median over inputs of the best of a few repeats, for each of several competitors.
 
-    Every entry of `calls` holds one call of each competitor on the same input. They take turns, so
-    that whatever else the machine does falls on all of them.
+    Every entry of `calls` holds one call of each competitor on the same input. Their repeats follow each
+    other closely, so that whatever else the machine does falls on all of them.
     """
     best = [[min(seconds(call) for _ in range(repeats)) for call in turn] for turn in calls]
     return [statistics.median(times) for times in zip(*best, strict=True)]

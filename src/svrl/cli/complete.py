@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from svrl.cli.answers import BadInputError, answering, nearest, print_json, progress_line
 from svrl.cli.matrix_files import check_ending, read_matrix, write_matrix
@@ -217,7 +218,7 @@ def _print_table(row: dict[str, Any], plot: Path | None) -> None:
         "written": row["out"] + (f" and {plot}" if plot is not None else ""),
     }
     for name, text in lines.items():
-        table.add_row(name, text)
+        table.add_row(name, Text(text))
     console = Console()
     console.print(table)
     if row["outcome"]:

@@ -22,7 +22,9 @@ def as_tensor(array: Array) -> torch.Tensor:
     if isinstance(array, torch.Tensor):
         return array.detach()
     if isinstance(array, np.ndarray):
-        return torch.from_numpy(as_array(array))
+        contiguous = as_array(array)
+        # torch has no read-only tensors and would warn.
+        return torch.from_numpy(contiguous if contiguous.flags.writeable else contiguous.copy())
     raise TypeError(
         f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. Wrap it with numpy.asarray(...)."
     )

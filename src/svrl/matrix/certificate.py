@@ -59,7 +59,11 @@ class Certificate:
 
 def largest_singular_value(matrix: torch.Tensor) -> torch.Tensor:
     """|A|_2 of (..., m, n), in float64, from the smaller Gram matrix."""
-    return torch.linalg.eigvalsh(_small_gram(matrix))[..., -1].clamp(min=0).sqrt()
+    a = matrix.double()
+    unit = a.abs().amax((-2, -1), keepdim=True)
+    a = a / torch.where(unit > 0, unit, 1.0)  # squares stay in range
+    gram = a.mT @ a if a.shape[-1] <= a.shape[-2] else a @ a.mT
+    return torch.linalg.eigvalsh(gram)[..., -1].clamp(min=0).sqrt() * unit[..., 0, 0]
 
 
 def shrink_singular_values(matrix: torch.Tensor, shrinkage: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -76,13 +80,13 @@ def shrink_singular_values(matrix: torch.Tensor, shrinkage: torch.Tensor) -> tup
 def objective(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
     """`1/2 |P(Z - X)|_F^2 + shrinkage |Z|_*`, in float64, one number a matrix."""
     z, residual, t = _residual(observed, matrix, shrinkage)
-    return like(_primal(z, residual, t), observed.numpy)
+    return like(0.5 * residual.square().sum((-2, -1)) + t * torch.linalg.svdvals(z).sum(-1), observed.numpy)
 
 
 def dual_point(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
     """The dual-feasible Y (..., m, n) built from the residual of `matrix`."""
     _, residual, t = _residual(observed, matrix, shrinkage)
-    return like(_dual_point(residual, t), observed.numpy)
+    return like(_dual_point(residual, t, largest_singular_value(residual)), observed.numpy)
 
 
 def duality_gap(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
@@ -94,26 +98,23 @@ def certify(observed: Observed, matrix: Array, shrinkage: float | Array) -> Cert
     """All that can be said of `matrix` (..., m, n) as a solution at this shrinkage."""
     z, residual, t = _residual(observed, matrix, shrinkage)
     values = observed.tensors[0].double()
-    y = _dual_point(residual, t)
-    primal = _primal(z, residual, t)
+    top = largest_singular_value(residual)
+    y = _dual_point(residual, t, top)
+    decomposition = torch.linalg.svd(z, full_matrices=False)
+    primal = 0.5 * residual.square().sum((-2, -1)) + t * decomposition[1].sum(-1)
     dual = (y * values).sum((-2, -1)) - 0.5 * y.square().sum((-2, -1))
-    left, right = _alignment(z, residual, t, torch.finfo(as_floating(matrix, "matrix").dtype).eps)
+    left, right = _alignment(decomposition, residual, t, torch.finfo(as_floating(matrix, "matrix").dtype).eps)
     gap = primal - dual
     certificate = Certificate(
         objective=primal,
         dual=dual,
         gap=gap,
         relative_gap=torch.where(primal > 0, gap / primal, torch.zeros_like(gap)),
-        residual_excess=largest_singular_value(residual) / t - 1,
+        residual_excess=top / t - 1,
         left_misfit=left,
         right_misfit=right,
     )
     return certificate.to_numpy() if observed.numpy else certificate
-
-
-def _small_gram(matrix: torch.Tensor) -> torch.Tensor:
-    a = matrix.double()
-    return a.mT @ a if a.shape[-1] <= a.shape[-2] else a @ a.mT
 
 
 def _residual(
@@ -130,19 +131,17 @@ def _residual(
     return z, (values.double() - z).masked_fill(~mask, 0), t
 
 
-def _primal(z: torch.Tensor, residual: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-    return 0.5 * residual.square().sum((-2, -1)) + t * torch.linalg.svdvals(z).sum(-1)
-
-
-def _dual_point(residual: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
-    top = largest_singular_value(residual).clamp(min=torch.finfo(torch.float64).tiny)
-    return residual * (t / top).clamp(max=1)[..., None, None]
+def _dual_point(residual: torch.Tensor, t: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
+    return residual * (t / top.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1)[..., None, None]
 
 
 def _alignment(
-    z: torch.Tensor, residual: torch.Tensor, t: torch.Tensor, rounding: float
+    decomposition: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    residual: torch.Tensor,
+    t: torch.Tensor,
+    rounding: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    u, s, vt = torch.linalg.svd(z, full_matrices=False)
+    u, s, vt = decomposition
     live = (s > max(NEGLIGIBLE, 100 * rounding) * s[..., :1].clamp(min=1e-300)).unsqueeze(-2)
     u, v = u * live, vt.mT * live
     scale = t[..., None, None]

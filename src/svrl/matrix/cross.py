@@ -3,15 +3,16 @@
 A matrix of rank r is known from r independent rows I and columns J:  M = C G^+ R  with
 C = M[:, J], R = M[I, :] and G = M[I, J] (the skeleton, or CUR, decomposition). Where the caller can
 evaluate any entry, that takes r (m + n) evaluations instead of the r (m + n) log^2 random ones of
-matrix completion, and no iteration.
+matrix completion, and no iteration. Finding good rows and columns takes about twice that.
 
 Rows and columns are chosen in turns. From the columns evaluated so far, the next rows are those
 that pin down their column space best: pivots of a QR decomposition with row exchange (Goreinov,
 Tyrtyshnikov and Zamarashkin 1997), or a random draw by leverage scores (Drineas, Mahoney and
 Muthukrishnan 2008; used for policy iteration by Stojanovic, Jedra and Proutiere 2024). The next
-columns are chosen from those rows in the same way. Fresh random rows and columns meet in probe
-entries that no fit has seen; if their relative error exceeds the tolerance, the numbers of rows
-and columns double.
+columns are chosen from those rows in the same way. A block of random probe entries, drawn once,
+judges the fit; if its relative error exceeds the tolerance, the numbers of rows and columns double.
+No entry of a row or column is asked for twice, so the whole matrix is the most this can cost, probes
+aside.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import torch
 
 from svrl.matrix.arrays import Array, Generator, as_array, as_floating, like, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome
-from svrl.matrix.parameters import check_positive
+from svrl.matrix.parameters import check_positive, check_whole
 
 Evaluate = Callable[[Array, Array], Array]
 """(row indices (k,), column indices (l,)) -> the block (k, l) of entries at their crossings."""
@@ -77,9 +78,7 @@ def cross(
     Returns:
         An Estimate with factors (m, r) and (n, r); its outcome says whether the tolerance was met.
     """
-    check_positive("cross", tolerance=tolerance, first=first, most=most)
-    if choose not in ("pivots", "leverage"):
-        raise ValueError(f"cross cannot choose by {choose!r}: use pivots or leverage.")
+    _check(tolerance, first, most, choose, shape)
     m, n = shape
     source = torch_generator(generator, torch.device("cpu"))
     limit = min(m, n, most if most is not None else min(m, n))
@@ -96,15 +95,42 @@ def cross(
         columns = pick(table.rows(rows).T, count, source)
         rows = pick(table.columns(columns), count, source)
         left, right = _skeleton(table.columns(columns), table.rows(rows), columns, 0.1 * tolerance)
-        fit = left[probes[0]] @ right[probes[1]].T
-        size = np.linalg.norm(truth)
-        error = float(np.linalg.norm(fit - truth) / size) if size > 0 else float(np.linalg.norm(fit))
+        error = _relative_error(left[probes[0]] @ right[probes[1]].T, truth)
         if error <= tolerance or count >= limit:
             break
         count = min(2 * count, limit)
         fresh = np.setdiff1d(_draw(n, n, source), columns, assume_unique=True)
         columns = np.concatenate([columns, fresh[: count - len(columns)]])
+    return _estimate(table, left, right, error, tolerance, rounds, device)
 
+
+def _check(tolerance: float, first: int, most: int | None, choose: str, shape: tuple[int, int]) -> None:
+    check_positive("cross", tolerance=tolerance)
+    check_whole("cross", first=first, most=1 if most is None else most)
+    if choose not in ("pivots", "leverage"):
+        raise ValueError(f"cross cannot choose by {choose!r}: use pivots or leverage.")
+    if len(shape) != 2:
+        raise ValueError(f"cross needs a shape (m, n), got {shape}.")
+    check_whole("cross", m=shape[0], n=shape[1])
+
+
+def _relative_error(fit: np.ndarray, truth: np.ndarray) -> float:
+    """|fit - truth|_F / |truth|_F, in units that keep the squares in range."""
+    unit = float(np.abs(truth).max()) or float(np.abs(fit).max()) or 1.0
+    size = float(np.linalg.norm(truth.astype(np.float64) / unit))
+    wrong = float(np.linalg.norm((fit.astype(np.float64) - truth) / unit))
+    return wrong / size if size > 0 else wrong
+
+
+def _estimate(
+    table: _Table,
+    left: np.ndarray,
+    right: np.ndarray,
+    error: float,
+    tolerance: float,
+    rounds: int,
+    device: torch.device | str | None,
+) -> CrossEstimate:
     def back(value: object) -> Array:
         return like(torch.as_tensor(value, device=device), device is None)
 
@@ -153,16 +179,39 @@ class _Table:
         self.evaluated += found.size
         return found
 
+    @staticmethod
+    def _lines(
+        new: np.ndarray,
+        rest: np.ndarray,
+        known: np.ndarray,
+        crossing: dict[int, np.ndarray],
+        block: np.ndarray | None,
+    ) -> np.ndarray:
+        """Whole lines from the block (new, rest) just evaluated and from the lines that cross them, known already."""
+        dtype = block.dtype if block is not None else crossing[int(known[0])].dtype
+        lines = np.empty((len(new), len(rest) + len(known)), dtype)
+        if block is not None:
+            lines[:, rest] = block
+        for k in known.tolist():
+            lines[:, k] = crossing[k][new]
+        return lines
+
     def rows(self, wanted: np.ndarray) -> np.ndarray:
         new = np.array([i for i in wanted if int(i) not in self._rows], np.int64)
         if len(new):
-            self._rows.update(zip(new.tolist(), self.block(new, np.arange(self._shape[1])), strict=True))
+            blank = self.known_columns
+            rest = np.setdiff1d(np.arange(self._shape[1]), blank)
+            lines = self._lines(new, rest, blank, self._columns, self.block(new, rest) if len(rest) else None)
+            self._rows.update(zip(new.tolist(), lines, strict=True))
         return np.stack([self._rows[int(i)] for i in wanted])
 
     def columns(self, wanted: np.ndarray) -> np.ndarray:
         new = np.array([j for j in wanted if int(j) not in self._columns], np.int64)
         if len(new):
-            self._columns.update(zip(new.tolist(), self.block(np.arange(self._shape[0]), new).T, strict=True))
+            blank = self.known_rows
+            rest = np.setdiff1d(np.arange(self._shape[0]), blank)
+            lines = self._lines(new, rest, blank, self._rows, self.block(rest, new).T if len(rest) else None)
+            self._columns.update(zip(new.tolist(), lines, strict=True))
         return np.stack([self._columns[int(j)] for j in wanted], 1)
 
 

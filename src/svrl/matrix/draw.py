@@ -51,7 +51,7 @@ class Bernoulli:
 
     def mask(self, shape: tuple[int, ...], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
         """Boolean (..., m, n)."""
-        source = torch_generator(generator, device)
+        source = _explicit(generator, device)
         # float32 uniforms are multiples of 6e-8: too coarse for a tiny probability.
         precise = torch.float32 if self.p > 1e-3 else torch.float64
         mask = torch.rand(shape, generator=source, device=device, dtype=precise) < self.p
@@ -59,7 +59,7 @@ class Bernoulli:
 
     def indices(self, shape: tuple[int, int], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
         """Sorted flat indices (k,); the gaps between them are geometric, so only k numbers are drawn."""
-        source = torch_generator(generator, device)
+        source = _explicit(generator, device)
         size = shape[0] * shape[1]
         if self.p == 1:
             return torch.arange(size, device=device)
@@ -111,17 +111,24 @@ class PerRow:
 
     def mask(self, shape: tuple[int, ...], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
         """Boolean (..., m, n)."""
-        source = torch_generator(generator, device)
+        source = _explicit(generator, device)
         mask = torch.zeros(shape, dtype=torch.bool, device=device)
         mask.scatter_(-1, self._columns(shape, source, device), True)
         return _cover(mask, source) if self.cover else mask
 
     def indices(self, shape: tuple[int, int], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
         """Sorted flat indices (m * count,)."""
-        source = torch_generator(generator, device)
+        source = _explicit(generator, device)
         columns = self._columns(shape, source, device).sort(-1).values
         at = (columns + shape[1] * torch.arange(shape[0], device=device).unsqueeze(-1)).reshape(-1)
         return _cover_indices(at, shape, source) if self.cover else at
+
+
+def _explicit(generator: Generator, device: torch.device) -> torch.Generator:
+    """Drawing without a generator would draw the same set again and again."""
+    if generator is None:
+        raise TypeError("Drawing needs a generator, got None. Use torch.Generator().manual_seed(0), and keep it.")
+    return torch_generator(generator, device)
 
 
 def _cover(mask: torch.Tensor, source: torch.Generator) -> torch.Tensor:

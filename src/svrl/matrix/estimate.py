@@ -56,7 +56,7 @@ class Estimate:
         dense: (..., m, n), or None while only factors exist. Use `matrix`.
         factors: (left (..., m, r), right (..., n, r)) with matrix = left @ right.mT, or None.
         code: Outcome codes (...), int64; 0 is success.
-        rank: Rank of the estimate (...), int64, before observed entries were copied back.
+        rank: Rank of the estimate (...), int64, before the centre was added and observed entries copied back.
         iterations: Outer iterations spent (...), int64.
         change: Last relative change (...), the number compared with the tolerance.
         shrinkage: Nuclear-norm weight used (...), in units of the values, or None.

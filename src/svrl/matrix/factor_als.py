@@ -22,7 +22,7 @@ from typing import Literal
 
 import torch
 
-from svrl.matrix.arrays import Array, Generator, as_tensor, torch_generator
+from svrl.matrix.arrays import Generator, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
@@ -38,6 +38,8 @@ ANNEAL_FROM, ANNEAL_BY = 0.02, 4.0
 """First ridge of a cold start as a share of the largest singular value, and the factor down."""
 TINY_ERROR = 3e-3
 """Relative error on hidden entries below which a rank counts as found."""
+LOOK_AHEAD = 5
+"""Ranks tried beyond the best so far: on hard problems the error rises before it falls."""
 JUDGE_ON_ENTRIES = 1 << 22
 """Larger matrices are judged on a random part of about this many entries."""
 
@@ -100,7 +102,7 @@ class FactorALS:
         return problem.deliver(
             factors=factors,
             code=code,
-            rank=torch.minimum(rank, (factors[0] != 0).any(-2).sum(-1)),
+            rank=_live_rank(factors, ridge),
             iterations=steps,
             change=change,
             shrinkage=ridge.double(),
@@ -116,14 +118,9 @@ class FactorALS:
         u, s, v = top_directions(values, rank, source, max_steps=8)
         top = s[:, 0]
         ridge = self._ridge(top, problem)
-        if (
-            isinstance(start, Estimate)
-            and start.factors is not None
-            and problem.offset is None
-            and problem.unit is None
-        ):
-            factors = _from_factors(start.factors, rank, problem, source)
-            return ridge, factors, start.factors[0].shape[-1] < rank
+        given = problem.start_factors(start)
+        if given is not None:
+            return ridge, _from_factors(given, rank, problem, source), given[0].shape[-1] < rank
         if start is not None:
             matrix = problem.start_matrix(start)
             assert matrix is not None
@@ -157,7 +154,7 @@ class FactorALS:
         return factors, steps, change, code
 
     def _choose_rank(self, problem: Problem, most: int, source: torch.Generator) -> torch.Tensor:
-        """The rank (B,) with the least error on hidden entries; looks three ranks beyond the best so far."""
+        """The rank (B,) with the least error on hidden entries; looks some ranks beyond the best so far."""
         values, mask = _sample(problem.values, problem.mask, most, source)
         most = min(most, *values.shape[-2:])
         # One draw for the whole batch, so that a matrix gets the same rank alone and among others.
@@ -179,7 +176,7 @@ class FactorALS:
             # that error is tiny, where what falls is the rest of an iteration and no structure.
             better = looking & (error < torch.where(best > TINY_ERROR**2 * size, 0.98, 0.25) * best)
             best, rank = torch.where(better, error, best), torch.where(better, r, rank)
-            looking = looking & (rank > r - 3) & (best > self.tolerance**2 * size)
+            looking = looking & (rank > r - LOOK_AHEAD) & (best > self.tolerance**2 * size)
             if not bool(looking.any()):
                 break
         return rank
@@ -189,6 +186,13 @@ class FactorALS:
         ridge = self.ratio * top if self.ridge is None else problem.absolute(self.ridge).to(top.dtype)
         # A zero matrix has no scale of its own; any positive ridge solves it.
         return torch.where(ridge > 0, ridge, torch.ones_like(ridge))
+
+
+def _live_rank(factors: Factors, ridge: torch.Tensor) -> torch.Tensor:
+    """How many singular values of the product (B,) are neither rounding nor crushed by the ridge (B,)."""
+    s = balance(*factors)[1]
+    floor = torch.maximum(1e-6 * s[:, :1], 1e-9 * ridge.unsqueeze(-1))
+    return (s > floor).sum(-1)
 
 
 def _fit_until_flat(
@@ -262,16 +266,14 @@ def _sample(
     return values[:, rows][:, :, columns], mask[:, rows][:, :, columns]
 
 
-def _from_factors(given: tuple[Array, Array], rank: int, problem: Problem, source: torch.Generator) -> Factors:
+def _from_factors(given: Factors, rank: int, problem: Problem, source: torch.Generator) -> Factors:
     """The first `rank` singular directions of a start's factors.
 
     If there are fewer, directions of the residual join them: zeros would stay zeros for ever, since
     either half of an iteration sees nothing to fit along them.
     """
     values, mask = problem.values, problem.mask
-    batch, m, n = values.shape
-    left, right = (as_tensor(f).to(values).reshape(batch, size, -1) for f, size in zip(given, (m, n), strict=True))
-    u, s, v = balance(left, right)
+    u, s, v = balance(*given)
     root = s[..., :rank].sqrt().unsqueeze(-2)
     left, right = u[..., :rank] * root, v[..., :rank] * root
     lacking = rank - left.shape[-1]

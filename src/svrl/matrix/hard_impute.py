@@ -21,6 +21,9 @@ from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_
 from svrl.matrix.problem import Problem
 from svrl.matrix.subspace import top_directions
 
+DECOMPOSE_UP_TO, OVERSAMPLE = 512, 10
+"""Shorter side up to which a full decomposition is taken, and spare directions beyond."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class HardImpute:
@@ -89,7 +92,12 @@ class HardImpute:
         self, filled: torch.Tensor, guess: torch.Tensor | None, source: torch.Generator
     ) -> tuple[torch.Tensor, torch.Tensor]:
         rank = min(self.rank, *filled.shape[-2:])
-        # Between two iterations little changes: a few power steps from the last directions do.
-        steps = 12 if guess is None else 4
-        u, s, v = top_directions(filled, rank, source, guess=guess, tolerance=1e-6, max_steps=steps)
-        return u * s.unsqueeze(-2), v
+        if min(filled.shape[-2:]) <= DECOMPOSE_UP_TO:
+            u, s, vt = torch.linalg.svd(filled, full_matrices=False)
+            return u[..., :rank] * s[..., None, :rank], vt.mT[..., :rank]
+        # Some directions more than are wanted: they bring out the wanted ones where values are close.
+        # Between two iterations little changes, so a few power steps from the last directions do.
+        u, s, v = top_directions(
+            filled, rank + OVERSAMPLE, source, guess=guess, tolerance=1e-7, max_steps=200 if guess is None else 6
+        )
+        return (u * s.unsqueeze(-2))[..., :rank], v[..., :rank]

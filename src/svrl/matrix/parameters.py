@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from numbers import Real
 from typing import Literal, SupportsIndex, get_args
 
 Output = Literal["estimate", "fill"]
@@ -16,7 +17,7 @@ def check_options(name: str, output: str, centre: str, clip: Bounds) -> None:
     for what, got, known in (("output", output, get_args(Output)), ("centre", centre, get_args(Centre))):
         if got not in known:
             raise ValueError(f"{name} has no {what} {got!r}: choose one of {', '.join(known)}.")
-    if clip is not None and not clip[0] < clip[1]:
+    if clip is not None and not (isinstance(clip, tuple) and len(clip) == 2 and clip[0] < clip[1]):
         raise ValueError(f"{name} needs clip bounds (low, high) with low < high, got {clip}.")
 
 
@@ -27,8 +28,8 @@ def check_whole(name: str, **numbers: SupportsIndex) -> None:
             raise ValueError(f"{name} needs {what} as a whole number of at least 1, got {got!r}.")
 
 
-def check_positive(name: str, **numbers: float | None) -> None:
+def check_positive(name: str, **numbers: object) -> None:
     """Refuse numbers that are not above zero and finite; None means not given."""
     for what, got in numbers.items():
-        if got is not None and not 0 < got < math.inf:
+        if got is not None and not (isinstance(got, Real) and 0 < float(got) < math.inf):
             raise ValueError(f"{name} needs {what} above 0 and finite, got {got}.")

@@ -64,15 +64,31 @@ class Problem:
         if start is None:
             return None
         matrix = as_tensor(start.matrix if isinstance(start, Estimate) else start)
-        if tuple(matrix.shape) != self.observed.shape:
-            raise ValueError(
-                f"start has shape {tuple(matrix.shape)} but the observed matrix is {self.observed.shape}. "
-                "Warm-start from an estimate of the same shape, or leave start out."
-            )
+        self._check_start(tuple(matrix.shape), matrix)
         matrix = matrix.to(self.values).reshape(self.values.shape)
         if self.unit is not None:
             matrix = matrix / self.unit
         return matrix if self.offset is None else matrix - self.offset
+
+    def start_factors(self, start: Start) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """The factors of the caller's start (B, m, r) and (B, n, r), where it has any that can be used as they are."""
+        if not isinstance(start, Estimate) or start.factors is None:
+            return None
+        if self.offset is not None or self.unit is not None:
+            return None
+        left, right = (as_tensor(factor) for factor in start.factors)
+        self._check_start((*left.shape[:-1], right.shape[-2]), left, right)
+        batch, m, n = self.values.shape
+        return left.to(self.values).reshape(batch, m, -1), right.to(self.values).reshape(batch, n, -1)
+
+    def _check_start(self, shape: tuple[int, ...], *parts: torch.Tensor) -> None:
+        if shape != self.observed.shape:
+            raise ValueError(
+                f"start has shape {shape} but the observed matrix is {self.observed.shape}. "
+                "Warm-start from an estimate of the same shape, or leave start out."
+            )
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
+            raise ValueError("start must be finite, got NaN or infinity. Leave it out to start afresh.")
 
     def deliver(
         self,

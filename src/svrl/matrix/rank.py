@@ -38,7 +38,7 @@ def approximate_rank(matrix: Array, *, energy: float = PAPER_ENERGY, centre_rows
     """
     if not 0 < energy <= 1:
         raise ValueError(f"The energy is a share in (0, 1], got {energy}.")
-    squares = _spectrum(matrix, centre_rows).double().square()
+    squares = _shares(matrix, centre_rows).square()
     # Summed from the smallest up: the tail that may be dropped, free of cancellation against the head.
     tail = squares.flip(-1).cumsum(-1).flip(-1)
     allowed = (1 - energy) * tail[..., :1]
@@ -47,7 +47,7 @@ def approximate_rank(matrix: Array, *, energy: float = PAPER_ENERGY, centre_rows
 
 def effective_rank(matrix: Array, *, centre_rows: bool = False) -> Array:
     """Exp of the entropy of the normalised singular values (Roy and Vetterli, 2007), (...)."""
-    s = _spectrum(matrix, centre_rows).double()
+    s = _shares(matrix, centre_rows)
     share = s / s.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     entropy = torch.special.entr(share).sum(-1)
     return _back(torch.where(s[..., 0] > 0, entropy.exp(), 0.0), matrix)
@@ -55,9 +55,7 @@ def effective_rank(matrix: Array, *, centre_rows: bool = False) -> Array:
 
 def stable_rank(matrix: Array, *, centre_rows: bool = False) -> Array:
     """`|A|_F^2 / |A|_2^2`, (...): never above the rank, and unmoved by small noise."""
-    squares = _spectrum(matrix, centre_rows).double().square()
-    top = squares[..., 0]
-    return _back(torch.where(top > 0, squares.sum(-1) / top.clamp(min=torch.finfo(torch.float64).tiny), 0.0), matrix)
+    return _back(_shares(matrix, centre_rows).square().sum(-1), matrix)
 
 
 def _spectrum(matrix: Array, centre_rows: bool) -> torch.Tensor:
@@ -69,6 +67,13 @@ def _spectrum(matrix: Array, centre_rows: bool) -> torch.Tensor:
     if centre_rows:
         a = a - a.mean(-1, keepdim=True)
     return torch.linalg.svdvals(a)
+
+
+def _shares(matrix: Array, centre_rows: bool) -> torch.Tensor:
+    """Singular values over the largest, in float64, so that squares stay in range; 0 for a zero matrix."""
+    s = _spectrum(matrix, centre_rows).double()
+    top = s[..., :1]
+    return torch.where(top > 0, s / torch.where(top > 0, top, 1.0), 0.0)
 
 
 def _back(tensor: torch.Tensor, given: Array) -> Array:

@@ -28,7 +28,7 @@ def top_directions(
         count: How many directions; capped at min(m, n).
         generator: Draws the first guess.
         guess: (B, n, k) to start from instead; it is filled up to `count` at random.
-        tolerance: Stop when the largest singular value moves by less than this share.
+        tolerance: Stop when no singular value moves by more than this share of the largest.
         max_steps: Most power steps.
 
     Returns:
@@ -44,14 +44,14 @@ def top_directions(
     if guess is not None and given:
         block = torch.cat([guess[..., :given], block], -1)
     right = torch.linalg.qr(block)[0]
-    old = torch.zeros(batch, dtype=matrix.dtype, device=matrix.device)
+    old = torch.zeros(batch, count, dtype=matrix.dtype, device=matrix.device)
     for _ in range(max_steps):
         left = torch.linalg.qr(matrix @ right)[0]
         right, triangle = torch.linalg.qr(matrix.mT @ left)
-        top = torch.linalg.matrix_norm(triangle, 2)
-        if bool(((top - old).abs() <= tolerance * top).all()):
+        found = torch.linalg.svdvals(triangle)
+        if bool(((found - old).abs() <= tolerance * found[:, :1]).all()):
             break
-        old = top
+        old = found
     u, s, vt = torch.linalg.svd(matrix @ right, full_matrices=False)
     return u, s, right @ vt.mT
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from svrl.matrix.arrays import Generator, as_array, as_tensor, torch_generator
+from svrl.matrix.arrays import Generator, as_array, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
@@ -189,23 +189,23 @@ class SoftImpute:
             return found
         assert found.factors is not None
         left, right = found.factors
-        return solve_plain(values, mask, shrinkage, left @ right.mT, self.tolerance, self.max_steps, momentum=True)
+        dense = solve_plain(values, mask, shrinkage, left @ right.mT, self.tolerance, self.max_steps, momentum=True)
+        return replace(dense, iterations=dense.iterations + found.iterations)
 
 
 def _start_factors(problem: Problem, start: Start, source: torch.Generator) -> list[Factors | None]:
     """The caller's start as thin factors, one pair a matrix."""
-    batch, m, n = problem.values.shape
+    batch = len(problem.values)
     if start is None:
         return [None] * batch
-    if isinstance(start, Estimate) and start.factors is not None and problem.offset is None and problem.unit is None:
-        left, right = (as_tensor(f).to(problem.values) for f in start.factors)
-        left, right = left.reshape(batch, m, -1), right.reshape(batch, n, -1)
-    else:
+    given = problem.start_factors(start)
+    if given is None:
         matrix = problem.start_matrix(start)
         assert matrix is not None
         u, s, v = top_directions(matrix, 32, source)
         root = s.sqrt().unsqueeze(-2)
-        left, right = u * root, v * root
+        given = u * root, v * root
+    left, right = given
     return [(left[b : b + 1], right[b : b + 1]) for b in range(batch)]
 
 

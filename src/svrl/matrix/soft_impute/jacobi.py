@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-COMPILE: dict[str, Any] = {"fastmath": True, "error_model": "numpy", "nogil": True, "cache": True}
+# Sums may be reordered, but NaN and infinity keep their meaning: a test on them must not be optimised away.
+COMPILE: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    "error_model": "numpy",
+    "nogil": True,
+    "cache": True,
+}
 
 BLOCK = 32
 NEGLIGIBLE = 1e-28
@@ -94,7 +100,8 @@ def largest_square(columns, krylov, diagonal, beside, y, n):
     wide = krylov.shape[1]
     krylov[:, :] = 0
     for j in range(n):
-        krylov[0, j] = 1.0 + 0.01 * j  # no symmetry of the matrix makes this orthogonal to its top direction
+        # Irregular, so that a matrix with some symmetry has no top direction orthogonal to it.
+        krylov[0, j] = 0.5 + (0.6180339887 * (j + 1) * (j + 2)) % 1.0
     norm = math.sqrt(np.float64(dot(krylov, 0, krylov, 0, wide)))
     for j in range(n):
         krylov[0, j] /= norm
@@ -117,12 +124,35 @@ def largest_square(columns, krylov, diagonal, beside, y, n):
                 overlap = dot(krylov, following, krylov, k, wide)
                 add_multiple(krylov, following, -overlap, krylov, k, wide)
         norm = math.sqrt(np.float64(dot(krylov, following, krylov, following, wide)))
-        if norm <= 1e-7 * top:
-            break
         beside[step] = norm
+        if norm <= 1e-7 * top:
+            # The space so far is invariant: the rest of the spectrum is looked for beside it.
+            beside[step] = 0.0
+            norm = _beside(krylov, following, n)
+            old = 0.0
         for j in range(n):
             krylov[following, j] /= norm
     return top
+
+
+@njit(**COMPILE)
+def _beside(krylov, count, n):
+    """Set row `count` to the unit vector farthest from the rows before it, less its part in them; its length."""
+    wide = krylov.shape[1]
+    best = 0
+    farthest = -1.0
+    for j in range(n):
+        left = 1.0
+        for k in range(count):
+            left -= np.float64(krylov[k, j]) ** 2
+        if left > farthest:
+            best, farthest = j, left
+    krylov[count, :] = 0
+    krylov[count, best] = 1
+    for _ in range(2):
+        for k in range(count):
+            add_multiple(krylov, count, -dot(krylov, count, krylov, k, wide), krylov, k, wide)
+    return math.sqrt(np.float64(dot(krylov, count, krylov, count, wide)))
 
 
 @njit(**COMPILE)

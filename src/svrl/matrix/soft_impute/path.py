@@ -9,7 +9,7 @@ least squares (see `factor_als`), whose halves are exact; only the right rank is
       lowers the objective and drops the directions that the shrinkage kills;
    b. look for directions of R with singular values above the shrinkage. By the optimality
       conditions these, and only these, show that the subspace is too small: they join it, each
-      with the length that lowers the objective most.
+      with about the length that lowers the objective most.
 3. Stop when Z has settled and no such direction is left.
 
 The objective falls along this path of growing ranks, and no singular value decomposition of the

@@ -18,6 +18,8 @@ from svrl.matrix.soft_impute.solution import Solution
 LONGEST_SIDE, SHORTEST_SIDE = 512, 64
 """Up to this size the kernel's fixed basis in cache beats everything that works on large matrices."""
 
+FINEST_IN_SINGLE = 1e-3
+"""Shrinkages below this share of the largest singular value are worked on in float64."""
 _WORTH_A_THREAD = 1 << 16
 """Batches with fewer than this many m * n * n operations finish before a second thread has woken up."""
 
@@ -93,6 +95,18 @@ def solve_small_arrays(
     """The kernel on contiguous (B, m, n), m >= n. No torch: for one small matrix its calls would cost most."""
     from svrl.matrix.soft_impute.small_kernel import solve_range
 
+    if values.dtype == np.float32 and _too_fine(values, shrinkage, ratio):
+        wide = solve_small_arrays(
+            values.astype(np.float64),
+            mask,
+            shrinkage,
+            ratio,
+            None if start is None else start.astype(np.float64),
+            tolerance,
+            max_steps,
+            fill=fill,
+        )
+        return wide._replace(result=wide.result.astype(np.float32))
     batch, m, n = values.shape
     result, real, whole = np.empty(values.shape, values.dtype), np.empty((2, batch)), np.empty((3, batch), np.int64)
     if shrinkage is not None:
@@ -107,6 +121,13 @@ def solve_small_arrays(
     else:
         _share_out(solve, batch, min(torch.get_num_threads(), batch))
     return SmallArrays(result, real[0], real[1], whole[0], whole[1], whole[2])
+
+
+def _too_fine(values: np.ndarray, shrinkage: float | np.ndarray | None, ratio: float) -> bool:
+    """Whether float32 would lose the shrinkage in I - W, whose smallest entries are about its share."""
+    if shrinkage is None:
+        return ratio < FINEST_IN_SINGLE
+    return bool(np.min(shrinkage) < FINEST_IN_SINGLE * np.abs(values).max())
 
 
 def _share_out(solve: Callable[[int, int], None], batch: int, threads: int) -> None:

@@ -50,7 +50,9 @@ from svrl.matrix.soft_impute.jacobi import (
     upper_bound,
 )
 
-CONVERGED, OUT_OF_STEPS = Outcome.CONVERGED.code, Outcome.OUT_OF_STEPS.code
+CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
+    outcome.code for outcome in (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
+)
 GAUSS_SEIDEL_PASSES = 2
 SKIP = 0.3
 """A rotation is skipped if it would change W by less than this share of the tolerance."""
@@ -79,7 +81,10 @@ def _relax_rows(rows, columns, missing, first, hat, before, pull, last):
         for _ in range(GAUSS_SEIDEL_PASSES if end - begin > 1 else 1):
             for at in range(begin, end):
                 j = missing[at]
-                new = (pull[at] - hat[j, j] * rows[i, j]) / (one - hat[j, j])
+                free = one - hat[j, j]
+                if free <= 0:
+                    continue  # rounding has eaten the shrinkage: nothing holds this entry, so it stays
+                new = (pull[at] - hat[j, j] * rows[i, j]) / free
                 step = new - rows[i, j]
                 rows[i, j] = new
                 # z W follows the one entry that moved, which is cheaper than forming it again.
@@ -244,11 +249,10 @@ def _iterate(w, shrinkage, tolerance, max_steps, n):
         lowest = min(bound, lowest)
         rank = hat_matrix(w.basis, w.keep, w.hat, n)
         moved, size, uphill = _relax_rows(w.rows, w.columns, w.missing, w.first, w.hat, w.before, w.pull, w.last)
-        if moved == 0.0:
-            change = 0.0
-        elif size > 0.0:
-            change = math.sqrt(moved / size)
-        if change < tolerance or step == max_steps:
+        change = 0.0
+        if moved > 0.0 or not moved < np.inf:
+            change = math.sqrt(moved / size) if size > 0.0 else 1.0
+        if change < tolerance or step == max_steps or not moved < np.inf:
             return step, rank, change
         if uphill > 0.0:
             theta = 1.0
@@ -319,3 +323,5 @@ def solve_range(values, mask, start, warm, ratio, tolerance, max_steps, fill, lo
             values[b], mask[b], start[b], warm, real[0, b], ratio, tolerance, max_steps, fill, w, out[b]
         )
         whole[2, b] = CONVERGED if real[1, b] < tolerance else OUT_OF_STEPS
+        if not real[1, b] < np.inf:
+            whole[2, b] = NOT_FINITE
