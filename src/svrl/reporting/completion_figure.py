@@ -75,7 +75,7 @@ def _draw_spectrum(axis: Axes, matrix: np.ndarray, rank: int) -> None:
             color=colour,
             marker=".",
             markersize=4,
-            label=f"{label}: 99% of energy in {energy}",
+            label=f"{label} (99% in {energy})",
         )
     axis.axvline(rank + 0.5, color=GREY, linewidth=0.9, linestyle=":")
     axis.annotate(
@@ -89,7 +89,7 @@ def _draw_spectrum(axis: Axes, matrix: np.ndarray, rank: int) -> None:
     axis.set(title="spectrum of the completed matrix", xlabel="index", ylabel="singular value / largest")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda index, _: f"{index:g}"))
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="upper right")
+        axis.legend(loc="center right", bbox_to_anchor=(1, 0.68))  # right of the drop nothing is drawn up there
 
 
 def _thin(matrix: np.ndarray, most: int) -> np.ndarray:
