@@ -89,7 +89,9 @@ def _draw_spectrum(axis: Axes, matrix: np.ndarray, rank: int) -> None:
     axis.set(title="spectrum of the completed matrix", xlabel="index", ylabel="singular value / largest")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda index, _: f"{index:g}"))
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="center right", bbox_to_anchor=(1, 0.68))  # right of the drop nothing is drawn up there
+        axis.legend(
+            loc="center right", bbox_to_anchor=(1.02, 0.68), handlelength=0.9, fontsize=8
+        )  # right of the drop nothing is drawn up there
 
 
 def _thin(matrix: np.ndarray, most: int) -> np.ndarray:
