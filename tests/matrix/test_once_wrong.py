@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import svrl
-from svrl import USVT, Bernoulli, FactorALS, HardImpute, Observed, SoftImpute, effective_rank, stable_rank
+from svrl import USVT, Bernoulli, FactorALS, HardImpute, Observed, RowMean, SoftImpute, effective_rank, stable_rank
+from svrl.matrix.held_out import held_out_error
 
 from .problems import low_rank, noisy, relative_error, seeded
 
@@ -260,3 +261,37 @@ def test_over_guessed_ranks_are_annealed():
     truth = low_rank(120, 100, 3)
     observed = Observed(values=truth, mask=Bernoulli(p=0.4, cover=True).mask((120, 100), seeded()))
     assert relative_error(FactorALS(rank=9)(observed).matrix, truth) < 1e-2
+
+
+def test_hiding_entries_never_empties_a_row_or_column():
+    seen = []
+
+    def spy(observed, **_):
+        seen.append(observed.mask)
+        return RowMean()(observed)
+
+    mask = torch.zeros(12, 9, dtype=torch.bool)
+    mask[:4] = True
+    mask[range(4, 12), range(8)] = True  # eight rows with a single entry, which must not be hidden
+    for seed in range(20):
+        held_out_error(spy, Observed(values=torch.ones(12, 9), mask=mask), share=0.5, generator=seeded(seed))
+    assert len(seen) == 20
+    assert all(bool(shown.any(0).all()) and bool(shown.any(1).all()) for shown in seen)
+    assert all(int(shown.sum()) < int(mask.sum()) for shown in seen)
+
+
+@pytest.mark.parametrize("solver", ["path", "plain"])
+def test_large_matrices_take_an_exact_share_of_their_largest_singular_value(solver):
+    observed = noisy(300, 200, 5, 0.5)
+    exact = 0.02 * float(torch.linalg.matrix_norm(observed.tensors[0], 2))
+    estimate = SoftImpute(solver=solver, max_steps=2)(observed)
+    assert float(estimate.shrinkage) == pytest.approx(exact, rel=1e-6)
+
+
+def test_a_shrinkage_below_the_resolution_of_a_gram_matrix_is_still_exact():
+    left = torch.linalg.qr(torch.randn(80, 2, generator=seeded(), dtype=torch.float64))[0]
+    right = torch.linalg.qr(torch.randn(70, 2, generator=seeded(1), dtype=torch.float64))[0]
+    values = left @ torch.diag(torch.tensor([1.0, 3e-8], dtype=torch.float64)) @ right.T
+    observed = Observed(values=values, mask=torch.ones(80, 70, dtype=torch.bool))
+    estimate = SoftImpute(shrinkage=1e-8, solver="plain")(observed).matrix
+    assert float(torch.linalg.svdvals(estimate)[1]) == pytest.approx(2e-8, rel=1e-3)

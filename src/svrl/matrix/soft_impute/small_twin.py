@@ -35,17 +35,31 @@ def solve_small_twin(
     t = torch.where(t > 0, t, 1.0)
     guess = _row_means(x, mask) if start is None else start / unit[:, None, None].to(values.dtype)
     f = torch.where(mask, x, guess)
-    missing = ~mask
-    absent = missing.any(-1).any(-1)
+    running = (~mask).any(-1).any(-1) & (scale > 0)
+    f, steps, change, running = _iterate(f, mask, t, running, tolerance, max_steps)
+    hat, _, rank = _hat_matrix(f, t)
+    back_scale = unit[:, None, None].to(values.dtype)
+    return Solution(
+        filled=torch.where(mask, values, f * back_scale) if fill else None,
+        estimate=None if fill else (f @ hat) * back_scale,
+        shrinkage=t * unit,
+        rank=torch.where(scale > 0, rank, 0),
+        iterations=torch.where(scale > 0, steps.clamp(min=1), 0),
+        change=change,
+        code=torch.where(running, Outcome.OUT_OF_STEPS.code, Outcome.CONVERGED.code),
+    )
 
-    batch = values.shape[0]
-    running = absent & (scale > 0)
-    steps = torch.zeros(batch, dtype=torch.int64, device=values.device)
+
+def _iterate(
+    f: torch.Tensor, mask: torch.Tensor, t: torch.Tensor, running: torch.Tensor, tolerance: float, max_steps: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Relax and extrapolate until every matrix has settled: F, steps, last change, and who is still running."""
+    steps = torch.zeros(len(f), dtype=torch.int64, device=f.device)
     change = torch.where(running, torch.inf, 0.0).double()
     lowest = torch.full_like(t, torch.inf)
     theta = torch.ones_like(t)
     last = f
-    slack = 1e-7 if values.dtype == torch.float32 else 1e-14
+    slack = 1e-7 if f.dtype == torch.float32 else 1e-14
     for step in range(max_steps):
         if not bool(running.any()):
             break
@@ -56,7 +70,7 @@ def solve_small_twin(
             f = torch.where(back[:, None, None], last, f)
             hat, bound, _ = _hat_matrix(f, t)
         lowest = torch.minimum(lowest, bound)
-        new = _relax_rows(f, missing, hat)
+        new = _relax_rows(f, ~mask, hat)
         moved = new - f
         size = torch.linalg.matrix_norm(f.masked_fill(mask, 0)).double()
         distance = torch.linalg.matrix_norm(moved).double()
@@ -69,23 +83,10 @@ def solve_small_twin(
         following = (1 + (1 + 4 * theta**2).sqrt()) / 2
         goes_on = stays & (step + 1 < max_steps)
         weight = torch.where(goes_on, (theta - 1) / following, 0.0).to(f.dtype)[:, None, None]
-        f, last = (
-            torch.where(running[:, None, None], new + weight * (new - last), f),
-            torch.where(running[:, None, None], new, last),
-        )
+        alive = running[:, None, None]
+        f, last = torch.where(alive, new + weight * (new - last), f), torch.where(alive, new, last)
         theta, running = following, stays
-
-    hat, _, rank = _hat_matrix(f, t)
-    back_scale = unit[:, None, None].to(values.dtype)
-    return Solution(
-        filled=torch.where(mask, values, f * back_scale) if fill else None,
-        estimate=None if fill else (f @ hat) * back_scale,
-        shrinkage=t * unit,
-        rank=torch.where(scale > 0, rank, 0),
-        iterations=torch.where(scale > 0, steps.clamp(min=1), 0),
-        change=change,
-        code=torch.where(running, Outcome.OUT_OF_STEPS.code, Outcome.CONVERGED.code),
-    )
+    return f, steps, change, running
 
 
 def _row_means(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
