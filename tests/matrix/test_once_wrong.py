@@ -295,3 +295,12 @@ def test_a_shrinkage_below_the_resolution_of_a_gram_matrix_is_still_exact():
     observed = Observed(values=values, mask=torch.ones(80, 70, dtype=torch.bool))
     estimate = SoftImpute(shrinkage=1e-8, solver="plain")(observed).matrix
     assert float(torch.linalg.svdvals(estimate)[1]) == pytest.approx(2e-8, rel=1e-3)
+
+
+def test_a_rank_that_predicts_nothing_says_so():
+    noise = torch.randn(60, 40, generator=seeded(), dtype=torch.float64)
+    good = noisy(60, 40, 3, 0.6, noise=0.01)
+    hopeless = Observed(values=noise, mask=good.tensors[1])
+    assert float(FactorALS()(hopeless).held_out) > 0.9
+    assert float(FactorALS()(good).held_out) < 0.1
+    assert FactorALS(rank=3)(good).held_out is None

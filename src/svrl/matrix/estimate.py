@@ -62,6 +62,8 @@ class Estimate:
         shrinkage: Nuclear-norm weight used (...), in units of the values, or None.
         offset: What centring took out of the values, (..., m, 1) or (..., 1, 1), or None.
         kept: Whether observed entries were copied back (output "fill").
+        held_out: Relative error (...) on the entries that were hidden while a rank was chosen, or None.
+            Near 1 it says that no rank predicts them: do not trust the estimate, whatever its outcome.
 
     Pass an Estimate as `start` of the next call to warm-start it.
     """
@@ -75,6 +77,7 @@ class Estimate:
     shrinkage: Array | None = None
     offset: Array | None = None
     kept: bool = False
+    held_out: Array | None = None
 
     @property
     def matrix(self) -> Array:

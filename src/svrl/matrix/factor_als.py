@@ -52,7 +52,8 @@ class FactorALS:
         rank: Number of factors, or "auto": ranks 1, 2, 3, ... are tried on 90% of the observed
             entries (of a random part, if the matrix is large) until the error on the other 10%
             has stopped falling. Choosing synchronises
-            the device and is done for each matrix of a batch.
+            the device and is done for each matrix of a batch. The estimate carries the error
+            that decided, `held_out`.
         max_rank: Where "auto" stops looking.
         ridge: Weight of the squared factors, in units of the values; the shrinkage of the
             equivalent nuclear-norm problem. None takes `ratio` instead.
@@ -88,8 +89,9 @@ class FactorALS:
         problem = Problem.of(observed, self.centre)
         source = torch_generator(generator, problem.values.device)
         most = min(problem.values.shape[-2:])
+        held_out = None
         if self.rank == "auto":
-            rank = self._choose_rank(problem, min(self.max_rank, most), source)
+            rank, held_out = self._choose_rank(problem, min(self.max_rank, most), source)
         else:
             rank = torch.full(problem.values.shape[:1], min(self.rank, most), device=problem.values.device)
         widest = int(rank.max()) if self.rank == "auto" else min(self.rank, most)
@@ -108,6 +110,7 @@ class FactorALS:
             shrinkage=ridge.double(),
             output=self.output,
             clip=self.clip,
+            held_out=held_out,
         )
 
     def _first_guess(
@@ -153,8 +156,11 @@ class FactorALS:
         code = torch.where(finite, code, Outcome.NOT_FINITE.code)
         return factors, steps, change, code
 
-    def _choose_rank(self, problem: Problem, most: int, source: torch.Generator) -> torch.Tensor:
-        """The rank (B,) with the least error on hidden entries; looks some ranks beyond the best so far."""
+    def _choose_rank(self, problem: Problem, most: int, source: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rank (B,) with the least error on hidden entries, and that error (B,), relative.
+
+        Looks some ranks beyond the best so far.
+        """
         values, mask = _sample(problem.values, problem.mask, most, source)
         most = min(most, *values.shape[-2:])
         # One draw for the whole batch, so that a matrix gets the same rank alone and among others.
@@ -179,7 +185,7 @@ class FactorALS:
             looking = looking & (rank > r - LOOK_AHEAD) & (best > self.tolerance**2 * size)
             if not bool(looking.any()):
                 break
-        return rank
+        return rank, (best / torch.where(size > 0, size, 1.0)).sqrt()
 
     def _ridge(self, top: torch.Tensor, problem: Problem) -> torch.Tensor:
         """The ridge (B,) for matrices with these largest singular values (B,)."""

@@ -103,6 +103,7 @@ class Problem:
         output: Output = "estimate",
         clip: Bounds = None,
         already_filled: bool = False,
+        held_out: torch.Tensor | None = None,
     ) -> Estimate:
         """Undo `of` on a solver's result and hand it back in the caller's kind of array."""
         if factors is not None and (output == "fill" or clip is not None):
@@ -138,6 +139,7 @@ class Problem:
             shrinkage=None if shrinkage is None else back(shrinkage),
             offset=None if offset is None else back(offset),
             kept=output == "fill",
+            held_out=None if held_out is None else back(held_out),
         )
 
 
