@@ -118,7 +118,7 @@ class FactorALS:
     ) -> tuple[torch.Tensor, Factors, bool]:
         """The ridge (B,), factors of the start or of the zero-filled matrix over p, and whether any are new."""
         values, mask = problem.values, problem.mask
-        u, s, v = top_directions(values, rank, source, max_steps=8)
+        u, s, v = top_directions(values, rank, source, max_steps=8, watch=1)
         top = s[:, 0]
         ridge = self._ridge(top, problem)
         given = problem.start_factors(start)
@@ -127,7 +127,7 @@ class FactorALS:
         if start is not None:
             matrix = problem.start_matrix(start)
             assert matrix is not None
-            u, s, v = top_directions(matrix, rank, source, max_steps=8)
+            u, s, v = top_directions(matrix, rank, source, max_steps=8, watch=1)
         else:
             s = s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1)
         root = s.sqrt().unsqueeze(-2)
@@ -168,7 +168,7 @@ class FactorALS:
         shown = mask & ~hidden
         visible, target = values * shown, values * hidden
         size = target.double().square().sum((-2, -1))
-        u, s, v = top_directions(visible, most, source, max_steps=8)
+        u, s, v = top_directions(visible, most, source, max_steps=8, watch=1)
         root = (s / shown.to(s.dtype).mean((-2, -1)).unsqueeze(-1)).sqrt().unsqueeze(-2)
         ridge = self._ridge(s[:, 0], problem)
         best = torch.full((values.shape[0],), torch.inf, dtype=torch.float64, device=values.device)
@@ -285,6 +285,6 @@ def _from_factors(given: Factors, rank: int, problem: Problem, source: torch.Gen
     lacking = rank - left.shape[-1]
     if lacking <= 0:
         return left, right
-    u, s, v = top_directions(residual(values, mask, left, right), lacking, source, max_steps=8)
+    u, s, v = top_directions(residual(values, mask, left, right), lacking, source, max_steps=8, watch=1)
     root = (s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1)).sqrt().unsqueeze(-2)
     return torch.cat([left, u * root], -1), torch.cat([right, v * root], -1)

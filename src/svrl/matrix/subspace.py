@@ -20,6 +20,7 @@ def top_directions(
     guess: torch.Tensor | None = None,
     tolerance: float = 1e-3,
     max_steps: int = 30,
+    watch: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Leading singular triplets of (B, m, n), from below.
 
@@ -28,8 +29,9 @@ def top_directions(
         count: How many directions; capped at min(m, n).
         generator: Draws the first guess.
         guess: (B, n, k) to start from instead; it is filled up to `count` at random.
-        tolerance: Stop when no singular value moves by more than this share of the largest.
+        tolerance: Stop when no watched singular value moves by more than this share of the largest.
         max_steps: Most power steps.
+        watch: How many leading singular values must settle; by default all.
 
     Returns:
         Left vectors (B, m, count), singular values (B, count) descending, right vectors (B, n, count).
@@ -44,11 +46,11 @@ def top_directions(
     if guess is not None and given:
         block = torch.cat([guess[..., :given], block], -1)
     right = torch.linalg.qr(block)[0]
-    old = torch.zeros(batch, count, dtype=matrix.dtype, device=matrix.device)
+    old = torch.zeros(batch, 1, dtype=matrix.dtype, device=matrix.device)
     for _ in range(max_steps):
         left = torch.linalg.qr(matrix @ right)[0]
         right, triangle = torch.linalg.qr(matrix.mT @ left)
-        found = torch.linalg.svdvals(triangle)
+        found = torch.linalg.svdvals(triangle)[:, :watch]
         if bool(((found - old).abs() <= tolerance * found[:, :1]).all()):
             break
         old = found
@@ -58,7 +60,7 @@ def top_directions(
 
 def largest_singular_value_of(matrix: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """|A|_2 of (B, m, n) to about 6 digits without a decomposition, (B,)."""
-    return top_directions(matrix, 8, generator, tolerance=1e-7, max_steps=100)[1][:, 0]
+    return top_directions(matrix, 8, generator, tolerance=1e-7, max_steps=100, watch=1)[1][:, 0]
 
 
 def balance(left: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -76,7 +76,7 @@ def solve_path(
             code = Outcome.NOT_FINITE
             break
         left, right = _shrink_inside(rest, left, right, t)
-        u, s, v = top_directions(rest, beyond, source, guess=seen, tolerance=1e-3)
+        u, s, v = top_directions(rest, beyond, source, guess=seen, tolerance=1e-3, watch=1)
         seen = v
         extra = s[0] > t * (1 + 10 * tolerance)
         found = int(extra.sum())
@@ -104,7 +104,7 @@ def solve_path(
 
 def _first(values: torch.Tensor, t: torch.Tensor, share: torch.Tensor, source: torch.Generator) -> Factors:
     """Leading directions of the zero-filled matrix, at the length they would have if it were full."""
-    u, s, v = top_directions(values, FIRST_RANK, source, max_steps=6)
+    u, s, v = top_directions(values, FIRST_RANK, source, max_steps=6, watch=1)
     root = (s / share.unsqueeze(-1)).sqrt().unsqueeze(-2)
     return u * root, v * root
 
