@@ -1,9 +1,10 @@
-"""One-sided Jacobi on a small matrix, as numba functions: the linear algebra under `small_kernel`.
+"""Singular vectors of a small matrix, as numba functions: the linear algebra under `small_kernel`.
 
 A matrix F (m, n) is held by columns, `columns` (n, padded m), and its right singular vectors are
-approached by the rows of `basis` (n, padded n); `turned` (n, padded m) holds the rows F v_k. One
-sweep visits every pair of rows once and rotates the pair until F v_p and F v_q are orthogonal,
-unless that cannot change what the shrinkage keeps.
+approached by the first `count` rows of `basis` (n, padded n); `turned` (n, padded m) holds the rows
+F v_k. One sweep of one-sided Jacobi visits every pair of rows once and rotates the pair until
+F v_p and F v_q are orthogonal, unless that cannot change what the shrinkage keeps. With fewer than
+n rows a step of orthogonal iteration before it turns their span towards the leading directions.
 """
 
 # Array helpers are inlined by numba: a call that passes arrays costs 80 ns, an inner loop here 5.
@@ -29,6 +30,8 @@ COMPILE: dict[str, Any] = {
 BLOCK = 32
 NEGLIGIBLE = 1e-28
 """Squared cosine below which two directions count as orthogonal, in any precision."""
+FEWEST = 5
+"""Lanczos vectors made at least: they are the first directions followed, so a few more than one."""
 
 
 @njit(inline="always", **COMPILE)
@@ -64,37 +67,12 @@ def keep_share(square, shrinkage):
 
 
 @njit(**COMPILE)
-def top_direction(columns, x, y, n, tolerance, most):
-    """Power method on F'F from `x` (1, padded n); returns the largest eigenvalue.
-
-    The Rayleigh quotient converges twice as fast as the vector, so a small gap costs little.
-    """
-    tall = columns.shape[1]
-    old = 0.0
-    for step in range(most):
-        norm = math.sqrt(np.float64(dot(x, 0, x, 0, x.shape[1])))
-        if norm == 0.0:
-            return 0.0
-        for j in range(n):
-            x[0, j] /= norm
-        y[0, :] = 0
-        for j in range(n):
-            add_multiple(y, 0, x[0, j], columns, j, tall)
-        value = np.float64(dot(y, 0, y, 0, tall))
-        if step > 1 and abs(value - old) <= tolerance * value:
-            return value
-        old = value
-        for j in range(n):
-            x[0, j] = dot(columns, j, y, 0, tall)
-    return old
-
-
-@njit(**COMPILE)
-def largest_square(columns, krylov, diagonal, beside, y, n):
+def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
     """The square of the largest singular value, by the Lanczos method with full orthogonalisation.
 
     Unlike the power method it does not slow down where the leading singular values are close, and
-    after n steps at the latest it is exact. `krylov` (n, padded n), diagonal and beside (n,) are scratch.
+    after n steps at the latest it is exact. `krylov` (n, padded n) receives the orthonormal Lanczos
+    vectors, whose number is returned too; diagonal, beside and uncovered (n,) are scratch.
     """
     tall = columns.shape[1]
     wide = krylov.shape[1]
@@ -105,15 +83,17 @@ def largest_square(columns, krylov, diagonal, beside, y, n):
     norm = math.sqrt(np.float64(dot(krylov, 0, krylov, 0, wide)))
     for j in range(n):
         krylov[0, j] /= norm
+    fine = 1e-9 if columns.itemsize == 8 else 1e-7
     old = 0.0
     top = 0.0
+    count = 1
     for step in range(n):
         y[0, :] = 0
         for j in range(n):
             add_multiple(y, 0, krylov[step, j], columns, j, tall)
         diagonal[step] = dot(y, 0, y, 0, tall)
         top = _largest_root(diagonal, beside, step + 1)
-        if step + 1 == n or (step > 1 and abs(top - old) <= 1e-9 * top):
+        if step + 1 == n or (step + 1 >= FEWEST and abs(top - old) <= fine * top):
             break
         old = top
         following = step + 1
@@ -128,31 +108,41 @@ def largest_square(columns, krylov, diagonal, beside, y, n):
         if norm <= 1e-7 * top:
             # The space so far is invariant: the rest of the spectrum is looked for beside it.
             beside[step] = 0.0
-            norm = _beside(krylov, following, n)
+            complete_basis(krylov, following, following + 1, uncovered, n)
             old = 0.0
-        for j in range(n):
-            krylov[following, j] /= norm
-    return top
+        else:
+            for j in range(n):
+                krylov[following, j] /= norm
+        count = following + 1
+    return top, count
 
 
 @njit(**COMPILE)
-def _beside(krylov, count, n):
-    """Set row `count` to the unit vector farthest from the rows before it, less its part in them; its length."""
-    wide = krylov.shape[1]
-    best = 0
-    farthest = -1.0
+def complete_basis(basis, count, upto, uncovered, n):
+    """Add orthonormal rows to the first `count` of `basis`, up to `upto` rows; uncovered (n,) is scratch."""
+    wide = basis.shape[1]
     for j in range(n):
-        left = 1.0
+        uncovered[j] = 1.0
         for k in range(count):
-            left -= np.float64(krylov[k, j]) ** 2
-        if left > farthest:
-            best, farthest = j, left
-    krylov[count, :] = 0
-    krylov[count, best] = 1
-    for _ in range(2):
-        for k in range(count):
-            add_multiple(krylov, count, -dot(krylov, count, krylov, k, wide), krylov, k, wide)
-    return math.sqrt(np.float64(dot(krylov, count, krylov, count, wide)))
+            uncovered[j] -= np.float64(basis[k, j]) ** 2
+    for row in range(count, upto):
+        best = 0
+        for j in range(1, n):
+            if uncovered[j] > uncovered[best]:
+                best = j
+        basis[row, :] = 0
+        basis[row, best] = 1
+        for _ in range(2):
+            for k in range(row):
+                add_multiple(basis, row, -dot(basis, row, basis, k, wide), basis, k, wide)
+            norm = math.sqrt(np.float64(dot(basis, row, basis, row, wide)))
+            scale = basis.dtype.type(1.0 / norm)
+            for j in range(wide):
+                basis[row, j] *= scale
+            if norm > 0.7:
+                break
+        for j in range(n):
+            uncovered[j] -= np.float64(basis[row, j]) ** 2
 
 
 @njit(**COMPILE)
@@ -185,33 +175,21 @@ def _largest_root(diagonal, beside, size):
 
 
 @njit(**COMPILE)
-def basis_through(x, basis, n):
-    """Set `basis` to the Householder reflection whose first row is the direction of `x`, up to sign."""
+def clean(basis, count):
+    """Gram-Schmidt on the first `count` rows of `basis`, again where a row nearly vanishes."""
     wide = basis.shape[1]
-    basis[:, :] = 0
-    norm = math.sqrt(np.float64(dot(x, 0, x, 0, wide)))
-    for j in range(n):
-        basis[j, j] = 1
-    if norm == 0.0:
-        return
-    for j in range(n):
-        x[0, j] /= norm
-    x[0, 0] += 1 if x[0, 0] >= 0 else -1
-    factor = -2.0 / np.float64(dot(x, 0, x, 0, wide))
-    for i in range(n):
-        add_multiple(basis, i, basis.dtype.type(factor * x[0, i]), x, 0, wide)
-
-
-@njit(**COMPILE)
-def clean(basis, n):
-    """Gram-Schmidt on the rows of `basis`."""
-    wide = basis.shape[1]
-    for p in range(n):
-        for q in range(p):
-            add_multiple(basis, p, -dot(basis, p, basis, q, wide), basis, q, wide)
-        norm = math.sqrt(np.float64(dot(basis, p, basis, p, wide)))
-        for j in range(n):
-            basis[p, j] /= norm
+    for p in range(count):
+        before = np.float64(dot(basis, p, basis, p, wide))
+        for _ in range(2):
+            for q in range(p):
+                add_multiple(basis, p, -dot(basis, p, basis, q, wide), basis, q, wide)
+            square = np.float64(dot(basis, p, basis, p, wide))
+            if square > 0.01 * before:
+                break
+        if square > 0.0:
+            scale = basis.dtype.type(1.0 / math.sqrt(square))
+            for j in range(wide):
+                basis[p, j] *= scale
 
 
 @njit(**COMPILE)
@@ -271,12 +249,12 @@ def sweep(turned, basis, squares, keep, shrinkage, skip, n):
 
 
 @njit(**COMPILE)
-def hat_matrix(basis, keep, hat, n):
+def hat_matrix(basis, keep, hat, count, n):
     """Set `hat` to V diag(keep) V'; returns how many directions survive."""
     wide = basis.shape[1]
     hat[:, :] = 0
     rank = 0
-    for k in range(n):
+    for k in range(count):
         if keep[k] > 0.0:
             rank += 1
             for i in range(n):
@@ -285,21 +263,25 @@ def hat_matrix(basis, keep, hat, n):
 
 
 @njit(**COMPILE)
-def turn(columns, basis, turned, n):
-    """Set the rows of `turned` to F v_k."""
-    turned[:, :] = 0
-    for k in range(n):
+def turn(columns, basis, turned, count, n):
+    """Set the first `count` rows of `turned` to F v_k."""
+    tall = columns.shape[1]
+    for k in range(count):
+        for i in range(tall):
+            turned[k, i] = basis[k, 0] * columns[0, i]
+        for j in range(1, n):
+            add_multiple(turned, k, basis[k, j], columns, j, tall)
+
+
+@njit(**COMPILE)
+def power_step(columns, basis, turned, count, n):
+    """One step of orthogonal iteration: the first `count` rows v_k become F'F v_k, orthonormalised.
+
+    The rows of `turned` must hold F v_k. A direction outside the span loses against one inside by
+    the square of the ratio of their singular values.
+    """
+    tall = columns.shape[1]
+    for k in range(count):
         for j in range(n):
-            add_multiple(turned, k, basis[k, j], columns, j, columns.shape[1])
-
-
-@njit(inline="always", **COMPILE)
-def upper_bound(squares, shrinkage, n):
-    """The upper bound sum_k h(|F v_k|) on the objective; momentum must not raise it."""
-    total = 0.0
-    for k in range(n):
-        if squares[k] > shrinkage * shrinkage:
-            total += shrinkage * math.sqrt(squares[k]) - 0.5 * shrinkage * shrinkage
-        else:
-            total += 0.5 * squares[k]
-    return total
+            basis[k, j] = dot(columns, j, turned, k, tall)
+    clean(basis, count)

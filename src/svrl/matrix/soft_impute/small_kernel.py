@@ -21,8 +21,11 @@ decompositions at 90% observed. A basis left over from the last iteration needs 
 Nesterov momentum shortens the tail; it restarts when it points uphill, and a step that raised
 the bound is taken back.
 
-Rotations that cannot matter are skipped: among directions that jointly stay below the shrinkage,
-and where the change of W is small against I - W. So the cost follows the rank that survives.
+The cost follows the rank that survives. Once at most half of the directions do, only those and two
+more are followed, by orthogonal iteration and rotations among them, and |F|^2 tells whether another
+could survive: convergence is not declared before that is excluded. The first basis are the Lanczos
+vectors that gave the largest singular value. Rotations that cannot matter are skipped: among
+directions that jointly stay below the shrinkage, and where the change of W is small against I - W.
 
 `small_twin` says the same in plain torch and is the version to read first.
 """
@@ -39,15 +42,15 @@ from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.jacobi import (
     BLOCK,
     COMPILE,
-    basis_through,
     clean,
+    complete_basis,
     dot,
     hat_matrix,
+    keep_share,
     largest_square,
+    power_step,
     sweep,
-    top_direction,
     turn,
-    upper_bound,
 )
 
 CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
@@ -56,6 +59,10 @@ CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
 GAUSS_SEIDEL_PASSES = 2
 SKIP = 0.3
 """A rotation is skipped if it would change W by less than this share of the tolerance."""
+GUARDS = 2
+"""Directions followed beside the surviving ones, so that one that rises to the shrinkage is seen coming."""
+EARLY = 3
+"""Steps that may take a higher shrinkage, the length of the shortest direction followed, and so stay cheap."""
 CLEAN_EVERY = 16
 """Outer iterations between two re-orthonormalisations of the basis, which rounding wears out."""
 
@@ -183,9 +190,9 @@ class Workspace(NamedTuple):
     turned: Any
     basis: Any
     hat: Any
-    x: Any
     y: Any
     squares: Any
+    uncovered: Any
     keep: Any
     first: Any
     missing: Any
@@ -206,8 +213,8 @@ def _workspace(values):
         np.zeros((n, tall), dtype),
         np.zeros((n, wide), dtype),
         np.zeros((n, wide), dtype),
-        np.zeros((1, wide), dtype),
         np.zeros((1, tall), dtype),
+        np.zeros(n),
         np.zeros(n),
         np.zeros(n),
         np.zeros(m + 1, np.intp),
@@ -219,58 +226,127 @@ def _workspace(values):
 
 
 @njit(**COMPILE)
-def _freeze(w, shrinkage, skip, n):
-    """Bring the basis and what survives up to date with the filled matrix; returns the upper bound."""
-    turn(w.columns, w.basis, w.turned, n)
-    sweep(w.turned, w.basis, w.squares, w.keep, shrinkage, skip, n)
-    return upper_bound(w.squares, shrinkage, n)
+def _energy(columns, n):
+    """The squared Frobenius norm."""
+    total = 0.0
+    for j in range(n):
+        total += np.float64(dot(columns, j, columns, j, columns.shape[1]))
+    return total
 
 
 @njit(**COMPILE)
-def _iterate(w, shrinkage, tolerance, max_steps, n):
-    """Outer iterations until the missing entries settle; returns steps, rank and the last change."""
+def _sort_to_front(basis, squares, keep, wanted, count):
+    """Bring the `wanted` longest of the first `count` directions to the front."""
+    for front in range(wanted):
+        longest = front
+        for k in range(front + 1, count):
+            if squares[k] > squares[longest]:
+                longest = k
+        if longest != front:
+            for j in range(basis.shape[1]):
+                basis[front, j], basis[longest, j] = basis[longest, j], basis[front, j]
+            squares[front], squares[longest] = squares[longest], squares[front]
+            keep[front], keep[longest] = keep[longest], keep[front]
+
+
+@njit(**COMPILE)
+def _freeze(w, shrinkage, skip, early, count, n):
+    """Bring the basis and what survives up to date with the filled matrix.
+
+    Returns the upper bound, the number of directions to follow from here, and whether it is sure
+    that no other direction survives.
+    """
+    floor = shrinkage * shrinkage
+    energy = _energy(w.columns, n)
+    if count < n:
+        turn(w.columns, w.basis, w.turned, count, n)
+        power_step(w.columns, w.basis, w.turned, count, n)
+        turn(w.columns, w.basis, w.turned, count, n)
+        sweep(w.turned, w.basis, w.squares, w.keep, shrinkage, skip, count)
+        shortest = np.min(w.squares[:count])
+        if shortest >= floor and early:
+            for k in range(count):
+                w.keep[k] = keep_share(w.squares[k], math.sqrt(shortest))
+            return np.inf, count, False
+        if shortest >= floor:
+            complete_basis(w.basis, count, n, w.uncovered, n)
+            count = n
+    if count == n:
+        turn(w.columns, w.basis, w.turned, n, n)
+        sweep(w.turned, w.basis, w.squares, w.keep, shrinkage, skip, n)
+    tail = energy
+    bound = 0.0
+    alive = 0
+    for k in range(count):
+        if w.squares[k] >= floor:
+            tail -= w.squares[k]
+            bound += shrinkage * math.sqrt(w.squares[k]) - 0.5 * floor
+            alive += 1
+    sure = count == n or tail < floor
+    follow = min(alive + GUARDS, count)
+    if count == n and follow > n // 2:
+        follow = n
+    else:
+        _sort_to_front(w.basis, w.squares, w.keep, follow, count)
+    return bound + 0.5 * tail, follow, sure
+
+
+@njit(**COMPILE)
+def _iterate(w, shrinkage, tolerance, max_steps, count, n):
+    """Outer iterations until the missing entries settle.
+
+    Starts from the first `count` rows of the basis; returns steps, rank, the last change and the
+    number of rows followed at the end.
+    """
     m = w.rows.shape[0]
     rounding = 1e-7 if w.rows.itemsize == 4 else 1e-14
     for i in range(m):
         for at in range(w.first[i], w.first[i + 1]):
             w.last[at] = w.rows[i, w.missing[at]]
+    slack = rounding * _energy(w.columns, n)
     theta = 1.0
     lowest = np.inf
     change = np.inf
     rank = 0
     for step in range(1, max_steps + 1):
         if step % CLEAN_EVERY == 0:
-            clean(w.basis, n)
-        bound = _freeze(w, shrinkage, SKIP * tolerance, n)
-        if bound > lowest * (1.0 + rounding) and theta > 1.0:
+            clean(w.basis, count)
+        early = step <= EARLY and lowest == np.inf
+        bound, count, sure = _freeze(w, shrinkage, SKIP * tolerance, early, count, n)
+        if bound > lowest + slack and theta > 1.0:
             theta = 1.0
             _go_back(w.rows, w.columns, w.missing, w.first, w.last)
-            bound = _freeze(w, shrinkage, SKIP * tolerance, n)
+            bound, count, sure = _freeze(w, shrinkage, SKIP * tolerance, early, count, n)
         lowest = min(bound, lowest)
-        rank = hat_matrix(w.basis, w.keep, w.hat, n)
+        rank = hat_matrix(w.basis, w.keep, w.hat, count, n)
         moved, size, uphill = _relax_rows(w.rows, w.columns, w.missing, w.first, w.hat, w.before, w.pull, w.last)
         change = 0.0
         if moved > 0.0 or not moved < np.inf:
             change = math.sqrt(moved / size) if size > 0.0 else 1.0
+        if change < tolerance and not sure:
+            complete_basis(w.basis, count, n, w.uncovered, n)
+            count = n
+            change = tolerance
         if change < tolerance or step == max_steps or not moved < np.inf:
-            return step, rank, change
+            return step, rank, change, count
         if uphill > 0.0:
             theta = 1.0
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * theta * theta))
         _extrapolate(w.rows, w.columns, w.missing, w.first, w.last, (theta - 1.0) / following)
         theta = following
-    return max_steps, rank, change
+    return max_steps, rank, change, count
 
 
 @njit(**COMPILE)
-def _shrink_exactly(w, shrinkage, tolerance, n):
+def _shrink_exactly(w, shrinkage, tolerance, count, n):
     """Sweep until nothing turns any more, so that F W is the minimiser; returns its rank."""
+    complete_basis(w.basis, count, n, w.uncovered, n)
     clean(w.basis, n)
-    turn(w.columns, w.basis, w.turned, n)
+    turn(w.columns, w.basis, w.turned, n, n)
     for _ in range(12):
         if sweep(w.turned, w.basis, w.squares, w.keep, shrinkage, 0.01 * SKIP * tolerance, n) == 0:
             break
-    return hat_matrix(w.basis, w.keep, w.hat, n)
+    return hat_matrix(w.basis, w.keep, w.hat, n, n)
 
 
 @njit(**COMPILE)
@@ -281,24 +357,31 @@ def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps
     if scale == 0.0:
         out[:, :] = 0
         return (1.0 if ratio > 0.0 else shrinkage), 0, 0, 0.0
+    count = 0
     absent = _load(values, mask, scale, w.rows, w.columns, w.missing, w.first)
     if ratio > 0.0:
-        top = largest_square(w.columns, w.hat, w.squares, w.keep, w.y, n)
+        top, count = largest_square(w.columns, w.basis, w.squares, w.keep, w.uncovered, w.y, n)
         shrinkage = scale * ratio * math.sqrt(top)
     level = shrinkage / scale
     _guess(start, warm, scale, w.rows, w.columns, w.missing, w.first, n)
-    for j in range(n):
-        w.x[0, j] = 1
-    top_direction(w.columns, w.x, w.y, n, 1e-3, 6)
-    basis_through(w.x, w.basis, n)
+    if ratio == 0.0:
+        _, count = largest_square(w.columns, w.basis, w.squares, w.keep, w.uncovered, w.y, n)
+    if count > n // 2:
+        complete_basis(w.basis, count, n, w.uncovered, n)
+        count = n
     if warm:
         # A good guess is lost again if the first step freezes the wrong W.
-        _shrink_exactly(w, level, tolerance, n)
+        _shrink_exactly(w, level, tolerance, count, n)
+        count = n
     steps, rank, change = 1, 0, 0.0
     if absent > 0:
-        steps, rank, change = _iterate(w, level, tolerance, max_steps, n)
+        if count < n:
+            # Orthogonal iteration on rows that are no singular vectors would make them nearly parallel.
+            turn(w.columns, w.basis, w.turned, count, n)
+            sweep(w.turned, w.basis, w.squares, w.keep, level, SKIP * tolerance, count)
+        steps, rank, change, count = _iterate(w, level, tolerance, max_steps, count, n)
     if not fill or absent == 0:
-        rank = _shrink_exactly(w, level, tolerance, n)
+        rank = _shrink_exactly(w, level, tolerance, count, n)
     for i in range(m):
         for j in range(n):
             if fill:
