@@ -52,11 +52,11 @@ from svrl.matrix.soft_impute.jacobi import (
     sweep,
     turn,
 )
+from svrl.matrix.soft_impute.missing import extrapolate, go_back, guess, largest, load, relax_rows
 
 CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
     outcome.code for outcome in (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
 )
-GAUSS_SEIDEL_PASSES = 2
 SKIP = 0.3
 """A rotation is skipped if it would change W by less than this share of the tolerance."""
 GUARDS = 2
@@ -65,121 +65,6 @@ EARLY = 3
 """Steps that may take a higher shrinkage, the length of the shortest direction followed, and so stay cheap."""
 CLEAN_EVERY = 16
 """Outer iterations between two re-orthonormalisations of the basis, which rounding wears out."""
-
-
-@njit(**COMPILE)
-def _relax_rows(rows, columns, missing, first, hat, before, pull, last):
-    """Gauss-Seidel on each row's missing entries, W frozen.
-
-    Returns the squared step, the squared size of the old entries, and the product that tells
-    whether the momentum points uphill. `before` receives the entries as they were; `pull` is scratch.
-    """
-    one = rows.dtype.type(1)
-    wide = rows.shape[1]
-    moved = 0.0
-    size = 0.0
-    uphill = 0.0
-    for i in range(rows.shape[0]):
-        begin = first[i]
-        end = first[i + 1]
-        for at in range(begin, end):
-            before[at] = rows[i, missing[at]]
-            pull[at] = dot(hat, missing[at], rows, i, wide)
-        for _ in range(GAUSS_SEIDEL_PASSES if end - begin > 1 else 1):
-            for at in range(begin, end):
-                j = missing[at]
-                free = one - hat[j, j]
-                if free <= 0:
-                    continue  # rounding has eaten the shrinkage: nothing holds this entry, so it stays
-                new = (pull[at] - hat[j, j] * rows[i, j]) / free
-                step = new - rows[i, j]
-                rows[i, j] = new
-                # z W follows the one entry that moved, which is cheaper than forming it again.
-                for other in range(begin, end):
-                    pull[other] += hat[j, missing[other]] * step
-        for at in range(begin, end):
-            j = missing[at]
-            new = rows[i, j]
-            columns[j, i] = new
-            step = np.float64(new - before[at])
-            moved += step * step
-            size += np.float64(before[at]) ** 2
-            uphill -= step * np.float64(new - last[at])
-    return moved, size, uphill
-
-
-@njit(**COMPILE)
-def _extrapolate(rows, columns, missing, first, last, momentum):
-    """Move the missing entries on along their last step, and remember where they were."""
-    factor = rows.dtype.type(momentum)
-    for i in range(rows.shape[0]):
-        for at in range(first[i], first[i + 1]):
-            j = missing[at]
-            new = rows[i, j]
-            ahead = new + factor * (new - last[at])
-            last[at] = new
-            rows[i, j] = ahead
-            columns[j, i] = ahead
-
-
-@njit(**COMPILE)
-def _go_back(rows, columns, missing, first, last):
-    """Undo the last extrapolation."""
-    for i in range(rows.shape[0]):
-        for at in range(first[i], first[i + 1]):
-            j = missing[at]
-            rows[i, j] = last[at]
-            columns[j, i] = last[at]
-
-
-@njit(**COMPILE)
-def _load(values, mask, scale, rows, columns, missing, first):
-    """Copy the observed entries, divided by `scale`, into both layouts; list the missing ones."""
-    m, n = values.shape
-    rows[:, :] = 0
-    columns[:, :] = 0
-    count = 0
-    for i in range(m):
-        first[i] = count
-        for j in range(n):
-            if mask[i, j]:
-                rows[i, j] = values[i, j] / scale
-                columns[j, i] = rows[i, j]
-            else:
-                missing[count] = j
-                count += 1
-    first[m] = count
-    return count
-
-
-@njit(**COMPILE)
-def _guess(start, warm, scale, rows, columns, missing, first, n):
-    """Fill the missing entries from `start`, or from each row's observed mean."""
-    for i in range(rows.shape[0]):
-        begin = first[i]
-        end = first[i + 1]
-        if begin == end:
-            continue
-        mean = 0.0
-        if end - begin < n:
-            for j in range(n):
-                mean += rows[i, j]
-            mean /= n - (end - begin)
-        for at in range(begin, end):
-            j = missing[at]
-            rows[i, j] = start[i, j] / scale if warm else mean
-            columns[j, i] = rows[i, j]
-
-
-@njit(**COMPILE)
-def _largest(values, mask):
-    """The largest observed magnitude: dividing by it keeps squares inside float32."""
-    top = 0.0
-    for i in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            if mask[i, j]:
-                top = max(top, abs(np.float64(values[i, j])))
-    return top
 
 
 class Workspace(NamedTuple):
@@ -315,11 +200,11 @@ def _iterate(w, shrinkage, tolerance, max_steps, count, n):
         bound, count, sure = _freeze(w, shrinkage, SKIP * tolerance, early, count, n)
         if bound > lowest + slack and theta > 1.0:
             theta = 1.0
-            _go_back(w.rows, w.columns, w.missing, w.first, w.last)
+            go_back(w.rows, w.columns, w.missing, w.first, w.last)
             bound, count, sure = _freeze(w, shrinkage, SKIP * tolerance, early, count, n)
         lowest = min(bound, lowest)
         rank = hat_matrix(w.basis, w.keep, w.hat, count, n)
-        moved, size, uphill = _relax_rows(w.rows, w.columns, w.missing, w.first, w.hat, w.before, w.pull, w.last)
+        moved, size, uphill = relax_rows(w.rows, w.columns, w.missing, w.first, w.hat, w.before, w.pull, w.last)
         change = 0.0
         if moved > 0.0 or not moved < np.inf:
             change = math.sqrt(moved / size) if size > 0.0 else 1.0
@@ -332,7 +217,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, count, n):
         if uphill > 0.0:
             theta = 1.0
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * theta * theta))
-        _extrapolate(w.rows, w.columns, w.missing, w.first, w.last, (theta - 1.0) / following)
+        extrapolate(w.rows, w.columns, w.missing, w.first, w.last, (theta - 1.0) / following)
         theta = following
     return max_steps, rank, change, count
 
@@ -353,17 +238,17 @@ def _shrink_exactly(w, shrinkage, tolerance, count, n):
 def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps, fill, w, out):
     """One matrix (m, n); returns shrinkage, steps, rank and the last change."""
     m, n = values.shape
-    scale = _largest(values, mask)
+    scale = largest(values, mask)
     if scale == 0.0:
         out[:, :] = 0
         return (1.0 if ratio > 0.0 else shrinkage), 0, 0, 0.0
     count = 0
-    absent = _load(values, mask, scale, w.rows, w.columns, w.missing, w.first)
+    absent = load(values, mask, scale, w.rows, w.columns, w.missing, w.first)
     if ratio > 0.0:
         top, count = largest_square(w.columns, w.basis, w.squares, w.keep, w.uncovered, w.y, n)
         shrinkage = scale * ratio * math.sqrt(top)
     level = shrinkage / scale
-    _guess(start, warm, scale, w.rows, w.columns, w.missing, w.first, n)
+    guess(start, warm, scale, w.rows, w.columns, w.missing, w.first, n)
     if ratio == 0.0:
         _, count = largest_square(w.columns, w.basis, w.squares, w.keep, w.uncovered, w.y, n)
     if count > n // 2:
