@@ -118,10 +118,13 @@ class FactorALS:
     ) -> tuple[torch.Tensor, Factors, bool]:
         """The ridge (B,), factors of the start or of the zero-filled matrix over p, and whether any are new."""
         values, mask = problem.values, problem.mask
-        u, s, v = top_directions(values, rank, source, max_steps=8, watch=1)
-        top = s[:, 0]
-        ridge = self._ridge(top, problem)
         given = problem.start_factors(start)
+        if given is not None and self.ridge is not None:
+            # Nothing of the zero-filled matrix is needed, and in a loop its directions would cost most.
+            ridge = self._ridge(values.new_zeros(values.shape[0]), problem)
+            return ridge, _from_factors(given, rank, problem, source), given[0].shape[-1] < rank
+        u, s, v = top_directions(values, rank, source, max_steps=8, watch=1)
+        ridge = self._ridge(s[:, 0], problem)
         if given is not None:
             return ridge, _from_factors(given, rank, problem, source), given[0].shape[-1] < rank
         if start is not None:

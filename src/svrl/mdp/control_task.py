@@ -1,0 +1,149 @@
+"""A control task: a box of states, a list of actions, and what happens in one step.
+
+Everything a task does is a pure function on batches of torch tensors, written with `...` so that
+states (..., d) and actions (..., k) broadcast against each other:
+
+    next = step(states, actions, noise)        (..., d), may leave the box
+    r    = reward(states, actions)             (...)
+
+The box is kept by `ControlTask.move`: a periodic axis wraps, any other stops at its edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Step = Callable[[Tensor, Tensor, Tensor], Tensor]
+Reward = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One coordinate of the state.
+
+    Attributes:
+        name: For labels of plots, with its unit: "angle (rad)".
+        low, high: The box, both ends on the grid.
+        points: Grid points, at least 2.
+        periodic: Whether high is the same place as low.
+    """
+
+    name: str
+    low: float
+    high: float
+    points: int
+    periodic: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"Axis {self.name!r} needs finite low < high, got {self.low} and {self.high}.")
+        if not isinstance(self.points, int) or self.points < 2:
+            raise ValueError(f"Axis {self.name!r} needs at least 2 grid points, got {self.points!r}.")
+
+    @property
+    def values(self) -> Tensor:
+        """The grid points, (points,), float64."""
+        return torch.linspace(self.low, self.high, self.points, dtype=torch.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlTask:
+    """A continuous control problem with finitely many actions.
+
+    Attributes:
+        name: Of the task.
+        axes: The d coordinates of the state, slowest first in the numbering of grid states.
+        actions: (A, k), the inputs to choose from, in any order.
+        step: (states (..., d), actions (..., k), noise (..., d)) -> next states (..., d). Noise is zero in
+            a backup unless asked otherwise; add it where the task's noise enters.
+        reward: (states (..., d), actions (..., k)) -> (...).
+        discount: In (0, 1).
+        noise: Standard deviation of the noise on each coordinate, (d,), in its unit.
+        metric: How a rollout is judged beside its return, or None.
+        label: What a result must say about the task (variant and switches); JSON types only.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    actions: Tensor
+    step: Step
+    reward: Reward
+    discount: float
+    noise: tuple[float, ...] = ()
+    metric: Any = None
+    label: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.discount < 1.0:
+            raise ValueError(f"{self.name} needs a discount between 0 and 1, got {self.discount}.")
+        if not self.axes:
+            raise ValueError(f"{self.name} needs at least one axis.")
+        actions = torch.as_tensor(self.actions, dtype=torch.float64)
+        actions = actions[:, None] if actions.ndim == 1 else actions
+        if actions.ndim != 2 or len(actions) == 0 or not bool(torch.isfinite(actions).all()):
+            raise ValueError(f"{self.name} needs finite actions of shape (A, k), got shape {tuple(actions.shape)}.")
+        object.__setattr__(self, "actions", actions)
+        noise = tuple(self.noise) or (0.0,) * len(self.axes)
+        if len(noise) != len(self.axes) or min(noise) < 0.0:
+            raise ValueError(f"{self.name} has {len(self.axes)} axes and needs a noise level >= 0 each, got {noise}.")
+        object.__setattr__(self, "noise", noise)
+
+    @property
+    def dimensions(self) -> int:
+        """d, the number of coordinates."""
+        return len(self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Grid points of each axis."""
+        return tuple(axis.points for axis in self.axes)
+
+    @property
+    def n_states(self) -> int:
+        """Points of the whole grid."""
+        return math.prod(self.shape)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return len(self.actions)
+
+    def states(self) -> Tensor:
+        """All grid states (S, d), float64, the last axis running fastest."""
+        return torch.cartesian_prod(*[axis.values for axis in self.axes]).reshape(-1, self.dimensions)
+
+    def move(self, states: Tensor, actions: Tensor, noise: Tensor) -> Tensor:
+        """One step, kept inside the box: periodic axes wrap, the others stop at the edge."""
+        return self.inside(self.step(states, actions, noise))
+
+    def inside(self, states: Tensor) -> Tensor:
+        """Wrap or clip states (..., d) into the box."""
+        columns = []
+        for i, axis in enumerate(self.axes):
+            x = states[..., i]
+            if axis.periodic:
+                x = axis.low + torch.remainder(x - axis.low, axis.high - axis.low)
+            columns.append(x.clamp(axis.low, axis.high))
+        return torch.stack(columns, -1)
+
+    def describe(self) -> dict[str, Any]:
+        """What a result must say about the problem."""
+        return {
+            "task": self.name,
+            **self.label,
+            "states": "x".join(str(points) for points in self.shape),
+            "actions": self.n_actions,
+            "discount": self.discount,
+        }
+
+
+def coordinates(*columns: Tensor) -> Tensor:
+    """Stack coordinates into states (..., d), each broadcast to the shape of all: the last line of most steps."""
+    shape = torch.broadcast_shapes(*(column.shape for column in columns))  # type: ignore[no-untyped-call]
+    return torch.stack([column.broadcast_to(shape) for column in columns], -1)

@@ -1,0 +1,289 @@
+"""A control task on a grid: states are grid points, and values between them are interpolated.
+
+The value of a next state is the multilinear interpolation of the 2^d corners of its cell, which is
+the same as a random transition to those corners: a finite MDP with S x A pairs. Its transitions are
+kept as a compact table, or worked out anew in every sweep where the table would not fit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from svrl.mdp.control_task import ControlTask
+from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offsets, interpolate, tabulate
+from svrl.mdp.model import Chain, sparse_rows
+from svrl.mdp.threads import share_out
+
+Mode = Literal["auto", "table", "on-the-fly"]
+BLOCK = 1 << 19
+"""Pairs worked on at once while tabulating or on a GPU: their temporary arrays stay in tens of megabytes."""
+LEAST = 1 << 14
+"""Pairs worth a thread."""
+
+
+class GridMDP:
+    """A `ControlTask` discretised on the grid of its axes; implements `Model`.
+
+    Attributes:
+        task: What was discretised.
+        storage: "table" or "on-the-fly", whichever was asked for or chosen.
+        table_bytes: What the table takes, or would take.
+        noise_nodes: Quadrature nodes on each noisy axis in a backup; 1 leaves the noise to rollouts.
+        threads: CPU threads of a sweep.
+    """
+
+    def __init__(
+        self,
+        task: ControlTask,
+        *,
+        mode: Mode = "auto",
+        noise_nodes: int = 1,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        threads: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Discretise; `progress(done, of)` is told of tabulated pairs, `dtype` is that of fractions and rewards."""
+        if mode not in ("auto", "table", "on-the-fly"):
+            raise ValueError(f"GridMDP has no mode {mode!r}: choose auto, table or on-the-fly.")
+        if noise_nodes < 1:
+            raise ValueError(f"GridMDP needs at least 1 quadrature node on each noisy axis, got {noise_nodes}.")
+        self.task = task
+        self.device = torch.device(device)
+        self.dtype = dtype
+        self.noise_nodes = noise_nodes
+        self.threads = threads or torch.get_num_threads()
+        self._quadrature = Quadrature.of(task, noise_nodes)
+        self._offsets = corner_offsets(task)
+        self._weights = self._quadrature.weights.to(self.device)
+        self._actions = task.actions.to(self.device)
+        self._states = task.states().to(self.device)
+        pair = bytes_per_pair(task, len(self._quadrature.weights), dtype)
+        self.table_bytes = self.n_states * self.n_actions * pair
+        room = memory_available(self.device)
+        if mode == "table" and self.table_bytes > room:
+            raise ValueError(
+                f"A table of {task.name} with {self.n_states} states and {self.n_actions} actions takes "
+                f"{self.table_bytes / 1e9:.1f} GB, and {room / 1e9:.1f} GB are free. "
+                "Use mode='on-the-fly', or a coarser grid."
+            )
+        self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
+        self._table = self._fill(progress) if self.storage == "table" else None
+
+    @property
+    def n_states(self) -> int:
+        """S, the points of the grid."""
+        return self.task.n_states
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self.task.n_actions
+
+    @property
+    def discount(self) -> float:
+        """In (0, 1)."""
+        return self.task.discount
+
+    @cached_property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest reward of a pair."""
+        if self._table is not None:
+            return float(self._table.reward.min()), float(self._table.reward.max())
+        parts = [self.task.reward(self._states[part, None], self._actions).aminmax() for part in self._parts()]
+        return min(float(low) for low, _ in parts), max(float(high) for _, high in parts)
+
+    def describe(self) -> dict[str, Any]:
+        """The task's label, and how it was discretised."""
+        return {
+            **self.task.describe(),
+            "storage": self.storage,
+            "table_megabytes": round(self.table_bytes / 1e6, 1),
+            "noise_nodes": self.noise_nodes,
+            "device": str(self.device),
+        }
+
+    def backup(self, v: Tensor) -> Tensor:
+        """All pairs, (S, A)."""
+        out = torch.empty(self.n_states * self.n_actions, dtype=v.dtype, device=self.device)
+        for part, table in self._tables():
+            self._backup(v, table, out[part.start * self.n_actions : part.stop * self.n_actions])
+        return out.reshape(self.n_states, self.n_actions)
+
+    def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
+        best = torch.empty(self.n_states, dtype=v.dtype, device=self.device)
+        action = torch.empty(self.n_states, dtype=torch.int64, device=self.device)
+        for part, table in self._tables():
+            self._improve(v, table, best[part], action[part])
+        return best, action
+
+    def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
+        """Listed pairs: states (K,) and actions (K,) give (K,)."""
+        out = torch.empty(len(states), dtype=v.dtype, device=self.device)
+        if self._table is not None:
+            self._backup_at(v, self._table, states * self.n_actions + actions, out)
+            return out
+        for low in range(0, len(states), BLOCK):
+            some = slice(low, low + BLOCK)
+            self._backup(v, self._tabulate(self._states[states[some]], self._actions[actions[some]]), out[some])
+        return out
+
+    def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
+        """All actions of some states, (K, A)."""
+        every = torch.arange(self.n_actions, device=self.device)
+        pairs = states.repeat_interleave(self.n_actions), every.repeat(len(states))
+        return self.backup_at(v, *pairs).reshape(len(states), -1)
+
+    def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
+        """Some actions of all states, (S, K)."""
+        every = torch.arange(self.n_states, device=self.device)
+        pairs = every.repeat_interleave(len(actions)), actions.repeat(self.n_states)
+        return self.backup_at(v, *pairs).reshape(self.n_states, -1)
+
+    def under(self, policy: Tensor) -> Chain:
+        """The chain of a deterministic policy (S,): every state leads to the corners of one cell (per node)."""
+        table = self._tabulate(self._states, self._actions[policy])
+        corners = len(self._offsets)
+        weight = torch.ones(1, len(table.base), dtype=torch.float64, device=self.device)
+        for fraction in table.fraction.double():
+            weight = torch.stack([weight * (1 - fraction), weight * fraction], 1).reshape(-1, len(table.base))
+        weight = weight.mT * self._weights.repeat(self.n_states)[:, None]
+        column = table.base.to(torch.int64)[:, None] + self._offsets.to(self.device)
+        width = corners * len(self._weights)
+        rows = torch.arange(self.n_states + 1, device=self.device) * width
+        size = (self.n_states, self.n_states)
+        transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
+        return Chain(reward=table.reward.double(), transitions=transitions, discount=self.discount)
+
+    def _tabulate(self, states: Tensor, actions: Tensor) -> Table:
+        return tabulate(self.task, states, actions, self._quadrature, self.dtype)
+
+    def _parts(self) -> Iterator[slice]:
+        """Ranges of states of about BLOCK pairs."""
+        rows = max(1, BLOCK // (self.n_actions * len(self._weights)))
+        for low in range(0, self.n_states, rows):
+            yield slice(low, min(low + rows, self.n_states))
+
+    def _tables(self) -> Iterator[tuple[slice, Table]]:
+        """The stored table whole on the CPU, otherwise tables of ranges of states."""
+        if self._table is not None and self.device.type == "cpu":
+            yield slice(0, self.n_states), self._table
+            return
+        nodes = len(self._weights)
+        for part in self._parts():
+            if self._table is None:
+                yield part, self._tabulate(self._states[part, None], self._actions)
+                continue
+            pairs = slice(part.start * self.n_actions, part.stop * self.n_actions)
+            entries = slice(pairs.start * nodes, pairs.stop * nodes)
+            table = self._table
+            yield (
+                part,
+                Table(
+                    base=table.base[entries],
+                    fraction=table.fraction[:, entries],
+                    reward=table.reward[pairs],
+                ),
+            )
+
+    def _fill(self, progress: Callable[[int, int], None] | None) -> Table:
+        pairs = self.n_states * self.n_actions
+        entries = pairs * len(self._weights)
+        base = torch.empty(entries, dtype=torch.int32, device=self.device)
+        fraction = torch.empty(self.task.dimensions, entries, dtype=self.dtype, device=self.device)
+        reward = torch.empty(pairs, dtype=self.dtype, device=self.device)
+        done = 0
+        for part in self._parts():
+            block = self._tabulate(self._states[part, None], self._actions)
+            to = slice(done * len(self._weights), done * len(self._weights) + len(block.base))
+            base[to], fraction[:, to] = block.base, block.fraction
+            reward[done : done + len(block.reward)] = block.reward
+            done += len(block.reward)
+            if progress is not None:
+                progress(done, pairs)
+        return Table(base=base, fraction=fraction, reward=reward)
+
+    def _expected(self, v: Tensor, table: Table) -> Tensor:
+        """The twin of the kernels: backups of all pairs of a table, in plain torch."""
+        values = interpolate(v, table, self._offsets)
+        if len(self._weights) > 1:
+            values = values.reshape(-1, len(self._weights)) @ self._weights.to(v.dtype)
+        return table.reward.to(v.dtype) + self.discount * values
+
+    @property
+    def _plane(self) -> bool:
+        return self.task.dimensions == 2 and len(self._weights) == 1
+
+    def _backup(self, v: Tensor, table: Table, out: Tensor) -> None:
+        if self.device.type != "cpu":
+            out[:] = self._expected(v, table)
+            return
+        from svrl.mdp import grid_kernel
+
+        arrays, tail = self._arguments(v, table)
+        kernel = grid_kernel.backup_plane if self._plane else grid_kernel.backup_any
+        result = out.numpy()
+        share_out(lambda low, high: kernel(*arrays, *tail, low, high, result), len(out), self.threads, least=LEAST)
+
+    def _backup_at(self, v: Tensor, table: Table, index: Tensor, out: Tensor) -> None:
+        if self.device.type != "cpu":
+            for low in range(0, len(index), 4 * BLOCK):
+                some = index[low : low + 4 * BLOCK]
+                nodes = torch.arange(len(self._weights), device=self.device)
+                entries = (some[:, None] * len(self._weights) + nodes).reshape(-1)
+                part = Table(
+                    base=table.base[entries],
+                    fraction=table.fraction[:, entries],
+                    reward=table.reward[some],
+                )
+                out[low : low + 4 * BLOCK] = self._expected(v, part)
+            return
+        from svrl.mdp import grid_kernel
+
+        arrays, tail = self._arguments(v, table)
+        kernel = grid_kernel.backup_plane_at if self._plane else grid_kernel.backup_any_at
+        where, result = index.numpy(), out.numpy()
+        share_out(
+            lambda low, high: kernel(*arrays, *tail, where, low, high, result), len(out), self.threads, least=LEAST
+        )
+
+    def _improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
+        if self.device.type != "cpu":
+            top = self._expected(v, table).reshape(len(best), self.n_actions).max(1)
+            best[:], action[:] = top.values, top.indices
+            return
+        from svrl.mdp import grid_kernel
+
+        arrays, tail = self._arguments(v, table)
+        kernel = grid_kernel.improve_plane if self._plane else grid_kernel.improve_any
+        most, first, n = best.numpy(), action.numpy(), self.n_actions
+        least = max(1, LEAST // n)
+        share_out(
+            lambda low, high: kernel(*arrays, *tail, n, low, high, most, first), len(best), self.threads, least=least
+        )
+
+    def _arguments(self, v: Tensor, table: Table) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """A table and what goes with it, as the kernels take them."""
+        base, fraction, reward, values = table.base.numpy(), table.fraction.numpy(), table.reward.numpy(), v.numpy()
+        if self._plane:
+            return (base, fraction[0], fraction[1], reward, values), (int(self._offsets[2]), self.discount)
+        return (base, fraction, reward, self._weights.numpy(), values), (self._offsets.numpy(), self.discount)
+
+
+def memory_available(device: torch.device) -> int:
+    """Free bytes on a device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":") for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,128 @@
+"""What a planner may ask of a problem, whatever the problem is made of.
+
+A model has S states and A actions. Every method takes the values `v` (S,) of the states and
+returns Bellman backups
+
+    Q(s, a) = r(s, a) + discount * E[v(next state)]
+
+in the dtype and on the device of `v`. Planners never see transitions, except through `under`,
+the Markov chain of one fixed policy.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    """The Markov chain and the reward of one fixed policy: v = reward + discount * P v.
+
+    Attributes:
+        reward: (S,), float64.
+        transitions: P as a sparse CSR tensor (S, S), float64. Rows may sum to less than 1 where episodes end.
+        discount: In (0, 1).
+    """
+
+    reward: Tensor
+    transitions: Tensor
+    discount: float
+
+    def backup(self, v: Tensor) -> Tensor:
+        """One backup under the policy, (S,)."""
+        return self.reward + self.discount * (self.transitions @ v)
+
+
+def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int, int]) -> Tensor:
+    """A sparse CSR tensor from row bounds (n + 1,), columns and weights, taken without a copy."""
+    with warnings.catch_warnings():
+        # torch calls its CSR tensors a beta, and says so to every user of ours.
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(rows, columns, weights, size, check_invariants=False)
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A known model: tabular, or a grid over a control task."""
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+
+    @property
+    def discount(self) -> float:
+        """In (0, 1)."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's arrays are, and where `v` must be."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Smallest and largest expected reward of a pair; with the discount they bound every value."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a result must say about the problem: name, variant, sizes, switches. JSON types only."""
+
+    def backup(self, v: Tensor) -> Tensor:
+        """All pairs, (S, A)."""
+
+    def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """A full sweep without forming Q: the maximum over actions (S,), and its first action (S,) int64."""
+
+    def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
+        """Listed pairs: states (K,) and actions (K,), int64, give (K,)."""
+
+    def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
+        """All actions of some states, (K, A)."""
+
+    def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
+        """Some actions of all states, (S, K)."""
+
+    def under(self, policy: Tensor) -> Chain:
+        """The chain of a deterministic policy (S,), int64."""
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A model that can only be sampled: backups come with noise, and every sample counts."""
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+
+    @property
+    def discount(self) -> float:
+        """In (0, 1)."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arrays are."""
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Bounds on the expected reward of a pair; with the discount they bound every value."""
+
+    def describe(self) -> dict[str, Any]:
+        """What a result must say about the problem. JSON types only."""
+
+    def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
+        """Noisy backups of all pairs (S, A), each the mean of `count` samples."""
+
+    def sample_at(
+        self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
+    ) -> Tensor:
+        """Noisy backups of listed pairs (K,), each the mean of `count` samples."""

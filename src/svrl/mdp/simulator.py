@@ -1,0 +1,154 @@
+"""Problems that can only be sampled: backups come with noise, and every sample is counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from svrl.mdp.cells import locate
+from svrl.mdp.control_task import Axis, ControlTask
+from svrl.mdp.grid_table import Table, corner_offsets, interpolate
+from svrl.mdp.model import Model
+
+Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+"""(states (N, d), actions (N, k), generator) -> next states (N, d) and rewards (N,)."""
+
+BLOCK = 1 << 18
+"""Samples asked of a user's function at once."""
+
+
+class Simulator:
+    """A user's stochastic simulator on a grid of states; implements `Sampler`.
+
+    A sample of the backup of a pair is reward + discount * v(next state), with v interpolated
+    between grid points.
+
+    Attributes:
+        calls: Samples drawn so far.
+    """
+
+    def __init__(
+        self,
+        sample: Sample,
+        *,
+        axes: tuple[Axis, ...],
+        actions: Tensor,
+        discount: float,
+        reward_range: tuple[float, float] = (-math.inf, math.inf),
+        name: str = "simulator",
+        device: str | torch.device = "cpu",
+    ) -> None:
+        """Wrap `sample`; `reward_range` bounds expected rewards, and lets methods clip."""
+        self._task = ControlTask(
+            name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, discount=discount
+        )
+        if not reward_range[0] < reward_range[1]:
+            raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
+        self._sample = sample
+        self.reward_range = reward_range
+        self.discount = discount
+        self.device = torch.device(device)
+        self.n_states, self.n_actions = self._task.n_states, self._task.n_actions
+        self._states = self._task.states().to(self.device)
+        self._actions = self._task.actions.to(self.device)
+        self._offsets = corner_offsets(self._task)
+        self.calls = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Name and sizes."""
+        return {**self._task.describe(), "device": str(self.device)}
+
+    def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
+        """Noisy backups of all pairs (S, A), each the mean of `count` samples."""
+        pairs = torch.arange(self.n_states * self.n_actions, device=self.device)
+        states, actions = pairs // self.n_actions, pairs % self.n_actions
+        return self.sample_at(v, states, actions, generator, count).reshape(self.n_states, self.n_actions)
+
+    def sample_at(
+        self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
+    ) -> Tensor:
+        """Noisy backups of listed pairs (K,), each the mean of `count` samples."""
+        total = torch.zeros(len(states), dtype=v.dtype, device=self.device)
+        for _ in range(count):
+            for low in range(0, len(states), BLOCK):
+                some = slice(low, low + BLOCK)
+                total[some] += self._once(v, states[some], actions[some], generator)
+        return total / count
+
+    def _once(self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator) -> Tensor:
+        here, inputs = self._states[states], self._actions[actions]
+        following, reward = self._sample(here, inputs, generator)
+        if following.shape != here.shape or reward.shape != (len(here),):
+            raise ValueError(
+                f"{self._task.name} must return next states {tuple(here.shape)} and rewards ({len(here)},), "
+                f"got {tuple(following.shape)} and {tuple(reward.shape)}."
+            )
+        self.calls += len(here)
+        finite = following.isfinite().all(1) & reward.isfinite()
+        if not bool(finite.all()):
+            first = int((~finite).nonzero()[0])
+            raise ValueError(
+                f"{self._task.name} is not finite at state {here[first].tolist()} and action {inputs[first].tolist()}: "
+                f"it gave {following[first].tolist()} and reward {float(reward[first])}. "
+                "Make it finite on the whole box."
+            )
+        base, fraction = locate(self._task, self._task.inside(following.double()), v.dtype)
+        reward = reward.to(v.dtype)
+        return reward + self.discount * interpolate(
+            v, Table(base=base, fraction=fraction, reward=reward), self._offsets
+        )
+
+
+class NoisyBackups:
+    """An exact model whose every backup carries independent N(0, sigma) noise; implements `Sampler`.
+
+    Attributes:
+        model: The exact model.
+        sigma: Standard deviation of one sample.
+        calls: Samples drawn so far.
+    """
+
+    def __init__(self, model: Model, sigma: float) -> None:
+        if not sigma >= 0.0 or math.isinf(sigma):
+            raise ValueError(f"NoisyBackups needs a noise level >= 0 and finite, got {sigma}.")
+        self.model = model
+        self.sigma = sigma
+        self.calls = 0
+        self.n_states, self.n_actions = model.n_states, model.n_actions
+        self.discount, self.device = model.discount, model.device
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Of the model: expected rewards, without noise."""
+        return self.model.reward_range
+
+    def describe(self) -> dict[str, Any]:
+        """The model's words, and the noise."""
+        return {**self.model.describe(), "sample_noise": self.sigma}
+
+    def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
+        """Noisy backups of all pairs (S, A); the mean of `count` samples is drawn at once."""
+        return self._noisy(self.model.backup(v), generator, count)
+
+    def sample_at(
+        self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
+    ) -> Tensor:
+        """Noisy backups of listed pairs (K,)."""
+        return self._noisy(self.model.backup_at(v, states, actions), generator, count)
+
+    def _noisy(self, exact: Tensor, generator: torch.Generator, count: int) -> Tensor:
+        self.calls += exact.numel() * count
+        noise = torch.randn(exact.shape, generator=generator, dtype=exact.dtype, device=self.device)
+        return exact.add_(noise, alpha=self.sigma / math.sqrt(count))
+
+
+def _no_step(states: Tensor, actions: Tensor, noise: Tensor) -> Tensor:
+    return states
+
+
+def _no_reward(states: Tensor, actions: Tensor) -> Tensor:
+    return states[..., 0] * 0

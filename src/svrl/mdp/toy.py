@@ -1,0 +1,57 @@
+"""The paper's toy MDP: a random finite problem whose optimal Q nevertheless is close to low rank.
+
+Every pair leads to one next state, drawn uniformly, and pays one reward, drawn once from U(0, 1).
+The paper (Yang et al., Harnessing Structures for Value-Based Planning and Reinforcement Learning,
+ICLR 2020) uses 1000 states, 100 actions and discount 0.95 in its Fig. 1. With rewards from N(0, 1)
+that figure does not come out.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from svrl.mdp.tabular import TabularMDP
+
+DRAWS = {"uniform": torch.rand, "normal": torch.randn}
+
+
+def toy_mdp(
+    generator: torch.Generator | int,
+    *,
+    n_states: int = 1000,
+    n_actions: int = 100,
+    discount: float = 0.95,
+    reward: Literal["uniform", "normal"] = "uniform",
+    device: str | torch.device = "cpu",
+) -> TabularMDP:
+    """Draw a toy problem; equal seeds give equal problems, on every device of the model.
+
+    Args:
+        generator: What draws the next states and then the rewards, or a seed for it.
+        n_states: S.
+        n_actions: A.
+        discount: In (0, 1).
+        reward: U(0, 1), or N(0, 1), each drawn once for a pair.
+        device: Of the model.
+    """
+    if reward not in DRAWS:
+        raise ValueError(f"The toy MDP draws rewards from {' or '.join(DRAWS)}, got {reward!r}.")
+    if n_states < 1 or n_actions < 1:
+        raise ValueError(f"The toy MDP needs at least 1 state and 1 action, got {n_states} and {n_actions}.")
+    label: dict[str, object] = {"reward": reward}
+    if isinstance(generator, int):
+        label["seed"] = generator
+        generator = torch.Generator().manual_seed(generator)
+    source = generator.device
+    following = torch.randint(n_states, (n_states * n_actions,), generator=generator, device=source)
+    drawn = DRAWS[reward](n_states, n_actions, generator=generator, dtype=torch.float64, device=source)
+    return TabularMDP.deterministic(
+        following=following.reshape(n_states, n_actions),
+        rewards=drawn,
+        discount=discount,
+        device=device,
+        name="toy",
+        label=label,
+    )

@@ -1,0 +1,1 @@
+"""From a model, or a simulator, to a policy with an error bar."""

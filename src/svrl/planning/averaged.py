@@ -1,0 +1,236 @@
+"""Planning from noisy backups: a running average, and its structure.
+
+With samples in place of backups the maximum over many actions picks the luckiest noise. Averaging
+over iterations,
+
+    Q <- Q + a_t (noisy backup - Q),    a_t = 1 / (1 + (1 - discount) t),
+
+removes noise as fast as the discount allows: the weights forget what was backed up from old values.
+What is left of the noise is spread over all singular directions of Q, whereas the advantage of most
+control problems lives in a few. So the structured method takes V and policy from a low-rank part
+of the row-centred average.
+
+How much of each direction to believe is decided by samples that the average has not seen. With
+sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup, the
+share of the direction that a fresh sample confirms is u_k' F w_k / sigma_k: near 1 for signal, near 0
+for noise. It scales the direction, and a direction below `least` is left out. The held-out squared
+error of Q falls by keeping one exactly if more than half of it is confirmed; the maximum over
+actions is hurt more by noise than the mean square, and 0.7 gave better policies than 0.5. Choosing
+by energy instead fails for control: three directions may hold 99% of the norm and lose the policy.
+
+With `observe` below 1 an iteration samples a random part of the pairs, every pair has its own step
+size by the number of its visits, and pairs that were never visited are filled from the structure, or
+left out where there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from svrl.matrix import Bernoulli
+from svrl.matrix.parameters import check_whole
+from svrl.planning.meter import Meter
+from svrl.planning.method import Found, State
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragedValueIteration:
+    """Value iteration on a running average of noisy backups: the baseline without structure.
+
+    Attributes:
+        samples: Of every pair that is asked for in an iteration.
+        observe: Share of the pairs asked for in an iteration.
+        max_iterations: Iterations; noise has no natural end.
+    """
+
+    samples: int = 1
+    observe: float = 1.0
+    max_iterations: int = 90
+    name = "averaged"
+
+    def __post_init__(self) -> None:
+        check_whole("AveragedValueIteration", samples=self.samples, max_iterations=self.max_iterations)
+        _check_share("AveragedValueIteration", self.observe)
+
+    def begin(self, meter: Meter, v: Tensor | None) -> State:
+        """From zero values unless some are given."""
+        return State(v=_zeros(meter) if v is None else v.float())
+
+    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+        """Average fresh samples in."""
+        _average(meter, state, _sample(meter, state, generator, self.observe, self.samples))
+        q, visits = state.memory["q"], state.memory.get("visits")
+        top = (q if visits is None else q.masked_fill(visits == 0, -torch.inf)).max(1)
+        v = torch.where(top.values.isfinite(), top.values, state.v)
+        return _take(state, v, top.indices)
+
+    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+        """The average's best actions."""
+        state.finished = True
+        return Found(policy=state.memory["policy"], v=state.v.double(), q=state.memory["q"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class AveragedStructuredIteration:
+    """Structured value iteration for noisy backups.
+
+    Attributes:
+        samples: Of every pair that is asked for in an iteration.
+        observe: Share of the pairs asked for in an iteration.
+        rank: Most directions followed; or exactly this many, believed in full, if `choose` is off.
+        choose: Scale directions by what fresh samples confirm of them.
+        least: Directions of which less is confirmed are left out.
+        memory: Weight of the past in the running mean of what is confirmed.
+        max_iterations: Iterations; noise has no natural end.
+    """
+
+    samples: int = 1
+    observe: float = 1.0
+    rank: int = 20
+    choose: bool = True
+    least: float = 0.7
+    memory: float = 0.9
+    max_iterations: int = 90
+    name = "averaged-svp"
+
+    def __post_init__(self) -> None:
+        name = "AveragedStructuredIteration"
+        check_whole(name, samples=self.samples, rank=self.rank, max_iterations=self.max_iterations)
+        _check_share(name, self.observe)
+        if not (0.0 <= self.least < 1.0 and 0.0 <= self.memory < 1.0):
+            raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
+
+    def begin(self, meter: Meter, v: Tensor | None) -> State:
+        """From zero values unless some are given."""
+        return State(v=_zeros(meter) if v is None else v.float())
+
+    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+        """Average fresh samples in, and take values from the part that they confirm."""
+        fresh = _sample(meter, state, generator, self.observe, self.samples)
+        with meter.estimating():
+            weight = self._confirmed(meter, state, fresh)
+            _average(meter, state, fresh)
+            q, mean = _filled(state)
+            left, right = _directions(q - mean, state, self.rank, generator)
+            estimate = (left * weight[: left.shape[1]]) @ right.mT
+            estimate += mean
+            top = estimate.max(1)
+        state.rank = int((weight > 0).sum())
+        state.memory["estimate"] = estimate
+        return _take(state, top.values, top.indices)
+
+    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+        """The low-rank part and its best actions."""
+        state.finished = True
+        return Found(policy=state.memory["policy"], v=state.v.double(), q=state.memory["estimate"])
+
+    def _confirmed(self, meter: Meter, state: State, fresh: Fresh) -> Tensor:
+        """The weight (r,) of each direction of the old average, judged by backups it has not seen."""
+        if "left" not in state.memory or not self.choose:
+            state.memory["agreement"] = torch.ones(self.rank, device=meter.device)
+            return state.memory["agreement"]
+        left, right = state.memory["left"], state.memory["right"]
+        size = self.observe * left.square().sum(0).clamp(min=1e-30)
+        now = ((fresh.centred(meter) @ right) * left).sum(0) / size
+        agreement = self.memory * state.memory["agreement"][: len(now)] + (1.0 - self.memory) * now
+        state.memory["agreement"] = agreement
+        kept = agreement.clamp(0.0, 1.0)
+        return torch.where(kept >= self.least, kept, torch.zeros_like(kept))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """Samples of one iteration: of all pairs, values (S, A), or of the listed ones, values (K,) at index (K,)."""
+
+    values: Tensor
+    index: Tensor | None
+
+    def centred(self, meter: Meter) -> Tensor:
+        """Less the mean of their row, (S, A); zero where nothing was sampled."""
+        if self.index is None:
+            return self.values - self.values.mean(1, keepdim=True)
+        rows = self.index // meter.n_actions
+        zeros = torch.zeros(meter.n_states, dtype=self.values.dtype, device=meter.device)
+        count = zeros.index_add(0, rows, torch.ones_like(self.values)).clamp_(min=1.0)
+        mean = zeros.index_add(0, rows, self.values) / count
+        dense = torch.zeros(meter.n_states * meter.n_actions, dtype=self.values.dtype, device=meter.device)
+        dense[self.index] = self.values - mean[rows]
+        return dense.reshape(meter.n_states, meter.n_actions)
+
+
+def _check_share(name: str, observe: float) -> None:
+    if not 0.0 < observe <= 1.0:
+        raise ValueError(f"{name} needs a share to observe in (0, 1], got {observe}.")
+
+
+def _zeros(meter: Meter) -> Tensor:
+    """Single precision: the noise is far above its rounding."""
+    return torch.zeros(meter.n_states, dtype=torch.float32, device=meter.device)
+
+
+def _sample(meter: Meter, state: State, generator: torch.Generator, observe: float, samples: int) -> Fresh:
+    if observe == 1.0:
+        return Fresh(values=meter.sample(state.v, generator, samples), index=None)
+    index = Bernoulli(p=observe).indices((meter.n_states, meter.n_actions), generator, meter.device)
+    states, actions = index // meter.n_actions, index % meter.n_actions
+    return Fresh(values=meter.sample_at(state.v, states, actions, generator, samples), index=index)
+
+
+def _average(meter: Meter, state: State, fresh: Fresh) -> None:
+    """Move the running average towards fresh backups; a pair's first sample is taken as it is."""
+    memory, forget = state.memory, 1.0 - meter.discount
+    if fresh.index is None:
+        if "q" not in memory:
+            memory["q"] = fresh.values.clone()
+        else:
+            memory["q"].lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
+        return
+    if "q" not in memory:
+        shape = meter.n_states, meter.n_actions
+        memory["q"] = torch.zeros(shape, dtype=fresh.values.dtype, device=meter.device)
+        memory["visits"] = torch.zeros(shape, dtype=torch.float32, device=meter.device)
+    q, visits = memory["q"].view(-1), memory["visits"].view(-1)
+    seen = visits[fresh.index]
+    old = q[fresh.index]
+    q[fresh.index] = old + (fresh.values - old) / (1.0 + forget * seen)
+    visits[fresh.index] = seen + 1.0
+
+
+def _filled(state: State) -> tuple[Tensor, Tensor]:
+    """The average (S, A), pairs never visited filled from the last estimate, and its row means (S, 1)."""
+    q, visits = state.memory["q"], state.memory.get("visits")
+    if visits is None:
+        return q, q.mean(1, keepdim=True)
+    known = visits > 0
+    mean = (q * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+    last = state.memory.get("estimate")
+    q = torch.where(known, q, mean if last is None else last - last.mean(1, keepdim=True) + mean)
+    return q, q.mean(1, keepdim=True)
+
+
+def _take(state: State, v: Tensor, policy: Tensor) -> State:
+    state.residual = float((v - state.v).abs().max())
+    state.v = v
+    state.memory["policy"] = policy
+    return state
+
+
+def _directions(centred: Tensor, state: State, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Leading singular directions of (S, A): left (S, r) carries the lengths, right (A, r) is orthonormal.
+
+    Orthogonal iteration from the last iteration's directions, which hardly turn; more of it at first.
+    """
+    rank = min(rank, *centred.shape)
+    right = state.memory.get("right")
+    passes = 2 if right is not None else 12
+    if right is None:
+        right = torch.randn(centred.shape[1], rank, generator=generator, dtype=centred.dtype, device=centred.device)
+    for _ in range(passes):
+        basis = torch.linalg.qr(centred @ right).Q
+        right = torch.linalg.qr(centred.mT @ basis).Q
+    u, s, vt = torch.linalg.svd(centred @ right, full_matrices=False)
+    state.memory["left"], state.memory["right"] = u * s, right @ vt.mT
+    return state.memory["left"], state.memory["right"]

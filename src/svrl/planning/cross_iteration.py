@@ -1,0 +1,119 @@
+"""Value iteration on a few rows and columns of Q: the matrix itself never exists.
+
+A matrix of rank r is known from r rows I and r columns J: Q = C G^+ R with C = Q[:, J], R = Q[I, :]
+and G = Q[I, J] (see `svrl.cross`). Each iteration backs up only those, r (S + A) pairs, and one more
+pair a state, the best action of the skeleton, whose backup is exact. The value of a state is the
+larger of that and its best entry in C, so V_{t+1} <= T V_t: errors cannot feed on themselves.
+
+Rows and columns for the next iteration are pivots of this one's C and R (QR with exchange), which
+costs no backup. Maxima over actions are taken from the factors block by block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from svrl.matrix.parameters import check_positive, check_whole
+from svrl.planning.meter import Meter
+from svrl.planning.method import Found, State
+from svrl.planning.sampled_iteration import first_values
+
+BLOCK = 1 << 22
+"""Entries of Q formed at once while looking for maxima."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossValueIteration:
+    """Value iteration through the skeleton decomposition of Q.
+
+    Attributes:
+        rank: Rows and columns backed up in an iteration, r.
+        cut: Singular values of the crossing G below this share of the largest are left out.
+        refresh: Iterations between two choices of rows and columns.
+        final_sweep: End with one full sweep, counted in the ledger.
+        tolerance: Stop once the mean change of V is below this share of the attainable range.
+        max_iterations: Most iterations.
+    """
+
+    rank: int = 12
+    cut: float = 1e-6
+    refresh: int = 1
+    final_sweep: bool = False
+    tolerance: float = 1e-6
+    max_iterations: int = 300
+    name = "cross"
+
+    def __post_init__(self) -> None:
+        check_whole("CrossValueIteration", rank=self.rank, refresh=self.refresh, max_iterations=self.max_iterations)
+        check_positive("CrossValueIteration", cut=self.cut, tolerance=self.tolerance)
+
+    def begin(self, meter: Meter, v: Tensor | None) -> State:
+        """Pessimistic values; rows and columns are drawn in the first step."""
+        return State(v=first_values(meter, v))
+
+    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+        """Back up rows and columns, complete, verify, and choose the next rows and columns."""
+        rows, columns = self._lines(meter, state, generator)
+        c = meter.backup_columns(state.v, columns)
+        r = meter.backup_rows(state.v, rows)
+        with meter.estimating():
+            left, right = skeleton(c, r, columns, self.cut)
+            proposed = argmax_of_product(left, right)
+            if (state.iteration + 1) % self.refresh == 0:
+                state.memory["rows"] = pivots(c, self.rank)
+                state.memory["columns"] = pivots(r.mT, self.rank)
+        states = torch.arange(meter.n_states, device=meter.device)
+        value = meter.backup_at(state.v, states, proposed)
+        best = c.max(1)
+        v = torch.maximum(value, best.values)
+        policy = torch.where(best.values > value, columns[best.indices], proposed)
+        low, high = meter.value_range
+        moved = (v - state.v).abs()
+        state.residual = float(moved.max())
+        state.finished = float(moved.mean()) <= self.tolerance * (high - low)
+        state.rank = left.shape[1]
+        state.v = v
+        state.memory.update(left=left, right=right, policy=policy)
+        return state
+
+    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+        """Factors and the verified actions, or those of one full sweep."""
+        v, policy = state.v, state.memory["policy"]
+        if self.final_sweep:
+            v, policy = meter.improve(state.v)
+        return Found(policy=policy, v=v, factors=(state.memory["left"], state.memory["right"]))
+
+    def _lines(self, meter: Meter, state: State, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The rows and columns of this iteration; at first, random ones."""
+        if "rows" not in state.memory:
+            for name, size in (("rows", meter.n_states), ("columns", meter.n_actions)):
+                order = torch.randperm(size, generator=generator, device=meter.device)
+                state.memory[name] = order[: min(self.rank, size)]
+        return state.memory["rows"], state.memory["columns"]
+
+
+def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float) -> tuple[Tensor, Tensor]:
+    """Factors left (S, k) and right (k, A) of C G^+ R; directions of G below `cut` of its norm are left out."""
+    u, s, vt = torch.linalg.svd(r[:, columns], full_matrices=False)
+    keep = s > cut * s[0]
+    keep[0] = True
+    scale = 1.0 / s[keep].clamp(min=torch.finfo(s.dtype).tiny)
+    return c @ (vt[keep].mT * scale), u[:, keep].mT @ r
+
+
+def pivots(tall: Tensor, count: int) -> Tensor:
+    """Rows of (m, k) that span its row space best, by QR with exchange."""
+    order = scipy.linalg.qr(np.asarray(tall.cpu()).T, mode="r", pivoting=True)[1][:count]
+    return torch.from_numpy(order.astype(np.int64)).to(tall.device)
+
+
+def argmax_of_product(left: Tensor, right: Tensor) -> Tensor:
+    """First action of the largest entry in every row of left (S, k) @ right (k, A), block by block."""
+    left, right = left.float(), right.float()
+    rows = max(1, BLOCK // right.shape[1])
+    return torch.cat([(left[low : low + rows] @ right).argmax(1) for low in range(0, len(left), rows)])

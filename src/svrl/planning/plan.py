@@ -1,0 +1,181 @@
+"""One verb for planning: plan(model, method) -> Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from svrl.mdp.model import Model, Sampler
+from svrl.planning.meter import Ledger, Meter
+from svrl.planning.method import Found, Method, State
+
+OUT_OF_ITERATIONS = "It ran out of iterations before its stop rule fired."
+DIVERGED = "Its values left the attainable range and grow: it diverges. Use a method with clip and verify."
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceRow:
+    """One iteration, as progress bars and plots of convergence want it."""
+
+    iteration: int
+    residual: float
+    rank: int | None
+    backups: int
+    seconds_backup: float
+    seconds_estimate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What planning found.
+
+    Attributes:
+        method: The repr of the method.
+        name: Its short name.
+        problem: What the model says about itself.
+        seed: Of all that was drawn.
+        policy: Actions of the grid states (S,), int64.
+        v: The method's values (S,). For their distance from the optimum see `certify_plan`.
+        q: Dense Q (S, A), or None where only values, or factors, were kept.
+        factors: Q as left (S, r) and right (r, A), or None.
+        outcome: The empty sentence is success.
+        iterations: Steps taken.
+        ledger: Backups and seconds, verification and final sweep counted.
+        trace: One row an iteration.
+    """
+
+    method: str
+    name: str
+    problem: dict[str, Any]
+    seed: int
+    policy: Tensor
+    v: Tensor
+    q: Tensor | None
+    factors: tuple[Tensor, Tensor] | None
+    outcome: str
+    iterations: int
+    ledger: Ledger
+    trace: tuple[TraceRow, ...]
+
+    @property
+    def converged(self) -> bool:
+        """Whether the stop rule fired."""
+        return self.outcome == ""
+
+    @property
+    def sweep_equivalents(self) -> float:
+        """Backups over the number of pairs."""
+        return self.ledger.backups / self.problem["pairs"]
+
+    @property
+    def rank(self) -> int | None:
+        """Rank of the last estimate."""
+        return self.trace[-1].rank if self.trace else None
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A plan under way: what a checkpoint holds."""
+
+    state: State
+    ledger: Ledger
+    generator: torch.Generator
+    seed: int
+    trace: list[TraceRow] = field(default_factory=list)
+
+
+def begin(problem: Model | Sampler, method: Method, *, seed: int = 0, start: Tensor | None = None) -> Run:
+    """A run before its first step; `start` is a Q (S, A) or values V (S,) to warm-start from."""
+    meter = Meter(problem)
+    v = None if start is None else _values(start, meter)
+    generator = torch.Generator(problem.device).manual_seed(seed)
+    return Run(state=method.begin(meter, v), ledger=meter.ledger, generator=generator, seed=seed)
+
+
+def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[TraceRow]:
+    """Take the remaining steps of a run, one row each; between two rows the run may be saved."""
+    meter = Meter(problem, run.ledger)
+    low, high = meter.value_range
+    width = max(high - low, 1e-12)
+    while not run.state.finished and run.state.iteration < method.max_iterations:
+        run.state = method.step(meter, run.state, run.generator)
+        run.state.iteration += 1
+        far = float((run.state.v - 0.5 * (low + high)).abs().max())
+        if not far <= 10.0 * width:  # NaN too
+            run.state.finished, run.state.outcome = True, DIVERGED
+        row = TraceRow(
+            iteration=run.state.iteration,
+            residual=run.state.residual,
+            rank=run.state.rank,
+            backups=run.ledger.backups,
+            seconds_backup=run.ledger.seconds_backup,
+            seconds_estimate=run.ledger.seconds_estimate,
+        )
+        run.trace.append(row)
+        yield row
+
+
+def conclude(problem: Model | Sampler, method: Method, run: Run) -> Plan:
+    """Turn a run whose steps are taken into a plan."""
+    found = method.finish(Meter(problem, run.ledger), run.state, run.generator)
+    outcome = run.state.outcome if run.state.finished else OUT_OF_ITERATIONS
+    return _plan(problem, method, run, found, outcome)
+
+
+def plan(
+    problem: Model | Sampler,
+    method: Method,
+    *,
+    seed: int = 0,
+    start: Tensor | None = None,
+    watch: Callable[[TraceRow], None] | None = None,
+) -> Plan:
+    """Plan on a model, or a sampler, by a method.
+
+    Args:
+        problem: A `TabularMDP`, a `GridMDP`, or anything that answers like one; for noisy backups a `Sampler`.
+        method: A record such as `StructuredValueIteration()`.
+        seed: Of the observed sets and samples; same seed, same plan.
+        start: Q (S, A) or V (S,) to start from, where the method can.
+        watch: Told of every iteration.
+    """
+    run = begin(problem, method, seed=seed, start=start)
+    for row in advance(problem, method, run):
+        if watch is not None:
+            watch(row)
+    return conclude(problem, method, run)
+
+
+def _values(start: Tensor, meter: Meter) -> Tensor:
+    start = torch.as_tensor(start).to(meter.device, torch.float64)
+    if start.shape == (meter.n_states, meter.n_actions):
+        start = start.max(1).values
+    if start.shape != (meter.n_states,):
+        raise ValueError(
+            f"A start is Q ({meter.n_states}, {meter.n_actions}) or V ({meter.n_states},), "
+            f"got shape {tuple(start.shape)}."
+        )
+    if not bool(torch.isfinite(start).all()):
+        raise ValueError("The start has entries that are not finite. Start from finite values, or from none.")
+    return start
+
+
+def _plan(problem: Model | Sampler, method: Method, run: Run, found: Found, outcome: str) -> Plan:
+    return Plan(
+        method=repr(method),
+        name=method.name,
+        problem={**problem.describe(), "pairs": problem.n_states * problem.n_actions},
+        seed=run.seed,
+        policy=found.policy,
+        v=found.v,
+        q=found.q,
+        factors=found.factors,
+        outcome=outcome,
+        iterations=run.state.iteration,
+        ledger=run.ledger,
+        trace=tuple(run.trace),
+    )

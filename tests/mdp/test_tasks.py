@@ -1,0 +1,382 @@
+"""Each control task against single steps worked out by hand, physics, and Gymnasium's tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.envs.classic_control import CartPoleEnv, MountainCarEnv
+
+from svrl.mdp.catalogue import TASKS, make_task
+from svrl.mdp.control_task import ControlTask
+from svrl.mdp.metric import TimeToGoal, UprightNorm
+
+SMALL = {name: {"states": (5, 4), "actions": 7} for name in TASKS}
+SMALL["cart-pole"]["states"] = (3, 4, 5, 2)
+SMALL["three-motor-pendulum"] = {"states": (5, 4), "levels": 3}
+EVERY = [(name, variant) for name in TASKS for variant in ("paper", "authors")]
+
+
+def small(name: str, **switches: Any) -> ControlTask:
+    return make_task(name, **{**SMALL[name], **switches})
+
+
+def row(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def drawn(task: ControlTask, count: int, seed: int = 0) -> torch.Tensor:
+    """States uniform in the box."""
+    low, high = (row(*edge) for edge in zip(*[(axis.low, axis.high) for axis in task.axes], strict=True))
+    return low + (high - low) * torch.rand(count, task.dimensions, generator=seeded(seed), dtype=torch.float64)
+
+
+def one_step(task: ControlTask, state: tuple[float, ...], inputs: tuple[float, ...]) -> list[float]:
+    return task.move(row(*state), row(*inputs), torch.zeros(task.dimensions, dtype=torch.float64)).tolist()
+
+
+def paid(task: ControlTask, state: tuple[float, ...], inputs: tuple[float, ...]) -> float:
+    return float(task.reward(row(*state), row(*inputs)))
+
+
+# Sizes and boxes: 2500 or 10000 states by 1000 actions, as the paper has them.
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+def test_the_size_is_the_papers(name: str, variant: str):
+    task = make_task(name, variant=variant)
+    assert task.name == name
+    assert task.n_states == (10000 if name == "cart-pole" else 2500)
+    assert tuple(task.actions.shape) == (1000, 3 if name == "three-motor-pendulum" else 1)
+    assert task.discount == 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "boxes"),
+    [
+        ("inverted-pendulum", [(-math.pi, math.pi), (-10, 10)]),
+        ("three-motor-pendulum", [(-math.pi, math.pi), (-10, 10)]),
+        ("mountain-car", [(-1.2, 0.6), (-0.07, 0.07)]),
+        ("double-integrator", [(-3, 3), (-3, 3)]),
+        ("cart-pole", [(-math.pi / 2, math.pi / 2), (-3, 3), (-2.4, 2.4), (-3.5, 3.5)]),
+    ],
+)
+def test_the_boxes_are_the_papers(name: str, boxes: list[tuple[float, float]]):
+    task = make_task(name)
+    assert [(axis.low, axis.high) for axis in task.axes] == boxes
+    assert [axis.periodic for axis in task.axes] == [name.endswith("pendulum")] + [False] * (len(boxes) - 1)
+
+
+def test_the_mountain_car_of_the_authors_ends_at_the_goal():
+    assert make_task("mountain-car", variant="authors").axes[0].high == 0.5
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "three-motor-pendulum"])
+def test_actions_are_even_and_reach_both_ends(name: str):
+    values = make_task(name).actions[:, 0]
+    reach = 10.0 if name == "cart-pole" else 1.0
+    assert float(values[0]) == -reach
+    assert float(values[-1]) == reach
+    torch.testing.assert_close(values.diff(), torch.full((999,), 2 * reach / 999, dtype=torch.float64))
+
+
+def test_three_motors_have_every_combination_once():
+    actions = make_task("three-motor-pendulum", levels=4).actions
+    assert len(torch.unique(actions, dim=0)) == 64
+    torch.testing.assert_close(torch.unique(actions), torch.linspace(-1, 1, 4, dtype=torch.float64))
+
+
+# Single steps by hand.
+
+
+@pytest.mark.parametrize(("variant", "tau"), [("paper", 0.3), ("authors", math.pi / 10)])
+def test_a_step_of_the_pendulum(variant: str, tau: float):
+    task = small("inverted-pendulum", variant=variant)
+    assert one_step(task, (0.5, -2.0), (0.25,)) == pytest.approx(
+        [0.5 - 2.0 * tau, -2.0 + (math.sin(0.5) + 2.0 + 0.25) * tau], abs=1e-14
+    )
+    # Over the top of the range: 3 + 10 tau, less a turn.
+    assert one_step(task, (3.0, 10.0), (0.0,))[0] == pytest.approx(3.0 + 10.0 * tau - 2 * math.pi, abs=1e-14)
+
+
+@pytest.mark.parametrize(("variant", "offset"), [("paper", 0.0), ("authors", -1.0)])
+def test_the_reward_of_the_pendulum(variant: str, offset: float):
+    task = small("inverted-pendulum", variant=variant)
+    assert paid(task, (0.0, 3.0), (0.0,)) == pytest.approx(1.0 + offset)
+    assert paid(task, (math.pi, 0.0), (1.0,)) == pytest.approx(math.exp(-2.0) - 0.1 + offset)
+    assert paid(task, (math.pi / 2, 0.0), (-0.5,)) == pytest.approx(math.exp(-1.0) - 0.025 + offset)
+
+
+def test_the_noise_of_the_pendulum_is_half_a_degree_on_the_speed():
+    for variant in ("paper", "authors"):
+        task = small("inverted-pendulum", variant=variant)
+        assert task.noise == (0.0, math.pi / 360)
+        calm, shaken = (task.move(row(0.1, 0.2), row(0.3), row(0.0, level)) for level in (0.0, 0.01))
+        torch.testing.assert_close(shaken - calm, row(0.0, 0.01))
+
+
+def test_a_step_of_the_mountain_car():
+    slope = 0.0025 * math.cos(3 * -0.4)
+    paper, authors = (small("mountain-car", variant=variant) for variant in ("paper", "authors"))
+    speed = 0.02 - slope + 0.0005
+    assert one_step(paper, (-0.4, 0.02), (0.5,)) == pytest.approx([-0.38, speed], abs=1e-15)
+    assert one_step(authors, (-0.4, 0.02), (0.5,)) == pytest.approx([-0.4 + speed, speed], abs=1e-15)
+
+
+def test_the_mountain_car_of_the_authors_moves_by_the_clipped_speed():
+    # At x = -1 the slope pulls by -0.0025 cos(-3) > 0, so 0.0695 becomes more than the limit 0.07.
+    paper, authors = (small("mountain-car", variant=variant) for variant in ("paper", "authors"))
+    assert one_step(authors, (-1.0, 0.0695), (1.0,)) == pytest.approx([-0.93, 0.07], abs=1e-15)
+    assert one_step(paper, (-1.0, 0.0695), (1.0,)) == pytest.approx([-0.9305, 0.07], abs=1e-15)
+
+
+@pytest.mark.parametrize(("variant", "end"), [("paper", 0.6), ("authors", 0.5)])
+def test_the_mountain_car_stops_at_the_end_and_the_goal_pays(variant: str, end: float):
+    task = small("mountain-car", variant=variant)
+    assert one_step(task, (end - 0.001, 0.07), (1.0,))[0] == end
+    assert one_step(task, (-1.19, -0.07), (0.0,))[0] == -1.2
+    assert [paid(task, (x, 0.0), (1.0,)) for x in (end, 0.5, 0.5 - 1e-12, 0.499)] == [10, 10, 10, -1]
+
+
+def test_a_step_of_the_double_integrator():
+    task = small("double-integrator")
+    assert one_step(task, (1.0, -0.5), (0.3,)) == pytest.approx([0.95, -0.47], abs=1e-15)
+    assert one_step(task, (2.9, 3.0), (1.0,)) == [3.0, 3.0]
+    assert paid(task, (1.0, -2.0), (0.7,)) == -2.5
+
+
+def test_a_step_of_the_cart_pole_from_rest():
+    # Upright and at rest a force u turns the pole by -u / (1.1 * 0.5 * (4/3 - 0.1/1.1)) = -u / 0.68333...
+    task = small("cart-pole")
+    turning = -2.0 / (1.1 * 2 / 3 - 0.05)
+    pushing = (2.0 - 0.05 * turning) / 1.1
+    assert one_step(task, (0.0, 0.0, 0.0, 0.0), (2.0,)) == pytest.approx(
+        [0, 0.1 * turning, 0, 0.1 * pushing], abs=1e-14
+    )
+    assert one_step(task, (0.1, 2.0, -1.0, 3.0), (0.0,))[::2] == pytest.approx([0.3, -0.7], abs=1e-14)
+
+
+def test_the_reward_of_the_cart_pole_has_a_maximum_every_twelve_degrees():
+    task = small("cart-pole")
+    degrees = [0, 12, 24, 6, 3]
+    got = [paid(task, (math.radians(angle), 1.0, 1.0, 1.0), (5.0,)) for angle in degrees]
+    assert got == pytest.approx([1, 1, 1, 0, 0.25], abs=1e-12)
+
+
+def test_a_step_of_the_three_motor_pendulum():
+    task = small("three-motor-pendulum")
+    # At theta = 0 the motors pull by 1, -1/2, -1/2.
+    assert one_step(task, (0.0, 1.0), (1.0, -1.0, 0.5)) == pytest.approx([0.3, 1.0 + (1.25 - 1.0) * 0.3], abs=1e-14)
+    assert paid(task, (0.0, 0.0), (1.0, -1.0, 0.5)) == pytest.approx(1 - 0.05 * 2.25)
+    # All alike they cancel, whatever the angle.
+    plain = small("inverted-pendulum")
+    for angle in (-2.0, 0.3, 1.7):
+        assert one_step(task, (angle, 0.5), (0.8, 0.8, 0.8)) == pytest.approx(one_step(plain, (angle, 0.5), (0.0,)))
+
+
+# Physics.
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in ("mountain-car", "three-motor-pendulum")])
+def test_mirrored_states_and_inputs_move_in_mirror_image(name: str):
+    task = small(name)
+    states = drawn(task, 50)
+    inputs = task.actions[torch.randint(7, (50,), generator=seeded())]
+    none = torch.zeros(task.dimensions, dtype=torch.float64)
+    torch.testing.assert_close(task.step(-states, -inputs, none), -task.step(states, inputs, none))
+    torch.testing.assert_close(task.reward(-states, -inputs), task.reward(states, inputs))
+
+
+def energy_of_cart_pole(s: torch.Tensor) -> torch.Tensor:
+    # A uniform rod of half-length l: its inertia about the joint is (4/3) m l^2.
+    moving = 0.5 * 1.1 * s[:, 3] ** 2 + 0.05 * s[:, 3] * s[:, 1] * torch.cos(s[:, 0]) + 0.025 / 1.5 * s[:, 1] ** 2
+    return moving + 0.1 * 9.8 * 0.5 * torch.cos(s[:, 0])
+
+
+# Energy, and the power that flows in: force times speed, less friction.
+ENERGIES = {
+    "cart-pole": (energy_of_cart_pole, lambda s, u: u * s[:, 3]),
+    "inverted-pendulum": (
+        lambda s: 0.5 * s[:, 1] ** 2 + torch.cos(s[:, 0]),
+        lambda s, u: (u - s[:, 1]) * s[:, 1],
+    ),
+    "mountain-car": (
+        lambda s: 0.5 * s[:, 1] ** 2 + 0.0025 / 3 * torch.sin(3 * s[:, 0]),
+        lambda s, u: 0.001 * u * s[:, 1],
+    ),
+    "double-integrator": (lambda s: 0.5 * s[:, 1] ** 2, lambda s, u: u * s[:, 1]),
+}
+
+
+@pytest.mark.parametrize("order", ["together", "speed-first"])
+@pytest.mark.parametrize("name", ENERGIES)
+def test_energy_changes_by_the_power_of_the_input(name: str, order: str):
+    tau = 1e-6
+    task = small(name, time_step=tau, update_order=order)
+    states = 0.9 * drawn(task, 100, 1)
+    inputs = task.actions[torch.randint(7, (100,), generator=seeded(2))]
+    after = task.step(states, inputs, torch.zeros(task.dimensions, dtype=torch.float64))
+    energy, power = ENERGIES[name]
+    flow = (energy(after) - energy(states)) / tau
+    wanted = power(states, inputs[:, 0])
+    assert float((flow - wanted).abs().max()) < 1e-3 * float(wanted.abs().max()) + 1e-9
+
+
+@pytest.mark.parametrize(("order", "pairs"), [("together", 20 * 19 / 2), ("speed-first", 20 * 21 / 2)])
+def test_constant_force_gives_a_sum_in_closed_form(order: str, pairs: float):
+    task = small("double-integrator", update_order=order)
+    state = (-1.0, 0.2)
+    for _ in range(20):
+        state = tuple(one_step(task, state, (0.4,)))
+    assert state == pytest.approx((-1.0 + 20 * 0.1 * 0.2 + 0.4 * 0.01 * pairs, 0.2 + 20 * 0.04), abs=1e-12)
+
+
+# Peers.
+
+
+def test_the_authors_mountain_car_is_the_classic_one():
+    task = small("mountain-car", variant="authors", x_max=0.6)
+    peer = MountainCarEnv()
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        state, action = rng.uniform([-1.0, -0.07], [0.6, 0.07]), int(rng.integers(3))
+        peer.state = tuple(state)
+        peer.step(action)
+        assert one_step(task, tuple(state), (action - 1.0,)) == pytest.approx(list(peer.state), abs=1e-12)
+
+
+def test_the_cart_pole_is_the_classic_one():
+    task = small("cart-pole", time_step=0.02)
+    peer = CartPoleEnv()
+    peer.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        x, speed, angle, turning = rng.uniform([-2, -3, -0.2, -2], [2, 3, 0.2, 2])
+        peer.state = np.array([x, speed, angle, turning])
+        peer.steps_beyond_terminated = None
+        action = int(rng.integers(2))
+        peer.step(action)
+        x2, speed2, angle2, turning2 = peer.state
+        got = one_step(task, (angle, turning, x, speed), (10.0 if action else -10.0,))
+        # Gymnasium keeps its state in float32 in some versions.
+        assert got == pytest.approx([angle2, turning2, x2, speed2], abs=1e-5)
+
+
+# What the interface promises.
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+@pytest.mark.parametrize("order", ["together", "speed-first"])
+def test_the_box_is_kept(name: str, variant: str, order: str):
+    task = small(name, variant=variant, update_order=order, time_step=3.0)
+    states = drawn(task, 300)
+    noise = torch.randn(300, 1, task.dimensions, generator=seeded(), dtype=torch.float64)
+    after = task.move(states[:, None], task.actions, noise)
+    assert after.shape == (300, task.n_actions, task.dimensions)
+    for k, axis in enumerate(task.axes):
+        assert float(after[..., k].min()) >= axis.low
+        assert float(after[..., k].max()) <= axis.high
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+@pytest.mark.parametrize("order", ["together", "speed-first"])
+def test_broadcasting_equals_a_flat_batch(name: str, variant: str, order: str, dtype: torch.dtype):
+    task = small(name, variant=variant, update_order=order)
+    states, actions = task.states().to(dtype), task.actions.to(dtype)
+    s, a = len(states), len(actions)
+    none = torch.zeros(task.dimensions, dtype=dtype)
+    wide = task.step(states[:, None], actions, none)
+    rewards = task.reward(states[:, None], actions)
+    assert wide.dtype == rewards.dtype == dtype
+    assert wide.shape == (s, a, task.dimensions)
+    assert rewards.shape == (s, a)
+    flat_states, flat_actions = states.repeat_interleave(a, 0), actions.repeat(s, 1)
+    flat = task.step(flat_states, flat_actions, none.expand(s * a, -1))
+    # Vector and scalar code may round a sine differently.
+    torch.testing.assert_close(wide.reshape(s * a, -1), flat)
+    torch.testing.assert_close(rewards.reshape(-1), task.reward(flat_states, flat_actions))
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+def test_the_label_says_every_switch(name: str, variant: str):
+    label = make_task(name, variant=variant).label
+    wanted = {"variant", "time_step", "reward_offset", "update_order"} | (
+        {"x_max"} if name == "mountain-car" else set()
+    )
+    assert set(label) == wanted
+    assert label["variant"] == variant
+    assert json.loads(json.dumps(label)) == label
+
+
+def test_single_switches_override_the_variant():
+    task = small(
+        "mountain-car", variant="authors", update_order="together", x_max=0.55, reward_offset=2.0, time_step=0.5
+    )
+    assert task.label == {
+        "variant": "authors",
+        "time_step": 0.5,
+        "reward_offset": 2.0,
+        "update_order": "together",
+        "x_max": 0.55,
+    }
+    assert task.axes[0].high == 0.55
+    assert paid(task, (0.0, 0.0), (0.0,)) == 1.0
+    assert one_step(task, (0.0, 0.01), (1.0,)) == pytest.approx([0.005, 0.01 + 0.5 * (0.001 - 0.0025)], abs=1e-15)
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+def test_a_reward_offset_moves_every_reward(name: str, variant: str):
+    none, some = (small(name, variant=variant, reward_offset=offset) for offset in (0.0, -3.0))
+    states = none.states()[:, None]
+    torch.testing.assert_close(some.reward(states, some.actions) + 3.0, none.reward(states, none.actions))
+
+
+def test_zero_overrides_too():
+    assert small("inverted-pendulum", variant="authors", reward_offset=0.0).label["reward_offset"] == 0.0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_metric_fits_the_task(name: str):
+    metric = small(name).metric
+    if name in ("mountain-car", "double-integrator"):
+        assert isinstance(metric, TimeToGoal)
+    else:
+        assert metric == UprightNorm(axis=0, skip=51)
+
+
+def test_the_goals():
+    car, brick = (small(name).metric.inside for name in ("mountain-car", "double-integrator"))
+    assert car(torch.tensor([[0.5, 0.0], [0.49, 0.07], [0.6, -0.07]])).tolist() == [True, False, True]
+    places = torch.tensor([[0.1, -0.1], [0.0, 0.11], [-0.11, 0.0]], dtype=torch.float64)
+    assert brick(places).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "switches", "answer"),
+    [
+        ("mountain", {}, "Did you mean mountain-car"),
+        ("inverted_pendulum", {}, "Did you mean inverted-pendulum"),
+        ("zzz", {}, "Choose one of cart-pole, double-integrator"),
+        ("cart-pole", {"variant": "author"}, "no variant 'author'. Did you mean authors"),
+        ("cart-pole", {"variant": "9"}, "Choose one of authors, paper"),
+        ("mountain-car", {"xmax": 0.5}, "no switch 'xmax'. Did you mean x_max"),
+        ("mountain-car", {"x_max": 0.4}, "x_max of at least 0.5"),
+        ("mountain-car", {"update_order": "speed_first"}, "Did you mean speed-first"),
+        ("mountain-car", {"time_step": 0.0}, "time_step above 0"),
+        ("mountain-car", {"reward_offset": float("nan")}, "finite reward_offset"),
+        ("mountain-car", {"actions": 1}, "at least 2 values"),
+        ("cart-pole", {"states": (10, 10)}, "4 coordinates"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_near_miss(name: str, switches: dict[str, Any], answer: str):
+    with pytest.raises(ValueError, match=answer):
+        make_task(name, **switches)

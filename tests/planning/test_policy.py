@@ -1,0 +1,226 @@
+"""Greedy policies: interpolation against closed forms, the kernel against its torch twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from scipy.interpolate import RegularGridInterpolator
+
+from svrl.mdp.control_task import Axis, ControlTask
+from svrl.planning.policy import GreedyPolicy, corners, greedy_twin
+from svrl.planning.rollout import draw_starts
+
+SHAPES = [(7,), (5, 6), (4, 5, 3), (3, 4, 2, 5)]
+DTYPES = [torch.float32, torch.float64]
+SLACK = {torch.float32: 1e-5, torch.float64: 1e-13}
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def task_of(shape: tuple[int, ...], actions: int, periodic: bool = False) -> ControlTask:
+    axes = tuple(
+        Axis(name=f"x{k}", low=-1.0 - 0.3 * k, high=2.0 + k, points=points, periodic=periodic and k == 0)
+        for k, points in enumerate(shape)
+    )
+    return ControlTask(
+        name="made-up",
+        axes=axes,
+        actions=torch.arange(actions).double(),
+        step=lambda states, actions, noise: states,
+        reward=lambda states, actions: states[..., 0],
+        discount=0.9,
+    )
+
+
+def factors(task: ControlTask, rank: int, dtype: torch.dtype, seed: int = 3) -> tuple[torch.Tensor, ...]:
+    source = seeded(seed)
+    shapes = ((task.n_states, rank), (task.n_actions, rank), (task.n_states,))
+    return tuple(torch.randn(shape, generator=source, dtype=torch.float64).to(dtype) for shape in shapes)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def multilinear(d: int, actions: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A random multilinear function for each action: states (N, d) -> (N, A)."""
+    table = torch.randn(actions, *[2] * d, generator=seeded(7), dtype=torch.float64)
+
+    def value(x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(len(x), actions, dtype=torch.float64)
+        for index in np.ndindex(*[2] * d):
+            term = torch.ones(len(x), dtype=torch.float64)
+            for k, power in enumerate(index):
+                term = term * x[:, k] ** power
+            total += term[:, None] * table[(slice(None), *index)]
+        return total
+
+    return value
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_interpolation_is_exact_for_multilinear_functions(shape: tuple[int, ...]):
+    task = task_of(shape, 9)
+    value = multilinear(len(shape), 9)
+    states = draw_starts(task, 400, seeded())
+    exact = value(states)
+    actions, values = GreedyPolicy(task=task, q=value(task.states())).greedy(states)
+    torch.testing.assert_close(values, exact.max(1).values, rtol=1e-11, atol=1e-11)
+    assert torch.equal(actions, exact.argmax(1))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_any_q_is_interpolated_as_scipy_does(shape: tuple[int, ...]):
+    task = task_of(shape, 11)
+    q = torch.randn(task.n_states, 11, generator=seeded(1), dtype=torch.float64)
+    states = draw_starts(task, 300, seeded(2))
+    grid = [axis.values.numpy() for axis in task.axes]
+    peer = torch.from_numpy(RegularGridInterpolator(grid, q.numpy().reshape(*shape, 11))(states.numpy()))
+    actions, values = GreedyPolicy(task=task, q=q).greedy(states)
+    torch.testing.assert_close(values, peer.max(1).values)
+    assert torch.equal(actions, peer.argmax(1))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_at_grid_states_it_is_the_greedy_action_of_their_rows(shape: tuple[int, ...]):
+    task = task_of(shape, 13, periodic=True)
+    q = torch.randn(task.n_states, 13, generator=seeded(1), dtype=torch.float64)
+    assert torch.equal(GreedyPolicy(task=task, q=q).actions(task.states()), q.argmax(1))
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 700])
+@pytest.mark.parametrize("kind", ["dense", "factors", "factors and offset"])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.dtype, count: int):
+    task = task_of(shape, 101)
+    left, right, offset = factors(task, 5, dtype)
+    policy = {
+        "dense": GreedyPolicy(task=task, q=left @ right.mT),
+        "factors": GreedyPolicy(task=task, left=left, right=right),
+        "factors and offset": GreedyPolicy(task=task, left=left, right=right, offset=offset),
+    }[kind]
+    states = draw_starts(task, count, seeded(4))
+    actions, values = policy.greedy(states)
+    twin_actions, twin_values = greedy_twin(task, states, policy.table, policy.right, policy.offset)
+    assert actions.dtype == torch.int64
+    assert values.dtype == dtype
+    torch.testing.assert_close(values, twin_values, rtol=SLACK[dtype], atol=10 * SLACK[dtype])
+    # The two may differ where actions tie up to rounding, and those are rare in random factors.
+    assert float((actions == twin_actions).double().mean()) > 0.99
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_factors_and_the_matrix_they_make_are_one_policy(dtype: torch.dtype):
+    task = task_of((6, 7), 50)
+    left, right, offset = factors(task, 3, dtype)
+    states = draw_starts(task, 500, seeded())
+    dense = GreedyPolicy(task=task, q=left @ right.mT + offset[:, None]).greedy(states)
+    short = GreedyPolicy(task=task, left=left, right=right, offset=offset).greedy(states)
+    torch.testing.assert_close(dense[1], short[1], rtol=SLACK[dtype], atol=10 * SLACK[dtype])
+    assert float((dense[0] == short[0]).double().mean()) > 0.99
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_make_no_difference():
+    task = task_of((20, 20), 1000)
+    left, right, _ = factors(task, 4, torch.float64)
+    states = draw_starts(task, 997, seeded())
+    policy = GreedyPolicy(task=task, q=left @ right.mT)
+    both = policy.greedy(states)
+    torch.set_num_threads(1)
+    one = policy.greedy(states)
+    assert torch.equal(both[0], one[0])
+    assert torch.equal(both[1], one[1])
+
+
+@pytest.mark.parametrize("actions", [1, 2, 7, 64, 1003])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("factored", [False, True])
+def test_of_equal_actions_the_first_is_taken(actions: int, dtype: torch.dtype, factored: bool):
+    # Vector code and its remainder must round alike, or a copy of the best action may win.
+    task = task_of((5, 6, 4), actions)
+    left, right, _ = factors(task, 4, dtype)
+    if factored:
+        policy = GreedyPolicy(task=task, left=left, right=right[:1].expand(actions, -1))
+    else:
+        policy = GreedyPolicy(task=task, q=(left @ right[:1].mT).expand(-1, actions))
+    states = draw_starts(task, 200, seeded())
+    assert not bool(policy.actions(states).any())
+    assert not bool(greedy_twin(task, states, policy.table, policy.right, None)[0].any())
+
+
+def test_outside_the_box_a_periodic_axis_wraps_and_another_stops():
+    task = task_of((9, 6), 30, periodic=True)
+    policy = GreedyPolicy(task=task, q=torch.randn(54, 30, generator=seeded(), dtype=torch.float64))
+    states = draw_starts(task, 100, seeded(1))
+    turns = states + torch.tensor([3.0 * 2, 0.0], dtype=torch.float64)
+    assert torch.equal(policy.actions(turns), policy.actions(states))
+    outside, edge = states.clone(), states.clone()
+    outside[:, 1], edge[:, 1] = 99.0, task.axes[1].high
+    assert torch.equal(policy.actions(outside), policy.actions(edge))
+
+
+def test_weights_are_a_distribution_whose_mean_is_the_state():
+    task = task_of((3, 4, 2, 5), 2)
+    states = draw_starts(task, 200, seeded())
+    index, weight = corners(task, states)
+    assert bool((weight >= 0).all())
+    torch.testing.assert_close((weight[..., None] * task.states()[index]).sum(1), states)
+
+
+def test_numpy_and_float32_states_are_welcome():
+    task = task_of((5, 6), 8)
+    q = np.random.default_rng(0).standard_normal((30, 8))
+    policy = GreedyPolicy(task=task, q=q)
+    states = draw_starts(task, 50, seeded())
+    assert torch.equal(policy.actions(states.float()), policy.actions(states.float().double()))
+    assert policy.actions(states[:0]).shape == (0,)
+    assert "dense Q" in repr(policy)
+
+
+def test_what_does_not_fit_is_refused():
+    task = task_of((5, 6), 8)
+    left, right, offset = factors(task, 3, torch.float64)
+    q = left @ right.mT
+    for bad in ({}, {"q": q, "left": left, "right": right}, {"left": left}, {"q": q, "right": right}):
+        with pytest.raises(ValueError, match="either q, or left and right"):
+            GreedyPolicy(task=task, **bad)
+    with pytest.raises(ValueError, match=r"needs right of shape \(8, 3\), got \(3, 8\)"):
+        GreedyPolicy(task=task, left=left, right=right.mT)
+    with pytest.raises(ValueError, match=r"needs q of shape \(30, 8\)"):
+        GreedyPolicy(task=task, q=q.mT)
+    with pytest.raises(ValueError, match="one precision"):
+        GreedyPolicy(task=task, q=q, offset=offset.float())
+    with pytest.raises(ValueError, match="needs finite q"):
+        GreedyPolicy(task=task, q=q / 0.0)
+    policy = GreedyPolicy(task=task, q=q)
+    with pytest.raises(ValueError, match=r"\(N, 2\); got shape \(4, 3\)"):
+        policy.actions(torch.zeros(4, 3))
+    with pytest.raises(ValueError, match="States must be finite"):
+        policy.actions(torch.full((4, 2), float("nan")))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_cpu_and_cuda_agree(dtype: torch.dtype):
+    task = task_of((9, 8, 7), 300, periodic=True)
+    left, right, offset = factors(task, 4, dtype)
+    states = draw_starts(task, 2000, seeded()) * 1.2
+    here = GreedyPolicy(task=task, left=left, right=right, offset=offset).greedy(states)
+    there = GreedyPolicy(task=task, left=left.cuda(), right=right.cuda(), offset=offset.cuda()).greedy(states.cuda())
+    dense = GreedyPolicy(task=task, q=(left @ right.mT + offset[:, None]).cuda()).greedy(states.cuda())
+    for actions, values in (there, dense):
+        assert values.is_cuda
+        torch.testing.assert_close(values.cpu(), here[1], rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-5)
+        assert float((actions.cpu() == here[0]).double().mean()) > 0.99
