@@ -12,8 +12,12 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-demo: $(VENV)/.core ## complete a matrix in front of your eyes
+demo: $(VENV)/.core ## complete a matrix in front of your eyes, then plan the pendulum from 20% of the backups
 	@$(BIN)/python examples/demo.py
+	@echo "==> planning the inverted pendulum: 2500 states, 1000 actions, 20% of the pairs an iteration"
+	@rm -rf demo/pendulum
+	@$(BIN)/svrl plan inverted-pendulum --method svp --observe 0.2 --iterations 100 --compare --out demo/pendulum
+	@echo "==> pictures and rows are in demo/pendulum"
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@echo "==> running the tests"

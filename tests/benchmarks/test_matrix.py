@@ -34,7 +34,7 @@ def test_the_quick_bench_end_to_end():
 
 def test_the_table_is_printed_for_people(svrl, monkeypatch):
     row = Row(name="a thing", unit="us", ours=2.0, peer=50.0, peer_name="somebody")
-    monkeypatch.setattr("svrl.cli.bench._measurements", lambda quick, seed: iter([row]))
+    monkeypatch.setattr("svrl.cli.bench._matrix", lambda quick, seed: iter([row]))
     result = svrl("bench", "matrix")
     assert result.exit_code == 0
     assert "25.0" in result.stdout

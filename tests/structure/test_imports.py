@@ -34,6 +34,8 @@ RESERVED = {
     "ale_py": {"envs", "integrations"},
     "fancyimpute": {"benchmarks"},
     "sklearn": {"benchmarks"},
+    "quantecon": {"benchmarks"},
+    "mdpsolver": {"benchmarks"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

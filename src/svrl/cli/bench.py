@@ -27,22 +27,35 @@ def matrix(
 ) -> None:
     """Matrix estimation against fancyimpute: small matrices, a large one, a very large one."""
     command = "svrl bench matrix" + (" --quick" if quick else "") + (f" --seed {seed}" if seed else "")
+    _report(_matrix(quick, seed), command, as_json)
+
+
+@app.command("planning")
+def planning(
+    quick: Annotated[bool, typer.Option("--quick", help="400 states x 100 actions instead of 2500 x 1000.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """Sweeps and exact solutions against QuantEcon, mdpsolver and a sparse product, on one thread."""
+    _report(_planning(quick), "svrl bench planning" + (" --quick" if quick else ""), as_json)
+
+
+def _report(measurements: Iterator[Row], command: str, as_json: bool) -> None:
     with answering("Stopped before all was measured."):
-        rows = _collect(quick, seed)
+        rows = _collect(measurements)
     if as_json:
         print_json([row.as_json(command) for row in rows])
     else:
-        _print_table(rows)
+        _print_table(rows, command)
 
 
-def _collect(quick: bool, seed: int) -> list[Row]:
+def _collect(measurements: Iterator[Row]) -> list[Row]:
     from svrl.benchmarks.peers import MissingPeerError
 
     rows: list[Row] = []
     with progress_line() as progress:
-        task = progress.add_task("32x18 matrices")
+        task = progress.add_task("preparing")
         try:
-            for row in _measurements(quick, seed):
+            for row in measurements:
                 rows.append(row)
                 progress.update(task, description=f"{len(rows)} done, last: {row.name}")
         except MissingPeerError as error:
@@ -50,7 +63,13 @@ def _collect(quick: bool, seed: int) -> list[Row]:
     return rows
 
 
-def _measurements(quick: bool, seed: int) -> Iterator[Row]:
+def _planning(quick: bool) -> Iterator[Row]:
+    from svrl.benchmarks.planning import measure_planning
+
+    yield from measure_planning(quick)
+
+
+def _matrix(quick: bool, seed: int) -> Iterator[Row]:
     from svrl.benchmarks.matrix_large import measure_large
     from svrl.benchmarks.matrix_memory import measure_memory
     from svrl.benchmarks.matrix_small import measure_small
@@ -60,10 +79,10 @@ def _measurements(quick: bool, seed: int) -> Iterator[Row]:
     yield from measure_memory(*((2500, 1000) if quick else (10_000, 4_000)), seed)
 
 
-def _print_table(rows: list[Row]) -> None:
+def _print_table(rows: list[Row], command: str) -> None:
     from svrl.benchmarks.rows import machine
 
-    table = Table(title="svrl bench matrix", title_justify="left", caption=machine(), caption_justify="left")
+    table = Table(title=command, title_justify="left", caption=machine(), caption_justify="left")
     for name, justify in (("what", "left"), ("unit", "left"), ("ours", "right"), ("peer", "right"), ("ratio", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for row in rows:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from svrl import __version__
-from svrl.cli import bench, complete
+from svrl.cli import bench, complete, plan
 
 app = typer.Typer(
     name="svrl",
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("complete")(complete.complete)
+app.command("plan")(plan.plan)
 app.add_typer(bench.app, name="bench")
 
 

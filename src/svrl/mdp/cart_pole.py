@@ -86,6 +86,7 @@ def cart_pole(
         step=euler_step(cart_pole_accelerations, motion, axes),
         reward=reward,
         discount=0.95,
+        reward_range=(0.0 + motion.reward_offset, 1.0 + motion.reward_offset),
         noise=(0.0, 0.0, 0.0, 0.0),
         metric=UprightNorm(),
         label=motion.label(variant),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -64,6 +65,7 @@ class ControlTask:
             a backup unless asked otherwise; add it where the task's noise enters.
         reward: (states (..., d), actions (..., k)) -> (...).
         discount: In (0, 1).
+        reward_range: Bounds (low, high) on the reward, if they are known; otherwise a grid looks at every pair once.
         noise: Standard deviation of the noise on each coordinate, (d,), in its unit.
         metric: How a rollout is judged beside its return, or None.
         label: What a result must say about the task (variant and switches); JSON types only.
@@ -75,6 +77,7 @@ class ControlTask:
     step: Step
     reward: Reward
     discount: float
+    reward_range: tuple[float, float] | None = None
     noise: tuple[float, ...] = ()
     metric: Any = None
     label: Mapping[str, Any] = field(default_factory=dict)
@@ -89,6 +92,8 @@ class ControlTask:
         if actions.ndim != 2 or len(actions) == 0 or not bool(torch.isfinite(actions).all()):
             raise ValueError(f"{self.name} needs finite actions of shape (A, k), got shape {tuple(actions.shape)}.")
         object.__setattr__(self, "actions", actions)
+        if self.reward_range is not None and not self.reward_range[0] <= self.reward_range[1]:
+            raise ValueError(f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}.")
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
         if len(noise) != len(self.axes) or min(noise) < 0.0:
             raise ValueError(f"{self.name} has {len(self.axes)} axes and needs a noise level >= 0 each, got {noise}.")
@@ -145,5 +150,6 @@ class ControlTask:
 
 def coordinates(*columns: Tensor) -> Tensor:
     """Stack coordinates into states (..., d), each broadcast to the shape of all: the last line of most steps."""
-    shape = torch.broadcast_shapes(*(column.shape for column in columns))  # type: ignore[no-untyped-call]
+    # NumPy's rule is torch's, and torch.broadcast_shapes imports half a second of symbolic algebra.
+    shape = np.broadcast_shapes(*(column.shape for column in columns))
     return torch.stack([column.broadcast_to(shape) for column in columns], -1)

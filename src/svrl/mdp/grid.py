@@ -7,6 +7,7 @@ kept as a compact table, or worked out anew in every sweep where the table would
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -93,11 +94,18 @@ class GridMDP:
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest reward of a pair."""
+        """Smallest and largest reward of a pair, or the task's own bounds on them."""
+        if self.task.reward_range is not None:
+            low, high = self.task.reward_range
+            rounding = torch.finfo(self.dtype).eps * max(abs(low), abs(high))
+            return low - rounding, high + rounding
         if self._table is not None:
             return float(self._table.reward.min()), float(self._table.reward.max())
-        parts = [self.task.reward(self._states[part, None], self._actions).aminmax() for part in self._parts()]
-        return min(float(low) for low, _ in parts), max(float(high) for _, high in parts)
+        low, high = math.inf, -math.inf
+        for part in self._parts():
+            least, most = self.task.reward(self._states[part, None], self._actions).to(self.dtype).aminmax()
+            low, high = min(low, float(least)), max(high, float(most))
+        return low, high
 
     def describe(self) -> dict[str, Any]:
         """The task's label, and how it was discretised."""
@@ -111,6 +119,7 @@ class GridMDP:
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
+        v = self._checked(v)
         out = torch.empty(self.n_states * self.n_actions, dtype=v.dtype, device=self.device)
         for part, table in self._tables():
             self._backup(v, table, out[part.start * self.n_actions : part.stop * self.n_actions])
@@ -118,6 +127,7 @@ class GridMDP:
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
+        v = self._checked(v)
         best = torch.empty(self.n_states, dtype=v.dtype, device=self.device)
         action = torch.empty(self.n_states, dtype=torch.int64, device=self.device)
         for part, table in self._tables():
@@ -126,6 +136,9 @@ class GridMDP:
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs: states (K,) and actions (K,) give (K,)."""
+        v = self._checked(v)
+        self._check_numbers("state", states, self.n_states)
+        self._check_numbers("action", actions, self.n_actions)
         out = torch.empty(len(states), dtype=v.dtype, device=self.device)
         if self._table is not None:
             self._backup_at(v, self._table, states * self.n_actions + actions, out)
@@ -149,6 +162,9 @@ class GridMDP:
 
     def under(self, policy: Tensor) -> Chain:
         """The chain of a deterministic policy (S,): every state leads to the corners of one cell (per node)."""
+        if policy.shape != (self.n_states,):
+            raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
+        self._check_numbers("action", policy, self.n_actions)
         table = self._tabulate(self._states, self._actions[policy])
         corners = len(self._offsets)
         weight = torch.ones(1, len(table.base), dtype=torch.float64, device=self.device)
@@ -161,6 +177,22 @@ class GridMDP:
         size = (self.n_states, self.n_states)
         transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
         return Chain(reward=table.reward.double(), transitions=transitions, discount=self.discount)
+
+    def _checked(self, v: Tensor) -> Tensor:
+        """Values as the kernels need them; they index without looking."""
+        if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"{self.task.name} needs values ({self.n_states},) in float32 or float64, "
+                f"got {tuple(v.shape)} in {str(v.dtype).removeprefix('torch.')}."
+            )
+        return v.contiguous()
+
+    def _check_numbers(self, what: str, numbers: Tensor, count: int) -> None:
+        if numbers.device.type != "cpu" or len(numbers) == 0:
+            return  # CUDA checks its own indices
+        low, high = (int(end) for end in numbers.aminmax())
+        if low < 0 or high >= count:
+            raise ValueError(f"{self.task.name} has {what}s 0..{count - 1}, got {low}..{high}.")
 
     def _tabulate(self, states: Tensor, actions: Tensor) -> Table:
         return tabulate(self.task, states, actions, self._quadrature, self.dtype)

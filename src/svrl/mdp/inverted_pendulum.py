@@ -85,6 +85,7 @@ def inverted_pendulum(
         step=euler_step(accelerations, motion, axes),
         reward=reward,
         discount=DISCOUNT,
+        reward_range=(math.exp(-2.0) - 0.1 + motion.reward_offset, 1.0 + motion.reward_offset),
         noise=(0.0, SPEED_NOISE),
         metric=UprightNorm(),
         label=motion.label(variant),

@@ -78,6 +78,7 @@ def mountain_car(
         step=euler_step(accelerations, motion, axes),
         reward=reward,
         discount=0.95,
+        reward_range=(-1.0 + motion.reward_offset, 10.0 + motion.reward_offset),
         noise=(0.0, 0.0),
         metric=TimeToGoal(inside=at_goal),
         label=motion.label(variant, x_max=right_end),

@@ -18,6 +18,16 @@ error of Q falls by keeping one exactly if more than half of it is confirmed; th
 actions is hurt more by noise than the mean square, and 0.7 gave better policies than 0.5. Choosing
 by energy instead fails for control: three directions may hold 99% of the norm and lose the policy.
 
+The running average must forget, and so stays noisier than the samples allow. Once the values have
+nearly settled this is no longer needed: the final policy comes from the plain mean of all backups
+of the second half of the iterations. Its directions are judged by halves again: those of the even
+iterations by the odd ones and the other way round, r, which for the whole mean is 2 r / (1 + r).
+
+Structure may also not pay: with hardly any noise it costs more than it saves, and with too much of it
+too few directions are confirmed. So fresh samples compare the two policies as well, the one of the
+low-rank part and the one of the plain average, at the actions they choose; as long as the plain one
+is worth more, values and policy are taken from it.
+
 With `observe` below 1 an iteration samples a random part of the pairs, every pair has its own step
 size by the number of its visits, and pairs that were never visited are filled from the structure, or
 left out where there is none.
@@ -61,16 +71,23 @@ class AveragedValueIteration:
 
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """Average fresh samples in."""
-        _average(meter, state, _sample(meter, state, generator, self.observe, self.samples))
+        fresh = _sample(meter, state, generator, self.observe, self.samples)
+        _average(meter, state, fresh)
+        if state.iteration >= self.max_iterations // 2 and fresh.index is None:
+            _keep_half(state, fresh.values)
         q, visits = state.memory["q"], state.memory.get("visits")
         top = (q if visits is None else q.masked_fill(visits == 0, -torch.inf)).max(1)
         v = torch.where(top.values.isfinite(), top.values, state.v)
         return _take(state, v, top.indices)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
-        """The average's best actions."""
+        """The best actions of the mean of the second half's backups, as in the structured method."""
         state.finished = True
-        return Found(policy=state.memory["policy"], v=state.v.double(), q=state.memory["q"])
+        if not _has_halves(state):
+            return Found(policy=state.memory["policy"], v=state.v.double(), q=state.memory["q"])
+        q = torch.lerp(state.memory["even"], state.memory["odd"], 0.5)
+        top = q.max(1)
+        return Found(policy=top.indices, v=top.values.double(), q=q)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,28 +130,65 @@ class AveragedStructuredIteration:
         with meter.estimating():
             weight = self._confirmed(meter, state, fresh)
             _average(meter, state, fresh)
+            if state.iteration >= self.max_iterations // 2 and fresh.index is None:
+                _keep_half(state, fresh.values)
             q, mean = _filled(state)
             left, right = _directions(q - mean, state, self.rank, generator)
-            estimate = (left * weight[: left.shape[1]]) @ right.mT
+            weight = weight[: left.shape[1]]
+            estimate = (left * weight) @ right.mT
             estimate += mean
-            top = estimate.max(1)
-        state.rank = int((weight > 0).sum())
-        state.memory["estimate"] = estimate
+            top, plain = estimate.max(1), q.max(1)
+            state.memory |= {"estimate": estimate, "structured": top.indices, "plain": plain.indices}
+            state.rank = int((weight > 0).sum())
+        if self.choose and (state.rank == 0 or float(state.memory["gain"]) < 0.0):
+            return _take(state, plain.values, plain.indices)
         return _take(state, top.values, top.indices)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
-        """The low-rank part and its best actions."""
+        """The low-rank part of the mean of the second half's backups, and its best actions."""
         state.finished = True
-        return Found(policy=state.memory["policy"], v=state.v.double(), q=state.memory["estimate"])
+        estimate = state.memory["estimate"]
+        if _has_halves(state):
+            with meter.estimating():
+                estimate = self._judged_by_halves(state, generator)
+        top = estimate.max(1)
+        return Found(policy=top.indices, v=top.values.double(), q=estimate)
+
+    def _judged_by_halves(self, state: State, generator: torch.Generator) -> Tensor:
+        """The part of the mean of both halves that each half confirms of the other, (S, A)."""
+        even, odd, start = (state.memory[name] for name in ("even", "odd", "right"))
+        both = torch.lerp(even, odd, 0.5)
+        mean = both.mean(1, keepdim=True)
+        left, right = leading_directions(both - mean, start, 4)
+        if not self.choose:
+            state.rank = left.shape[1]
+            return left @ right.mT + mean
+        pairs = ((even, odd), (odd, even))
+        halves = [leading_directions(_centred(own), start, 4) for own, _ in pairs]
+        shares = [_agreement(*half, _centred(other)) for half, (_, other) in zip(halves, pairs, strict=True)]
+        share = (0.5 * (shares[0] + shares[1])).clamp(0.0, 1.0)
+        whole = 2.0 * share / (1.0 + share)
+        kept = whole >= self.least
+        gain = 0.0
+        for (half_left, half_right), (own, other) in zip(halves, pairs, strict=True):
+            structured = ((half_left * share * kept) @ half_right.mT).argmax(1, keepdim=True)
+            gain += float((other.gather(1, structured) - other.gather(1, own.argmax(1, keepdim=True))).mean())
+        state.rank = int(kept.sum())
+        if gain < 0.0 or state.rank == 0:
+            state.rank = 0
+            return both
+        return (left * whole * kept) @ right.mT + mean
 
     def _confirmed(self, meter: Meter, state: State, fresh: Fresh) -> Tensor:
         """The weight (r,) of each direction of the old average, judged by backups it has not seen."""
         if "left" not in state.memory or not self.choose:
             state.memory["agreement"] = torch.ones(self.rank, device=meter.device)
+            state.memory["gain"] = torch.zeros((), device=meter.device)
             return state.memory["agreement"]
+        gain = fresh.mean_at(meter, state.memory["structured"]) - fresh.mean_at(meter, state.memory["plain"])
+        state.memory["gain"] = self.memory * state.memory["gain"] + (1.0 - self.memory) * gain
         left, right = state.memory["left"], state.memory["right"]
-        size = self.observe * left.square().sum(0).clamp(min=1e-30)
-        now = ((fresh.centred(meter) @ right) * left).sum(0) / size
+        now = _agreement(left, right, fresh.centred(meter)) / self.observe
         agreement = self.memory * state.memory["agreement"][: len(now)] + (1.0 - self.memory) * now
         state.memory["agreement"] = agreement
         kept = agreement.clamp(0.0, 1.0)
@@ -159,6 +213,14 @@ class Fresh:
         dense = torch.zeros(meter.n_states * meter.n_actions, dtype=self.values.dtype, device=meter.device)
         dense[self.index] = self.values - mean[rows]
         return dense.reshape(meter.n_states, meter.n_actions)
+
+    def mean_at(self, meter: Meter, policy: Tensor) -> Tensor:
+        """Mean over states of the sampled backups at a policy's actions (S,): what they say the policy is worth."""
+        if self.index is None:
+            return self.values.gather(1, policy[:, None]).mean()
+        rows = self.index // meter.n_actions
+        hit = self.index - rows * meter.n_actions == policy[rows]
+        return (self.values * hit).sum() / hit.sum().clamp(min=1)
 
 
 def _check_share(name: str, observe: float) -> None:
@@ -218,19 +280,46 @@ def _take(state: State, v: Tensor, policy: Tensor) -> State:
     return state
 
 
-def _directions(centred: Tensor, state: State, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Leading singular directions of (S, A): left (S, r) carries the lengths, right (A, r) is orthonormal.
+def _keep_half(state: State, values: Tensor) -> None:
+    """Running means of the even and of the odd iterations."""
+    half = "odd" if state.iteration % 2 else "even"
+    count = state.memory.setdefault(f"{half}_count", torch.zeros((), dtype=torch.float32, device=values.device))
+    count += 1.0
+    if half in state.memory:
+        state.memory[half].lerp_(values, 1.0 / count)
+    else:
+        state.memory[half] = values.clone()
 
-    Orthogonal iteration from the last iteration's directions, which hardly turn; more of it at first.
-    """
+
+def _has_halves(state: State) -> bool:
+    return "even" in state.memory and "odd" in state.memory
+
+
+def _centred(q: Tensor) -> Tensor:
+    return q - q.mean(1, keepdim=True)
+
+
+def _agreement(left: Tensor, right: Tensor, centred: Tensor) -> Tensor:
+    """The share (r,) of each direction that other, centred backups (S, A) confirm."""
+    return ((centred @ right) * left).sum(0) / left.square().sum(0).clamp(min=1e-30)
+
+
+def _directions(centred: Tensor, state: State, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Leading singular directions of (S, A), from those of the last iteration, which hardly turn."""
     rank = min(rank, *centred.shape)
     right = state.memory.get("right")
-    passes = 2 if right is not None else 12
+    passes = 2
     if right is None:
+        passes = 12
         right = torch.randn(centred.shape[1], rank, generator=generator, dtype=centred.dtype, device=centred.device)
-    for _ in range(passes):
-        basis = torch.linalg.qr(centred @ right).Q
-        right = torch.linalg.qr(centred.mT @ basis).Q
-    u, s, vt = torch.linalg.svd(centred @ right, full_matrices=False)
-    state.memory["left"], state.memory["right"] = u * s, right @ vt.mT
+    state.memory["left"], state.memory["right"] = leading_directions(centred, right, passes)
     return state.memory["left"], state.memory["right"]
+
+
+def leading_directions(matrix: Tensor, right: Tensor, passes: int) -> tuple[Tensor, Tensor]:
+    """Orthogonal iteration on (S, A) from right (A, r): left (S, r) carries the lengths, right is orthonormal."""
+    for _ in range(passes):
+        basis = torch.linalg.qr(matrix @ right).Q
+        right = torch.linalg.qr(matrix.mT @ basis).Q
+    u, s, vt = torch.linalg.svd(matrix @ right, full_matrices=False)
+    return u * s, right @ vt.mT

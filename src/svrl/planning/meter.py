@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -41,11 +42,13 @@ class Meter:
         self.n_actions = problem.n_actions
         self.discount = problem.discount
         self.device = problem.device
+        # A check against a protocol takes as long as a small backup, so it is made once.
+        self._exact = problem if isinstance(problem, Model) else None
 
     @property
     def noisy(self) -> bool:
         """Whether backups are samples."""
-        return not isinstance(self.problem, Model)
+        return self._exact is None
 
     @property
     def value_range(self) -> tuple[float, float]:
@@ -56,12 +59,12 @@ class Meter:
     @property
     def model(self) -> Model:
         """The exact model, or an error that says which methods plan without one."""
-        if not isinstance(self.problem, Model):
+        if self._exact is None:
             raise ValueError(
                 "This method needs exact backups, and the problem can only be sampled. "
                 "Use averaged-svp, averaged, incumbent or value-iteration for noisy backups."
             )
-        return self.problem
+        return self._exact
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
@@ -102,8 +105,12 @@ class Meter:
 
     @property
     def _sampler(self) -> Sampler:
-        assert isinstance(self.problem, Sampler), "only a sampler is sampled"
-        return self.problem
+        if self._exact is not None:
+            raise ValueError(
+                "This method plans from samples, and the problem is an exact model. "
+                "Give it a Simulator, or NoisyBackups(model, sigma)."
+            )
+        return cast(Sampler, self.problem)
 
     @contextmanager
     def estimating(self) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +46,7 @@ class Plan:
         factors: Q as left (S, r) and right (r, A), or None.
         outcome: The empty sentence is success.
         iterations: Steps taken.
+        rank: Of the last estimate, less its centre; None where nothing was estimated.
         ledger: Backups and seconds, verification and final sweep counted.
         trace: One row an iteration.
     """
@@ -58,6 +61,7 @@ class Plan:
     factors: tuple[Tensor, Tensor] | None
     outcome: str
     iterations: int
+    rank: int | None
     ledger: Ledger
     trace: tuple[TraceRow, ...]
 
@@ -71,20 +75,16 @@ class Plan:
         """Backups over the number of pairs."""
         return self.ledger.backups / self.problem["pairs"]
 
-    @property
-    def rank(self) -> int | None:
-        """Rank of the last estimate."""
-        return self.trace[-1].rank if self.trace else None
-
 
 @dataclass(kw_only=True)
 class Run:
-    """A plan under way: what a checkpoint holds."""
+    """A plan under way: what a checkpoint holds. Values beyond `reach` count as divergence."""
 
     state: State
     ledger: Ledger
     generator: torch.Generator
     seed: int
+    reach: float
     trace: list[TraceRow] = field(default_factory=list)
 
 
@@ -93,19 +93,17 @@ def begin(problem: Model | Sampler, method: Method, *, seed: int = 0, start: Ten
     meter = Meter(problem)
     v = None if start is None else _values(start, meter)
     generator = torch.Generator(problem.device).manual_seed(seed)
-    return Run(state=method.begin(meter, v), ledger=meter.ledger, generator=generator, seed=seed)
+    state = method.begin(meter, v)
+    return Run(state=state, ledger=meter.ledger, generator=generator, seed=seed, reach=_reach(meter, state.v))
 
 
 def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[TraceRow]:
     """Take the remaining steps of a run, one row each; between two rows the run may be saved."""
     meter = Meter(problem, run.ledger)
-    low, high = meter.value_range
-    width = max(high - low, 1e-12)
     while not run.state.finished and run.state.iteration < method.max_iterations:
         run.state = method.step(meter, run.state, run.generator)
         run.state.iteration += 1
-        far = float((run.state.v - 0.5 * (low + high)).abs().max())
-        if not far <= 10.0 * width:  # NaN too
+        if not float(run.state.v.abs().max()) <= run.reach:  # NaN too
             run.state.finished, run.state.outcome = True, DIVERGED
         row = TraceRow(
             iteration=run.state.iteration,
@@ -150,6 +148,13 @@ def plan(
     return conclude(problem, method, run)
 
 
+def _reach(meter: Meter, first: Tensor) -> float:
+    """Ten times what any policy can be worth, or the start if that is more; samples may be off by any noise."""
+    low, high = meter.value_range
+    widest = max(abs(low), abs(high), float(first.abs().max()))
+    return sys.float_info.max if meter.noisy or math.isinf(widest) else 10.0 * widest + 1e-9
+
+
 def _values(start: Tensor, meter: Meter) -> Tensor:
     start = torch.as_tensor(start).to(meter.device, torch.float64)
     if start.shape == (meter.n_states, meter.n_actions):
@@ -176,6 +181,7 @@ def _plan(problem: Model | Sampler, method: Method, run: Run, found: Found, outc
         factors=found.factors,
         outcome=outcome,
         iterations=run.state.iteration,
+        rank=run.state.rank,
         ledger=run.ledger,
         trace=tuple(run.trace),
     )

@@ -30,9 +30,14 @@ def first_values(meter: Meter, v: Tensor | None) -> Tensor:
     return torch.full((meter.n_states,), low, dtype=torch.float64, device=meter.device) if v is None else v.clone()
 
 
-def observe(meter: Meter, v: Tensor, p: float, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw pairs with probability p and back them up: states, actions and values, (K,) each, by rows."""
-    index = Bernoulli(p=p).indices((meter.n_states, meter.n_actions), generator, meter.device)
+def observe(
+    meter: Meter, v: Tensor, p: float, generator: torch.Generator, *, cover: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw pairs with probability p and back them up: states, actions and values, (K,) each, by rows.
+
+    With `cover`, rows and columns that came out empty get one pair more.
+    """
+    index = Bernoulli(p=p, cover=cover).indices((meter.n_states, meter.n_actions), generator, meter.device)
     states = index // meter.n_actions
     actions = index - states * meter.n_actions
     return states, actions, meter.backup_at(v, states, actions)
@@ -42,10 +47,10 @@ def best_of_rows(meter: Meter, states: Tensor, actions: Tensor, values: Tensor) 
     """Largest listed value of every state (S,), -inf where none is listed, and its action (S,)."""
     best = torch.full((meter.n_states,), -torch.inf, dtype=values.dtype, device=meter.device)
     best.scatter_reduce_(0, states, values, "amax")
-    winners = torch.nonzero(values == best[states]).squeeze(-1).flip(0)  # the first winner is written last
-    action = torch.zeros(meter.n_states, dtype=torch.int64, device=meter.device)
-    action[states[winners]] = actions[winners]
-    return best, action
+    winners = torch.nonzero(values == best[states]).squeeze(-1)
+    action = torch.full((meter.n_states,), meter.n_actions, dtype=torch.int64, device=meter.device)
+    action.scatter_reduce_(0, states[winners], actions[winners], "amin")  # the first of equals, on any device
+    return best, action.remainder_(meter.n_actions)
 
 
 def settle(state: State, v: Tensor, policy: Tensor, tolerance: float) -> State:

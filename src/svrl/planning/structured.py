@@ -35,6 +35,7 @@ class StructuredValueIteration:
 
     Attributes:
         observe: Probability p that a pair is backed up in an iteration.
+        cover: Add a pair to every row and column that came out empty; nothing recovers an empty one.
         estimator: Recovers Q from the observed pairs. With `centre` it sees values of root-mean-square 1.
         centre: Take each row's observed mean out before, and put it back after.
         warm_start: Start each estimation from the last one.
@@ -48,9 +49,8 @@ class StructuredValueIteration:
     """
 
     observe: float = 0.2
-    estimator: Estimator = field(
-        default_factory=lambda: FactorALS(rank=10, ridge=1e-3, max_steps=1, tolerance=1e-6)
-    )
+    cover: bool = True
+    estimator: Estimator = field(default_factory=lambda: FactorALS(rank=10, ridge=1e-3, max_steps=1, tolerance=1e-6))
     centre: bool = True
     warm_start: bool = True
     clip: bool = True
@@ -67,6 +67,11 @@ class StructuredValueIteration:
 
     def begin(self, meter: Meter, v: Tensor | None) -> State:
         """Pessimistic values with `verify`, which keeps every V_t below V*; zeros otherwise, as the authors."""
+        if self.observe * meter.n_actions < 1.0:
+            raise ValueError(
+                f"{self.name} would observe {self.observe * meter.n_actions:.2g} actions of a state, and no matrix "
+                f"estimation recovers an empty row. Observe at least {1.0 / meter.n_actions:.2g}."
+            )
         first = first_values(meter, v)
         if v is None and not self.verify:
             first = torch.zeros_like(first)
@@ -74,7 +79,7 @@ class StructuredValueIteration:
 
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """Observe, back up, complete, and take values from the result."""
-        states, actions, values = observe(meter, state.v, self.observe, generator)
+        states, actions, values = observe(meter, state.v, self.observe, generator, cover=self.cover)
         with meter.estimating():
             q, estimate = self._complete(meter, state, states, actions, values, generator)
             top = q.max(1)
@@ -151,6 +156,7 @@ def paper_svp(*, observe: float = 0.2, max_iterations: int = 200, output: str = 
     estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output=output)  # type: ignore[arg-type]
     return StructuredValueIteration(
         observe=observe,
+        cover=False,
         estimator=estimator,
         centre=False,
         clip=False,

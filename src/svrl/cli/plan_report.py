@@ -1,0 +1,172 @@
+"""What `svrl plan` answers: one JSON object, and the same as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from svrl.runs.run_directory import finite
+
+if TYPE_CHECKING:
+    from svrl.cli.plan_request import PlanRequest
+    from svrl.mdp.model import Model
+    from svrl.planning.method import Method
+    from svrl.planning.plan import Plan
+    from svrl.reporting.plan_scores import Judge, Score
+
+EXACT_BASELINES = ("async", "sampled-max", "row-mean-update", "incumbent", "coarse", "paper-svp")
+NOISY_BASELINES = ("value-iteration", "averaged", "incumbent")
+
+
+def result_of(request: PlanRequest, method: Method, found: Plan, score: Score, judge: Judge) -> dict[str, Any]:
+    """Everything that is said about a plan; what is None has its reason beside it."""
+    from svrl.reporting.plan_scores import ranks
+
+    model, optimal = judge.model, judge.optimal
+    grid = found.problem.get("states")
+    return finite(
+        {
+            "task": request.task,
+            **_or_reason("variant", found.problem.get("variant"), f"{request.task} has no variants"),
+            "method": request.method,
+            **_or_reason("estimator", estimator_name(method), f"{request.method} uses no matrix estimator"),
+            **_or_reason(
+                "observe", getattr(method, "observe", None), f"{request.method} chooses pairs by another rule"
+            ),
+            "states": grid if isinstance(grid, str) else str(model.n_states),
+            "actions": model.n_actions,
+            "seed": found.seed,
+            "device": str(model.device),
+            "iterations": found.iterations,
+            "backups": found.ledger.backups,
+            "sweep_equivalents": found.sweep_equivalents,
+            "seconds_backup": found.ledger.seconds_backup,
+            "seconds_estimate": found.ledger.seconds_estimate,
+            **ranks(found, model),
+            "policy_loss": score.policy_loss,
+            "policy_loss_relative": score.policy_loss_relative,
+            "discounted_return": score.discounted_return,
+            "optimal_return": optimal.discounted_return,
+            **_metric(request, score, optimal),
+            "policy_followed_by": score.followed,
+            **_certificate(model, found),
+            "converged": found.converged,
+            "outcome": found.outcome,
+            "problem": found.problem,
+            "method_repr": found.method,
+            "optimum": comparison_row("optimum", judge.optimum, optimal),
+            **break_even(found, request.backup_cost),
+        }
+    )
+
+
+def comparison_row(name: str, found: Plan, score: Score) -> dict[str, Any]:
+    """One line of the closing table."""
+    main = score.metric.get("name")
+    metric = None if main is None else score.metric[main]
+    return finite(
+        {
+            "method": name,
+            "iterations": found.iterations,
+            "sweep_equivalents": found.sweep_equivalents,
+            "seconds_backup": found.ledger.seconds_backup,
+            "seconds_estimate": found.ledger.seconds_estimate,
+            "policy_loss": score.policy_loss,
+            "policy_loss_relative": score.policy_loss_relative,
+            "discounted_return": score.discounted_return,
+            **_or_reason("metric", metric, "the problem has no metric"),
+            "policy_followed_by": score.followed,
+            "outcome": found.outcome,
+        }
+    )
+
+
+def estimator_name(method: Method) -> str | None:
+    """The name of a method's estimator, or None if it has none."""
+    from svrl.matrix.catalogue import ESTIMATORS
+
+    estimator = getattr(method, "estimator", None)
+    if estimator is None:
+        return None
+    return next((name for name, kind in ESTIMATORS.items() if type(estimator) is kind), type(estimator).__name__)
+
+
+def break_even(found: Plan, cost: float | None) -> dict[str, Any]:
+    """From which cost of a backup, in microseconds, the estimation is paid for by the backups that it saves.
+
+    Saved are those that value iteration would have made in as many iterations.
+    """
+    saved = found.iterations * found.problem["pairs"] - found.ledger.backups
+    fields: dict[str, Any] = {"backups_saved": saved}
+    if saved <= 0:
+        fields |= {"break_even_cost": None, "break_even_cost_reason": "it saves no backups, so it pays at no cost"}
+        even = math.inf
+    else:
+        even = 1e6 * found.ledger.seconds_estimate / saved
+        fields["break_even_cost"] = even
+    if cost is not None:
+        fields |= {"backup_cost": cost, "pays": cost > even, "pays_sentence": _verdict(found, cost, even, saved)}
+    return fields
+
+
+def _verdict(found: Plan, cost: float, even: float, saved: int) -> str:
+    if saved <= 0:
+        return f"Estimation does not pay: {found.name} saved no backups against value iteration."
+    word = "pays" if cost > even else "does not pay"
+    return (
+        f"At {cost:g} us a backup estimation {word}: {found.ledger.seconds_estimate:.3g} s of it saved {saved:,} "
+        f"backups against {found.iterations} iterations of value iteration, so it breaks even at {even:.3g} us."
+    )
+
+
+def _metric(request: PlanRequest, score: Score, optimal: Score) -> dict[str, Any]:
+    if not score.metric:
+        return {"metric": None, "metric_reason": f"{request.task} has no metric"}
+    name = score.metric["name"]
+    both = {key: value for key, value in score.metric.items() if key != "name"}
+    return {
+        "metric": finite({"name": name, "value": score.metric[name], "optimal": optimal.metric[name]}),
+        "metrics": finite(both),
+        "optimal_metrics": finite({key: optimal.metric[key] for key in both}),
+    }
+
+
+def _certificate(model: Model, found: Plan) -> dict[str, Any]:
+    from svrl.planning.certificate import certify_plan
+
+    if not bool(found.v.isfinite().all()):
+        return {"certified_error": None, "certified_error_reason": "the values are not finite"}
+    certificate = certify_plan(model, found.v, found.policy)
+    return {
+        "certified_error": certificate.certified_error,
+        "value_error_bound": certificate.value_error,
+        "policy_loss_bound": certificate.mean_loss_bound,
+    }
+
+
+def _or_reason(name: str, value: Any, reason: str) -> dict[str, Any]:
+    return {name: value} if value is not None else {name: None, f"{name}_reason": reason}
+
+
+def notes_of(result: dict[str, Any]) -> Iterable[str]:
+    """Lines below the table."""
+    if result["rank_99"] is None:
+        yield f"rank: unknown, because {result['rank_reason']}"
+    else:
+        yield (
+            f"rank of Q: {result['rank_99']} for 99% of the energy, {result['rank_tight']} for all but 1e-6; "
+            f"with row means taken out {result['rank_99_centred']} and {result['rank_tight_centred']}"
+        )
+    if result["certified_error"] is not None:
+        yield (
+            f"certified: V* is known within {result['certified_error']:.3g}, "
+            f"and the policy loses at most {result['policy_loss_bound']:.3g} on average"
+        )
+    for row in result.get("comparison", []):
+        if "reason" in row:
+            yield f"{row['method']} was not possible: {row['reason']}"
+    if "pays_sentence" in result:
+        yield result["pays_sentence"]
+    if "out" in result:
+        yield f"written: {result['out']}"

@@ -1,0 +1,167 @@
+"""How far values and policies can be from the best, from one exact sweep.
+
+Let T be the Bellman operator of a model, V any values, d = TV - V, and c = discount / (1 - discount).
+Then (MacQueen 1966; Porteus 1971) the optimal values V* obey, in every state,
+
+    TV + c min d  <=  V*  <=  TV + c max d
+
+Proof: T is monotone and T(V + x) = TV + discount * x for a number x, so V + min d <= TV gives
+TV + discount * min d <= TTV, and so on; the sum of the geometric series is c min d. The same holds
+with "at most" from above, and for the operator of one policy. The greedy policy g of the sweep
+has T_g V = TV, so its values are above the lower bound as well, and its loss V* - V_g is at most
+c (max d - min d). Any other policy costs S backups more, which bound its values from below.
+
+Where episodes may end, rows of transitions sum to less than 1 and T(V + x) only lies between TV and
+TV + discount * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider.
+All of this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - discount).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.model import Model, Sampler
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanCertificate:
+    """Bounds from one sweep; they hold for certain.
+
+    Attributes:
+        lower, upper: Below and above V*, (S,), float64.
+        policy: The policy that was judged, (S,): the one given, or the greedy one of the sweep.
+        certified_error: The midpoint of the bounds is nowhere further from V* than this.
+        value_error: The values given are nowhere further from V* than this.
+        loss_bound: No state loses more than this by following the policy: V* - V_policy.
+        mean_loss_bound: Nor do the states on average lose more than this.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    policy: Tensor
+    certified_error: float
+    value_error: float
+    loss_bound: float
+    mean_loss_bound: float
+
+    @property
+    def midpoint(self) -> Tensor:
+        """The estimate of V* with the smallest certain error, (S,)."""
+        return 0.5 * (self.lower + self.upper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleCertificate:
+    """What some states say about all of them. Statistical: it bounds nothing for certain.
+
+    Attributes:
+        states: How many were looked at.
+        share: With 95% confidence, at most this share of all states has a residual above `max_residual`,
+            provided that the states were drawn uniformly and independently.
+        max_residual, mean_residual: Of |TV - V| in those states.
+        max_gap, mean_gap: How much better the best action looks than the policy's, by the values given.
+    """
+
+    states: int
+    share: float
+    max_residual: float
+    mean_residual: float
+    max_gap: float
+    mean_gap: float
+
+    @property
+    def statement(self) -> str:
+        """One sentence to print beside the numbers."""
+        return (
+            f"Estimated from {self.states} states: with {CONFIDENCE:.0%} confidence at most {self.share:.2%} of all "
+            f"states have a Bellman residual above {self.max_residual:.3g}. This is statistics, not a bound."
+        )
+
+
+def never_ends(problem: Model | Sampler) -> bool:
+    """Whether all transitions are known to sum to 1; a model that does not say is taken to have ends."""
+    return isinstance(problem, GridMDP) or problem.describe().get("episodic") is False
+
+
+def value_offsets(change: Tensor, discount: float, endless: bool) -> tuple[float, float]:
+    """Numbers to add to TV for bounds on V*, from change = TV - V (S,)."""
+    low, high = (float(end) for end in change.aminmax())
+    if not endless:
+        low, high = min(low, 0.0), max(high, 0.0)
+    factor = discount / (1.0 - discount)
+    return factor * low, factor * high
+
+
+def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanCertificate:
+    """Bound V* and the loss of a policy by one sweep (see above), and S backups for a policy of your own.
+
+    Args:
+        model: What was planned on.
+        v: Any values (S,): the better they are, the closer the bounds.
+        policy: Actions (S,), or None for the greedy policy of the sweep.
+    """
+    v = _values(model, v)
+    best, greedy = model.improve(v)
+    endless = never_ends(model)
+    low, high = value_offsets(best - v, model.discount, endless)
+    lower, upper = best + low, best + high
+    if policy is None:
+        policy, floor = greedy, lower
+    else:
+        policy = policy.to(model.device, torch.int64)
+        own = model.backup_at(v, torch.arange(model.n_states, device=model.device), policy)
+        floor = own + value_offsets(own - v, model.discount, endless)[0]
+    loss = upper - floor
+    return PlanCertificate(
+        lower=lower,
+        upper=upper,
+        policy=policy,
+        certified_error=0.5 * (high - low),
+        value_error=float(torch.maximum(upper - v, v - lower).max()),
+        loss_bound=float(loss.max()),
+        mean_loss_bound=float(loss.mean()),
+    )
+
+
+def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -> SampleCertificate:
+    """Look at some states only, where a sweep would take too long.
+
+    Args:
+        model: What was planned on.
+        v: The values (S,).
+        policy: Actions (S,).
+        states: Numbers of states (K,), drawn uniformly and independently of v and policy.
+    """
+    states = states.to(model.device, torch.int64)
+    if states.ndim != 1 or len(states) == 0:
+        raise ValueError(f"A sample is a list of at least one state, got shape {tuple(states.shape)}.")
+    v = _values(model, v)
+    backups = model.backup_rows(v, states)
+    best = backups.max(1).values
+    chosen = policy.to(model.device, torch.int64)[states]
+    gap = best - backups.gather(1, chosen[:, None])[:, 0]
+    residual = (best - v[states]).abs()
+    return SampleCertificate(
+        states=len(states),
+        share=1.0 - (1.0 - CONFIDENCE) ** (1.0 / len(states)),
+        max_residual=float(residual.max()),
+        mean_residual=float(residual.mean()),
+        max_gap=float(gap.max()),
+        mean_gap=float(gap.mean()),
+    )
+
+
+def _values(model: Model, v: Tensor) -> Tensor:
+    v = torch.as_tensor(v).to(model.device, torch.float64)
+    if v.shape != (model.n_states,) or not bool(torch.isfinite(v).all()):
+        raise ValueError(
+            f"A certificate needs finite values of {model.n_states} states, got shape {tuple(v.shape)}. "
+            "Pass the v of a plan."
+        )
+    return v

@@ -1,0 +1,128 @@
+"""A plan under way, on disk: everything that the steps to come depend on, bit for bit.
+
+A run is its method's `State`, the ledger, the rows so far, and the state of the generator. Files
+hold tensors and plain numbers only, and reading one runs no code from it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from svrl.mdp.model import Model, Sampler
+from svrl.planning.meter import Ledger
+from svrl.planning.method import Method, State
+from svrl.planning.plan import Plan, Run, TraceRow, advance, begin, conclude
+from svrl.runs.atomic import writing
+
+FORMAT = 1
+
+
+def plan_resumably(
+    problem: Model | Sampler,
+    method: Method,
+    path: Path,
+    *,
+    seed: int = 0,
+    every: float = 10.0,
+    watch: Callable[[Run], None] | None = None,
+    notes: dict[str, Any] | None = None,
+) -> Plan:
+    """Plan as `plan` does, from the checkpoint at `path` if there is one, and to exactly the same result.
+
+    A checkpoint is written every so often, when the steps are done, and when Ctrl-C, or any other
+    exception, comes out of `watch`. An exception inside a step may leave that step half done, and
+    leaves the checkpoint before it.
+
+    Args:
+        problem: As for `plan`.
+        method: As for `plan`.
+        path: Of the checkpoint; its folder exists. The caller deletes it when it is of no more use.
+        seed: As for `plan`; a checkpoint of another seed is refused.
+        every: Seconds between two checkpoints.
+        watch: Told of the run after every iteration; its newest row is `run.trace[-1]`.
+        notes: What else to keep: saved with every checkpoint, and filled from it. Tensors, numbers, text, and
+            lists and dicts of them.
+    """
+    notes = {} if notes is None else notes
+    if path.exists():
+        run, noted = load_run(path, problem.device)
+        notes.update(noted)
+    else:
+        run = begin(problem, method, seed=seed)
+    if run.seed != seed or len(run.state.v) != problem.n_states:
+        raise ValueError(
+            f"{path} is of a run with seed {run.seed} on {len(run.state.v)} states, "
+            f"and this one has seed {seed} and {problem.n_states} states. Give each run a folder of its own."
+        )
+
+    saved = time.monotonic()
+    for _ in advance(problem, method, run):
+        try:
+            if watch is not None:
+                watch(run)
+        except BaseException:
+            save_run(run, path, notes)
+            raise
+        if time.monotonic() - saved >= every:
+            save_run(run, path, notes)
+            saved = time.monotonic()
+    save_run(run, path, notes)
+    return conclude(problem, method, run)
+
+
+def save_run(run: Run, path: Path, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a run between two of its steps, and notes; the file is the old one or the whole new one."""
+    content = {
+        "format": FORMAT,
+        "seed": run.seed,
+        "reach": run.reach,
+        "state": {field.name: getattr(run.state, field.name) for field in fields(run.state)},
+        "ledger": asdict(run.ledger),
+        "generator": run.generator.get_state(),
+        "trace": [asdict(row) for row in run.trace],
+        "notes": dict(notes or {}),
+    }
+    with writing(path) as temporary:
+        torch.save(content, temporary)
+
+
+def load_run(path: Path, device: str | torch.device = "cpu") -> tuple[Run, dict[str, Any]]:
+    """Read a run and its notes; tensors and the generator are put on `device`, where they were saved from.
+
+    Raises:
+        ValueError: If the file is damaged, or was written by another version.
+    """
+    content = _read(path, device)
+    if content["format"] != FORMAT:
+        raise ValueError(
+            f"{path} was written by another version of svrl (format {content['format']}, not {FORMAT}). "
+            "Delete it to start the run anew."
+        )
+    generator = torch.Generator(device)
+    generator.set_state(content["generator"].cpu())
+    run = Run(
+        state=State(**content["state"]),
+        ledger=Ledger(**content["ledger"]),
+        generator=generator,
+        seed=content["seed"],
+        reach=content["reach"],
+        trace=[TraceRow(**row) for row in content["trace"]],
+    )
+    return run, content["notes"]
+
+
+def _read(path: Path, device: str | torch.device) -> dict[str, Any]:
+    try:
+        content = torch.load(path, map_location=device, weights_only=True)
+        assert {"format", "seed", "reach", "state", "ledger", "generator", "trace", "notes"} <= set(content)
+    except OSError:
+        raise
+    except Exception as error:  # a damaged archive fails in as many ways as it has parts
+        raise ValueError(f"{path} is damaged and cannot be resumed from. Delete it to start the run anew.") from error
+    return content

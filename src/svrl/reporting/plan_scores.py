@@ -1,0 +1,204 @@
+"""How good a plan is: its loss on the grid, its rollouts, its ranks, all beside the exact optimum.
+
+A policy of grid states must be carried to the states between them before it can be followed. Where
+some Q is known whose greedy policy is the plan's, that Q is interpolated; otherwise the plan's own
+Q, if it has one; otherwise the action of the nearest grid point is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from svrl.matrix.rank import PAPER_ENERGY, spectrum
+from svrl.mdp.control_task import ControlTask
+from svrl.mdp.model import Model
+from svrl.planning.evaluation import evaluate_policy, policy_loss
+from svrl.planning.meter import Meter
+from svrl.planning.plan import Plan, Run, plan
+from svrl.planning.policy import GreedyPolicy, Policy, corners
+from svrl.planning.policy_iteration import ModifiedPolicyIteration
+from svrl.planning.rollout import Rollout, rollout
+
+EXACT = 1e-9
+"""Error of values called exact, as a share of the attainable range."""
+TIGHT_ENERGY = 1.0 - 1e-6
+MOST_ENTRIES = 200_000_000
+"""Larger matrices Q are not formed for a score."""
+INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearestPolicy:
+    """A table of actions (S,), looked up at the nearest grid point of a task."""
+
+    task: ControlTask
+    table: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """Where states must be."""
+        return self.table.device
+
+    def actions(self, states: Tensor) -> Tensor:
+        """Actions (N,) of states (N, d)."""
+        index, weight = corners(self.task, states.double())
+        return self.table[index.gather(1, weight.argmax(1, keepdim=True))[:, 0]]
+
+
+class Recorder:
+    """Watches a run, and keeps what its score and its figures need; its notes can go into a checkpoint.
+
+    Attributes:
+        notes: "errors", max |V - V*| after each iteration, and "last" and "before", the values of the last two.
+    """
+
+    def __init__(self, optimal_values: Tensor) -> None:
+        self._optimal = optimal_values
+        self.notes: dict[str, Any] = {"errors": []}
+
+    def __call__(self, run: Run) -> None:
+        """Look at the run after an iteration."""
+        v = run.state.v
+        self.notes["errors"].append(float((v.double() - self._optimal).abs().max()))
+        if "last" in self.notes:
+            self.notes["before"] = self.notes["last"]
+        self.notes["last"] = v.clone()
+
+    @property
+    def values(self) -> list[Tensor]:
+        """Values that the policy may be greedy for, (S,) each."""
+        return [self.notes[name] for name in ("last", "before") if name in self.notes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """What one policy is worth.
+
+    Attributes:
+        policy_loss: Mean over grid states of V* - V_policy, both exact on the grid.
+        policy_loss_relative: The same over the range of V*.
+        discounted_return: Mean over rollouts; without a task, the mean of V_policy.
+        metric: The task's numbers, and its main one's name under "name"; empty without a task.
+        followed: How the policy was carried between grid points.
+        rollout: The trajectories, or None.
+    """
+
+    policy_loss: float
+    policy_loss_relative: float
+    discounted_return: float
+    metric: dict[str, Any]
+    followed: str
+    rollout: Rollout | None
+
+
+class Judge:
+    """Scores plans on one model, all by the same optimum, the same starts and the same noise.
+
+    Attributes:
+        optimum: The optimal plan, by modified policy iteration.
+    """
+
+    def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int) -> None:
+        self.model = model
+        self.task = task
+        self._starts = starts
+        self._seed = seed
+        low, high = Meter(model).value_range
+        self._low = low
+        self._tolerance = EXACT * max(high - low, abs(high), abs(low), 1e-300)
+        target = self._tolerance * (1.0 - model.discount) / model.discount
+        self.optimum = plan(model, ModifiedPolicyIteration(tolerance=target))
+
+    @cached_property
+    def optimal(self) -> Score:
+        """The optimum's score; what it loses is rounding."""
+        return self.score(self.optimum, [self.optimum.v])
+
+    def score(self, found: Plan, values: Sequence[Tensor] = ()) -> Score:
+        """Score a plan; `values` (S,) are those it may have been greedy for, as a `Recorder` keeps them."""
+        own = evaluate_policy(self.model, found.policy, self._tolerance)
+        loss = policy_loss(self.optimum.v, own)
+        parts: dict[str, Any] = {"policy_loss": loss.mean, "policy_loss_relative": loss.relative}
+        if self.task is None:
+            return Score(**parts, discounted_return=float(own.mean()), metric={}, followed="exact values", rollout=None)
+        policy, followed = self._carried(found, values)
+        generator = torch.Generator().manual_seed(self._seed)
+        done = rollout(self.task, policy, starts=self._starts, generator=generator)
+        metric = {"name": self.task.metric.name, **done.metric} if self.task.metric is not None else {}
+        return Score(**parts, discounted_return=done.discounted_return, metric=metric, followed=followed, rollout=done)
+
+    def _carried(self, found: Plan, values: Sequence[Tensor]) -> tuple[Policy, str]:
+        """The policy at continuous states, and how."""
+        assert self.task is not None, "only tasks have states between grid points"
+        for q in self._candidates(found, values):
+            chosen = q.gather(1, found.policy[:, None])[:, 0]
+            if bool((q.max(1).values - chosen <= 1e-7 * q.abs().max()).all()):
+                return GreedyPolicy(task=self.task, q=q), INTERPOLATED
+        if found.q is not None and (own := self._filled(found.q)) is not None:
+            return GreedyPolicy(task=self.task, q=own), INTERPOLATED
+        if found.factors is not None and all(bool(part.isfinite().all()) for part in found.factors):
+            left, right = found.factors
+            return GreedyPolicy(task=self.task, left=left, right=right.mT), INTERPOLATED
+        return NearestPolicy(task=self.task, table=found.policy), NEAREST
+
+    def _candidates(self, found: Plan, values: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Matrices Q (S, A) that the policy may be greedy for."""
+        if found.q is not None and (own := self._filled(found.q)) is not None:
+            yield own
+        if self.model.n_states * self.model.n_actions > MOST_ENTRIES:
+            return
+        for v in values:
+            if bool(v.isfinite().all()):
+                yield self.model.backup(v.double())
+
+    def _filled(self, q: Tensor) -> Tensor | None:
+        """Q with the lowest value where a pair was never backed up; None if it is not finite otherwise."""
+        q = torch.where(q == -math.inf, torch.tensor(self._low, dtype=q.dtype, device=q.device), q)
+        return q if bool(q.isfinite().all()) else None
+
+
+def ranks(found: Plan, model: Model) -> dict[str, Any]:
+    """Ranks of the plan's Q, as it is and with row means taken out; None with the reason where there is no answer.
+
+    Where a plan kept only values, the Q is one exact backup of them.
+    """
+    names = ("rank_99", "rank_tight", "rank_99_centred", "rank_tight_centred")
+    q, reason = _matrix(found, model)
+    if q is None:
+        return {**dict.fromkeys(names), "rank_reason": reason}
+    counts = []
+    for centred in (False, True):
+        squares = torch.as_tensor(spectrum(_square(q, centred))).double().square()
+        tail = squares.flip(0).cumsum(0).flip(0)  # summed from the smallest up: no cancellation
+        counts += [int((tail > (1.0 - energy) * tail[0]).sum()) for energy in (PAPER_ENERGY, TIGHT_ENERGY)]
+    return dict(zip(names, counts, strict=True))
+
+
+def _matrix(found: Plan, model: Model) -> tuple[Tensor | None, str]:
+    if model.n_states * model.n_actions > MOST_ENTRIES:
+        return None, f"Q would have more than {MOST_ENTRIES} entries"
+    if found.q is not None:
+        q = found.q.double()
+    elif found.factors is not None:
+        q = (found.factors[0] @ found.factors[1]).double()
+    elif bool(found.v.isfinite().all()):
+        q = model.backup(found.v.double())
+    else:
+        return None, "the values are not finite"
+    if not bool(q.isfinite().all()):
+        return None, "some entries of Q are unknown or not finite"
+    return q, ""
+
+
+def _square(q: Tensor, centred: bool) -> Tensor:
+    """A matrix with the singular values of q (S, A) and no more rows than columns."""
+    q = q - q.mean(1, keepdim=True) if centred else q
+    q = q if q.shape[0] >= q.shape[1] else q.mT
+    return torch.linalg.qr(q, mode="r").R

@@ -1,0 +1,204 @@
+"""Figures of a plan: the policy as a map, what it does over time, and how it converged.
+
+One function a figure; each takes arrays or rows and returns a matplotlib `Figure`, which
+`save_figure` writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from svrl.mdp.control_task import Axis
+from svrl.reporting.style import BLUE, GREEN, GREY, MAP, ORANGE, STYLE
+
+SIGNED_MAP = "RdBu_r"
+"""For inputs: white is zero."""
+CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+"""For several lines of one kind, told apart by the colour-blind (Okabe and Ito, 2008)."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure; the ending decides the format."""
+    with mpl.rc_context(STYLE):
+        figure.savefig(path)
+
+
+def draw_policies(
+    axes: Sequence[Axis], policies: Mapping[str, np.ndarray], *, inputs: Sequence[str] = ("input",)
+) -> Figure:
+    """Maps of policies over the first two coordinates; further ones are held at the grid point nearest 0.
+
+    Args:
+        axes: The d coordinates of the grid, at least 2.
+        policies: Title -> inputs (S, k) of the grid states, the last axis running fastest.
+        inputs: Names of the k inputs, for the colour bars.
+    """
+    shape = tuple(axis.points for axis in axes)
+    held = tuple(int(axis.values.abs().argmin()) for axis in axes[2:])
+    part: Any = (slice(None), slice(None), *held)
+    maps = {title: values.reshape(*shape, -1)[part] for title, values in policies.items()}
+    rows, columns = len(inputs), len(maps)
+    size = (3.0 * columns + 0.8, 2.5 * rows + 0.5)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for k, name in enumerate(inputs):
+            limit = max(float(np.abs(picture[..., k]).max()) for picture in maps.values()) or 1.0
+            for panel, (title, picture) in zip(panels[k], maps.items(), strict=True):
+                image = panel.pcolormesh(
+                    *(axis.values.numpy() for axis in axes[:2]),
+                    picture[..., k].T,
+                    cmap=SIGNED_MAP,
+                    vmin=-limit,
+                    vmax=limit,
+                    shading="nearest",
+                    rasterized=True,
+                )
+                _letter(panel, panels, title if k == 0 else "")
+            panels[k][0].set_ylabel(axes[1].name)
+            figure.colorbar(image, ax=list(panels[k]), label=name, pad=0.02, aspect=25)
+        for panel in panels[-1]:
+            panel.set_xlabel(axes[0].name)
+        if held:
+            places = [f"{axis.name} = {float(axis.values[at]):.2g}" for axis, at in zip(axes[2:], held, strict=True)]
+            figure.suptitle("at " + ", ".join(places), fontsize=8, color=GREY)
+    return figure
+
+
+def draw_q(matrix: np.ndarray, *, title: str = "Q") -> Figure:
+    """A Q matrix (S, A) and its singular values, for problems without coordinates."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+        panels = figure.subplots(1, 2, width_ratios=[1.2, 1], squeeze=False)
+        image = panels[0, 0].imshow(matrix, aspect="auto", cmap=MAP, interpolation="nearest", rasterized=True)
+        panels[0, 0].set(xlabel="action", ylabel="state")
+        figure.colorbar(image, ax=panels[0, 0], label="value", pad=0.02)
+        _letter(panels[0, 0], panels, title)
+        shown = values[values > 1e-12 * max(float(values[0]), 1e-300)]
+        panels[0, 1].loglog(np.arange(1, len(shown) + 1), shown / max(float(values[0]), 1e-300), ".-", color=BLUE)
+        panels[0, 1].set(xlabel="index", ylabel="singular value / largest")
+        _letter(panels[0, 1], panels, "spectrum")
+    return figure
+
+
+def draw_trajectories(
+    axes: Sequence[Axis],
+    paths: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    time_step: float,
+    time_unit: str = "s",
+    inputs: Sequence[str] = ("input",),
+) -> Figure:
+    """Every coordinate and every input over time, one colour a start, one kind of line a policy.
+
+    Args:
+        axes: The d coordinates.
+        paths: Title -> states (T + 1, N, d) and inputs (T, N, k) of the same N starts.
+        time_step: Between two states.
+        time_unit: Of the time step.
+        inputs: Names of the k inputs.
+    """
+    names = [axis.name for axis in axes] + list(inputs)
+    shown = max(_settled(axes, states) for states, _ in paths.values())
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    kinds: list[dict[str, Any]] = [{"linestyle": "-", "alpha": 0.95}, {"linestyle": (0, (2, 1.5)), "alpha": 0.8}]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3.0 * columns, 2.2 * rows + 0.3), layout="constrained")
+        panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+        for kind, (states, moves) in zip(kinds * len(paths), paths.values(), strict=False):
+            for at, panel in enumerate(panels.flat[: len(names)]):
+                _lines(panel, at, axes, states[: shown + 1], moves[:shown], time_step, kind)
+        for at, panel in enumerate(panels.flat):
+            if at >= len(names):
+                panel.set_visible(False)
+                continue
+            panel.set_ylabel(names[at])
+            if at + columns >= len(names):
+                panel.set_xlabel(f"time ({time_unit})")
+                panel.tick_params(labelbottom=True)
+            _letter(panel, panels, "")
+        if len(paths) > 1:
+            marks = [Line2D([], [], color=GREY, **kind) for kind, _ in zip(kinds, paths, strict=False)]
+            figure.legend(marks, list(paths), loc="outside upper right", ncols=len(paths), fontsize=8)
+    return figure
+
+
+def draw_convergence(rows: Sequence[Mapping[str, Any]], *, pairs: int) -> Figure:
+    """Residual, and the error where it is known, against backups; and the rank of the estimates if it changes.
+
+    Args:
+        rows: One an iteration, with backups, residual, and perhaps error and rank; None and NaN are left out.
+        pairs: S * A, the backups of one sweep.
+    """
+    sweeps = np.array([row["backups"] for row in rows], float) / pairs
+    ranks = _column(rows, "rank")
+    with mpl.rc_context(STYLE):
+        wide = 2 if len(np.unique(ranks[np.isfinite(ranks)])) > 1 else 1
+        figure = Figure(figsize=(3.6 * wide, 2.7), layout="constrained")
+        panels = figure.subplots(1, wide, squeeze=False)
+        curves = (("residual", BLUE, "residual of an iteration"), ("error", ORANGE, "error against the optimum"))
+        for name, colour, label in curves:
+            values = _column(rows, name)
+            if (values > 0).any():
+                panels[0, 0].semilogy(sweeps, np.where(values > 0, values, np.nan), color=colour, label=label)
+        panels[0, 0].set(xlabel="backups (sweeps of all pairs)", ylabel="largest difference of V")
+        if panels[0, 0].get_legend_handles_labels()[0]:
+            panels[0, 0].legend(fontsize=8)
+        _letter(panels[0, 0], panels, "")
+        if wide == 2:
+            panels[0, 1].plot(np.arange(1, len(rows) + 1), ranks, color=BLUE, drawstyle="steps-mid")
+            panels[0, 1].set(xlabel="iteration", ylabel="rank of the estimate", ylim=(0, 1.1 * np.nanmax(ranks)))
+            _letter(panels[0, 1], panels, "")
+    return figure
+
+
+def _settled(axes: Sequence[Axis], states: np.ndarray) -> int:
+    """Steps worth showing of trajectories (T + 1, N, d): somewhat more than until every coordinate stays put."""
+    ranges = np.array([axis.high - axis.low for axis in axes])
+    away = (np.abs(states - states[-1]) > 0.02 * ranges).any((1, 2))
+    last = int(np.flatnonzero(away).max(initial=0))
+    return min(len(states) - 1, max(20, int(1.3 * last)))
+
+
+def _lines(
+    panel: Axes,
+    at: int,
+    axes: Sequence[Axis],
+    states: np.ndarray,
+    moves: np.ndarray,
+    time_step: float,
+    kind: Mapping[str, Any],
+) -> None:
+    """All starts of one policy in one panel; a periodic coordinate is cut where it wraps."""
+    values = states[..., at] if at < len(axes) else moves[..., at - len(axes)]
+    drawn = "steps-post" if at >= len(axes) else "default"
+    for start in range(values.shape[1]):
+        line, times = np.array(values[:, start], float), time_step * np.arange(len(values))
+        if at < len(axes) and axes[at].periodic:
+            cuts = np.flatnonzero(np.abs(np.diff(line)) > 0.5 * (axes[at].high - axes[at].low)) + 1
+            line, times = (np.insert(array, cuts, math.nan) for array in (line, times))
+        panel.plot(times, line, color=CYCLE[start % len(CYCLE)], drawstyle=drawn, linewidth=1.2, **kind)
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    values = [row.get(name) for row in rows]
+    return np.array([math.nan if value is None else float(value) for value in values])
+
+
+def _letter(panel: Axes, panels: np.ndarray, title: str) -> None:
+    """(a), (b), ... in reading order, where there is more than one panel."""
+    at = list(panels.flat).index(panel)
+    letter = f"({LETTERS[at]}) " if panels.size > 1 else ""
+    panel.set_title((letter + title).strip())

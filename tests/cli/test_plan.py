@@ -1,0 +1,524 @@
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from svrl.cli import plan_request
+from svrl.cli.plan_request import PlanRequest, grid_shape
+from svrl.cli.plan_run import patient_interrupts
+from svrl.mdp.catalogue import TASKS
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.planning.catalogue import IN_THE_LOOP, METHODS
+from svrl.reporting.plan_scores import Recorder
+
+SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
+SVP = (*SMALL, "--observe", 0.5, "--iterations", 25)
+KEYS = {
+    "task",
+    "variant",
+    "method",
+    "estimator",
+    "observe",
+    "states",
+    "actions",
+    "seed",
+    "iterations",
+    "backups",
+    "sweep_equivalents",
+    "seconds_backup",
+    "seconds_estimate",
+    "rank_99",
+    "rank_tight",
+    "rank_99_centred",
+    "rank_tight_centred",
+    "policy_loss",
+    "policy_loss_relative",
+    "discounted_return",
+    "optimal_return",
+    "metric",
+    "certified_error",
+    "outcome",
+    "break_even_cost",
+}
+FILES = {"config.json", "rows.jsonl", "policy.npy", "values.npy", "result.json", "convergence.png"}
+PICTURES = {"policy.png", "trajectories.png"}
+
+
+def unexplained(value: object, name: str = "") -> list[str]:
+    """Names of fields that are None, or not finite, without a reason beside them."""
+    if isinstance(value, list):
+        return [bad for item in value for bad in unexplained(item, name)]
+    if not isinstance(value, dict):
+        return [name] if isinstance(value, float) and not math.isfinite(value) else []
+    found = []
+    for key, item in value.items():
+        reasons = {f"{key}_reason", "rank_reason" if key.startswith("rank_") else f"{key}_reason"}
+        if item is None and not reasons & set(value):
+            found.append(f"{name}.{key}")
+        found += unexplained(item, f"{name}.{key}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def exact() -> tuple[GridMDP, np.ndarray]:
+    """The small pendulum, and its optimal values by brute force."""
+    model = GridMDP(inverted_pendulum(states=(10, 10), actions=15))
+    v = torch.zeros(100, dtype=torch.float64)
+    for _ in range(600):
+        v = model.backup(v).max(1).values
+    return model, v.numpy()
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without figures, which take longer than everything else."""
+    monkeypatch.setattr("svrl.cli.plan_files._write_figures", lambda *_: None)
+
+
+def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
+    """Values of a policy by a dense solve."""
+    chain = model.under(torch.from_numpy(policy))
+    return np.linalg.solve(np.eye(100) - model.discount * chain.transitions.to_dense().numpy(), chain.reward.numpy())
+
+
+def test_names_for_completion_are_those_of_the_catalogues():
+    assert set(plan_request.CONTROL_TASKS) == set(TASKS)
+    assert set(plan_request.METHODS) == set(METHODS)
+    assert set(plan_request.NOISY) == {name for name, entry in METHODS.items() if entry.noisy}
+    assert set(plan_request.ESTIMATORS) == set(IN_THE_LOOP)
+
+
+@pytest.mark.parametrize(
+    ("options", "loss"),
+    [
+        (["--method", "svp", "--observe", 0.5, "--iterations", 60], 1e-3),
+        (["--method", "svp", "--observe", 0.6, "--estimator", "soft-impute", "--iterations", 40], 0.05),
+        (["--method", "cross", "--rank", 10, "--iterations", 60], 1e-3),
+        (["--method", "value-iteration"], 1e-7),
+        (["--method", "policy-iteration"], 1e-7),
+        (["--method", "paper-svp", "--observe", 0.6, "--iterations", 40], 0.3),
+        (["--method", "averaged-svp", "--sample-noise", 0.05, "--iterations", 40], 0.3),
+        (["--method", "incumbent", "--sample-noise", 0.05, "--iterations", 40], 0.3),
+    ],
+    ids=lambda options: "-".join(map(str, options)).replace("--", "") if isinstance(options, list) else "",
+)
+def test_json_of_methods(svrl_json, options, loss):
+    row = svrl_json(*SMALL, *options)
+    assert set(row) >= KEYS
+    assert unexplained(row) == []
+    assert (row["task"], row["variant"], row["states"], row["actions"]) == ("inverted-pendulum", "paper", "10x10", 15)
+    assert row["method"] == options[1]
+    assert row["sweep_equivalents"] == row["backups"] / 1500
+    assert -1e-9 < row["policy_loss_relative"] < loss
+    assert abs(row["optimum"]["policy_loss_relative"]) < 1e-8
+    assert row["metric"]["name"] == "norm_rad"
+    assert 0 < row["metric"]["optimal"] < 20
+    assert 1 <= row["rank_99"] <= row["rank_tight"] <= 15
+    assert 0 <= row["rank_99_centred"] <= row["rank_tight_centred"] <= 15
+
+
+def test_value_iteration_saves_nothing_and_says_so(svrl_json):
+    row = svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 30, "--backup-cost", 1000)
+    assert row["backups"] == 30 * 1500
+    assert row["estimator"] is None
+    assert row["estimator_reason"]
+    assert row["break_even_cost"] is None
+    assert row["pays"] is False
+    assert row["certified_error"] <= 0.95**30 / 0.05  # its rate, over the range of the rewards
+
+
+def test_numbers_against_brute_force(svrl_json, tmp_path, exact, plain):
+    model, best = exact
+    out = tmp_path / "run"
+    row = svrl_json(*SVP, "--out", out, "--no-final-sweep")
+    policy, q = np.load(out / "policy.npy"), np.load(out / "q.npy")
+    loss = best - values_of(model, policy)
+    assert row["policy_loss"] == pytest.approx(loss.mean(), rel=1e-6, abs=1e-7)
+    assert row["policy_loss_relative"] == pytest.approx(loss.mean() / (best.max() - best.min()), rel=1e-6, abs=1e-7)
+    assert loss.mean() <= row["policy_loss_bound"]
+    assert np.abs(np.load(out / "values.npy") - best).max() <= row["value_error_bound"] + 1e-9
+    energy = np.cumsum(np.linalg.svd(q.astype(float), compute_uv=False) ** 2)
+    assert row["rank_99"] == int(np.argmax(energy >= 0.99 * energy[-1])) + 1
+    centred = np.linalg.svd(q - q.mean(1, keepdims=True, dtype=float), compute_uv=False)[::-1] ** 2
+    assert row["rank_tight_centred"] == int((np.cumsum(centred) > 1e-6 * centred.sum()).sum())
+    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in rows] == list(range(1, 26))
+    assert rows[-1]["backups"] == row["backups"]
+    assert rows[-1]["error"] == pytest.approx(np.abs(np.load(out / "values.npy") - best).max(), rel=1e-6)
+
+
+def test_toy(svrl_json, tmp_path):
+    out = tmp_path / "run"
+    row = svrl_json(
+        "plan",
+        "toy",
+        "--states",
+        60,
+        "--actions",
+        20,
+        "--observe",
+        0.5,
+        "--iterations",
+        20,
+        "--out",
+        out,
+        "--threads",
+        1,
+    )
+    assert set(row) >= KEYS
+    assert unexplained(row) == []
+    assert row["metric"] is None
+    assert row["variant_reason"]
+    assert row["discounted_return"] <= row["optimal_return"] + 1e-9
+    assert row["optimal_return"] - row["discounted_return"] == pytest.approx(row["policy_loss"], abs=1e-6)
+    assert {path.name for path in out.iterdir()} == FILES | {"q.npy", "q.png"}
+
+
+def test_the_run_directory(svrl, tmp_path):
+    out = tmp_path / "runs" / "first"
+    result = svrl(*SVP, "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert {path.name for path in out.iterdir()} == FILES | PICTURES | {"q.npy"}
+    for picture in out.glob("*.png"):
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert picture.stat().st_size > 5000
+    assert json.loads((out / "config.json").read_text())["observe"] == 0.5
+    assert json.loads((out / "result.json").read_text())["out"] == str(out)
+    for word in ("svp", "optimum", "sweeps", "norm_rad", "rank of Q", "certified", str(out)):
+        assert word in result.stdout.replace("\n", "") or word in result.stdout
+
+
+def test_factors_are_written_as_factors(svrl_json, tmp_path, plain):
+    out = tmp_path / "run"
+    svrl_json(*SMALL, "--method", "cross", "--rank", 5, "--iterations", 20, "--out", out)
+    factors = np.load(out / "factors.npz")
+    assert factors["left"].shape[0] == 100
+    assert factors["left"].shape[1] == factors["right"].shape[0] <= 5
+    assert not (out / "q.npy").exists()
+
+
+def test_a_finished_run_is_not_written_over(svrl, tmp_path, plain):
+    out = tmp_path / "run"
+    assert svrl(*SMALL, "--method", "value-iteration", "--iterations", 3, "--out", out).exit_code == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for more in ([], ["--resume"]):
+        result = svrl(*SMALL, "--method", "value-iteration", "--iterations", 3, "--out", out, *more)
+        assert result.exit_code == 2
+        assert "finished run" in result.stderr
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def interrupting(at: int, how: object):
+    original = Recorder.__call__
+
+    def watch(self, run):
+        original(self, run)
+        if run.state.iteration == at:
+            how()
+
+    return watch
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def exception() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        (["--observe", 0.5], ctrl_c),
+        (["--method", "paper-svp", "--observe", 0.5], ctrl_c),
+        (["--method", "averaged-svp", "--sample-noise", 0.1], exception),
+        (["--method", "value-iteration"], exception),
+    ],
+    ids=["svp", "paper-svp", "averaged-svp", "value-iteration"],
+)
+def test_an_interrupted_run_is_resumed_to_the_same_bits(svrl, svrl_json, tmp_path, monkeypatch, plain, options, how):
+    command = (*SMALL, "--iterations", 12, "--seed", 3, *options)
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    whole = svrl_json(*command, "--out", straight)
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", interrupting(5, how))
+        result = svrl(*command, "--out", broken)
+    assert result.exit_code == 130
+    assert "Go on with: svrl plan inverted-pendulum" in result.stderr
+    assert result.stderr.strip().endswith(f"--out {broken} --resume")
+    assert result.stderr.count("\n") == 1
+    assert {path.name for path in broken.iterdir()} == {"config.json", "checkpoint.pt"}
+    again = svrl_json(*command, "--out", broken, "--resume")
+    for name in sorted(path.name for path in straight.glob("*.npy")):
+        assert np.array_equal(np.load(straight / name), np.load(broken / name)), name
+    timings = {"seconds_backup", "seconds_estimate", "break_even_cost", "out", "optimum"}
+    assert {k: v for k, v in again.items() if k not in timings} == {k: v for k, v in whole.items() if k not in timings}
+    assert not (broken / "checkpoint.pt").exists()
+
+
+def test_the_command_to_go_on_with_is_the_one_that_was_given(svrl, tmp_path, monkeypatch, plain):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", interrupting(2, exception))
+        result = svrl(*SVP, "--no-final-sweep", "--noise", 0.25, "--out", out)
+    words = result.stderr.split("Go on with: svrl plan ")[1].split()
+    assert svrl("plan", *words).exit_code == 0
+    assert (out / "result.json").exists()
+
+
+def test_a_run_without_checkpoint_is_resumed_from_its_beginning(svrl_json, tmp_path, plain):
+    command = (*SMALL, "--method", "value-iteration", "--iterations", 4)
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    svrl_json(*command, "--out", straight)
+    broken.mkdir()
+    (broken / "config.json").write_bytes((straight / "config.json").read_bytes())
+    svrl_json(*command, "--out", broken, "--resume")
+    assert np.array_equal(np.load(straight / "values.npy"), np.load(broken / "values.npy"))
+
+
+def test_another_configuration_is_refused_by_name(svrl, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", interrupting(2, exception))
+        assert svrl(*SVP, "--out", out).exit_code == 130
+    result = svrl(*SVP, "--seed", 5, "--out", out, "--resume")
+    assert result.exit_code == 2
+    assert "seed was 0 and is 5" in result.stderr
+    result = svrl(*SVP, "--out", out)
+    assert result.exit_code == 2
+    assert "--resume" in result.stderr
+    (out / "checkpoint.pt").write_bytes(b"half")
+    result = svrl(*SVP, "--out", out, "--resume")
+    assert result.exit_code == 2
+    assert "damaged" in result.stderr
+
+
+def test_a_second_ctrl_c_is_not_held_back():
+    steps = []
+
+    def twice() -> None:
+        with patient_interrupts() as interrupted:
+            ctrl_c()
+            steps.append(interrupted())
+            ctrl_c()
+            steps.append("not reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        twice()
+    assert steps == [True]
+
+
+def test_a_ctrl_c_that_nobody_asked_about_is_raised_in_the_end():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), patient_interrupts():
+        ctrl_c()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_without_out_writes_nothing(svrl, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Recorder, "__call__", interrupting(2, exception))
+    result = svrl(*SVP)
+    assert result.exit_code == 130
+    assert result.stderr == "Stopped; nothing was written.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compare(svrl_json, svrl):
+    row = svrl_json(*SVP, "--compare", "--backup-cost", 1e9)
+    rows = {other["method"]: other for other in row["comparison"]}
+    wanted = ["svp", "optimum", "async", "sampled-max", "row-mean-update", "incumbent", "coarse", "paper-svp"]
+    assert list(rows) == wanted
+    assert unexplained(row) == []
+    for name in set(wanted) - {"optimum"}:
+        assert rows[name]["iterations"] == 25, name
+    for name in ("async", "sampled-max", "row-mean-update", "paper-svp"):
+        assert rows[name]["sweep_equivalents"] == pytest.approx(12.5, rel=0.1), name
+    assert rows["coarse"]["sweep_equivalents"] == pytest.approx(25 * 10 / 15 + 1)
+    assert rows["svp"]["policy_loss"] == row["policy_loss"]
+    assert row["pays"] is True
+    saved = 25 * 1500 - row["backups"]
+    assert row["break_even_cost"] == pytest.approx(1e6 * row["seconds_estimate"] / saved)
+
+
+def test_compare_of_noisy_methods(svrl):
+    result = svrl(*SMALL, "--method", "averaged", "--sample-noise", 0.1, "--iterations", 5, "--compare")
+    assert result.exit_code == 0, result.stderr
+    for word in ("averaged", "optimum", "value-iteration", "incumbent"):
+        assert word in result.stdout
+
+
+def test_a_cost_below_the_break_even_does_not_pay(svrl):
+    result = svrl(*SVP, "--backup-cost", 0)
+    assert "does not pay" in result.stdout
+    assert "breaks even at" in result.stdout
+
+
+def test_json_is_alone_on_stdout_and_repeats(svrl_json):
+    rows = [svrl_json(*SVP, "--seed", 5) for _ in range(2)]
+    for row in rows:
+        for name in ("seconds_backup", "seconds_estimate", "break_even_cost", "optimum"):
+            del row[name]
+    assert rows[0] == rows[1]
+
+
+def test_rollout_noise_changes_returns_and_not_the_plan(svrl_json):
+    quiet, loud = (svrl_json(*SVP, "--noise", level) for level in (0, 3))
+    assert quiet["policy_loss"] == loud["policy_loss"]
+    assert quiet["metric"]["optimal"] < loud["metric"]["optimal"]
+
+
+def test_switches_reach_the_task(svrl_json):
+    row = svrl_json(
+        *SMALL,
+        "--method",
+        "value-iteration",
+        "--iterations",
+        3,
+        "--variant",
+        "authors",
+        "--reward-offset",
+        -2,
+        "--time-step",
+        0.1,
+    )
+    assert (row["problem"]["variant"], row["problem"]["reward_offset"], row["problem"]["time_step"]) == (
+        "authors",
+        -2.0,
+        0.1,
+    )
+
+
+def test_other_tasks(svrl_json, tmp_path):
+    quick = ("--method", "value-iteration", "--iterations", 20, "--starts", 5, "--threads", 1)
+    row = svrl_json("plan", "three-motor-pendulum", "--states", 49, "--actions", 27, *quick)
+    assert (row["states"], row["actions"]) == ("7x7", 27)
+    row = svrl_json("plan", "cart-pole", "--states", 256, "--actions", 5, *quick, "--out", tmp_path / "run")
+    assert row["states"] == "4x4x4x4"
+    for picture in PICTURES:
+        assert (tmp_path / "run" / picture).stat().st_size > 5000
+    row = svrl_json("plan", "mountain-car", "--states", "8x9", "--actions", 5, *quick)
+    assert row["metric"]["name"] == "time_to_goal"
+
+
+@pytest.mark.parametrize(
+    ("text", "dimensions", "shape"),
+    [("50x40", 2, (50, 40)), ("10000", 2, (100, 100)), ("10000", 4, (10,) * 4), ("3X4", 2, (3, 4)), ("7", 1, (7,))],
+)
+def test_sizes(text, dimensions, shape):
+    assert grid_shape(text, dimensions) == shape
+
+
+def test_the_command_of_a_request_leaves_defaults_out():
+    request = PlanRequest(task="toy", observe=0.5, final_sweep=False, compare=True, seed=3)
+    assert request.command() == "svrl plan toy --observe 0.5 --no-final-sweep --compare --seed 3"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["inverted-pendulm"], "Did you mean inverted-pendulum?"),
+        (["toy", "--method", "svq"], "Did you mean svp?"),
+        (["toy", "--estimator", "softimpute"], "Did you mean soft-impute?"),
+        (["mountain-car", "--variant", "author"], "Did you mean authors?"),
+        (["mountain-car", "--states", "0x50"], "at least 2 on every axis"),
+        (["mountain-car", "--states", "1x50"], "at least 2 on every axis"),
+        (["mountain-car", "--states", "-5"], "at least 2 on every axis"),
+        (["mountain-car", "--states", "abc"], "must look like 50x50"),
+        (["mountain-car", "--states", "50"], "square"),
+        (["mountain-car", "--states", "5x5x5"], "3 axes"),
+        (["cart-pole", "--states", "1000"], "4th power"),
+        (["three-motor-pendulum", "--actions", "100"], "cube"),
+        (["toy", "--states", "0"], "at least 1"),
+        (["mountain-car", "--actions", "0"], "--actions must be at least 1"),
+        (["mountain-car", "--actions", "1"], "at least 2"),
+        (["toy", "--observe", "0"], "(0, 1]"),
+        (["toy", "--observe", "1.5"], "(0, 1]"),
+        (["toy", "--observe", "nan"], "(0, 1]"),
+        (["toy", "--iterations", "0"], "--iterations must be at least 1"),
+        (["toy", "--method", "value-iteration", "--observe", "0.2"], "no option observe"),
+        (["toy", "--method", "cross", "--estimator", "usvt"], "no option estimator"),
+        (["toy", "--estimator", "usvt", "--rank", "3"], "usvt has no --rank"),
+        (["mountain-car", "--noise", "-1"], "--noise must be at least 0"),
+        (["toy", "--method", "averaged", "--sample-noise", "-1"], "--sample-noise must be at least 0"),
+        (["toy", "--sample-noise", "1"], "needs exact backups"),
+        (["toy", "--method", "averaged-svp"], "--sample-noise"),
+        (["toy", "--variant", "paper"], "toy has no --variant"),
+        (["toy", "--noise", "1"], "toy has no --noise"),
+        (["mountain-car", "--time-step", "0"], "time_step"),
+        (["mountain-car", "--reward-offset", "inf"], "reward_offset"),
+        (["toy", "--device", "gpu"], "Use cpu, cuda or cuda:N"),
+        (["toy", "--device", "mps"], "Use cpu, cuda or cuda:N"),
+        (["toy", "--device", "cuda:77"], "Use --device cpu"),
+        (["toy", "--resume"], "needs --out"),
+        (["toy", "--starts", "0"], "--starts must be at least 1"),
+        (["toy", "--threads", "0"], "--threads must be at least 1"),
+        (["toy", "--backup-cost", "-3"], "--backup-cost must be at least 0"),
+        (["toy", "--states", "50", "--actions", "10", "--observe", "0.01"], "Observe at least 0.1"),
+    ],
+    ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, list) else "",
+)
+def test_bad_input_gets_one_sentence(svrl, tmp_path, options, words):
+    out = [] if "--resume" in options else ["--out", tmp_path / "run"]
+    result = svrl("plan", *options, *out)
+    assert result.exit_code == 2, result.stdout
+    assert result.stdout == ""
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
+    @functools.wraps(inverted_pendulum)
+    def broken(**switches):
+        task = inverted_pendulum(**switches)
+        return dataclasses.replace(task, step=lambda s, a, n: task.step(s, a, n) + torch.log(s[..., :1]) * 0)
+
+    monkeypatch.setitem(TASKS, "inverted-pendulum", broken)
+    result = svrl(*SVP, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "is not finite at state" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_that_cannot_be_written(svrl, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "deep", tmp_path / "full", Path("/proc/run")):
+        result = svrl(*SVP, "--out", out)
+        assert result.exit_code == 2, out
+        assert result.stderr.count("\n") == 1, result.stderr
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "mine"
+
+
+def test_threads_are_put_back(svrl_json):
+    before = torch.get_num_threads()
+    svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 2)
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("svrl plan ", plan_request.TASKS), ("svrl plan toy --method ", plan_request.METHODS)],
+    ids=["task", "method"],
+)
+def test_completion(line, wanted):
+    program = str(Path(sys.executable).parent / "svrl")
+    words = {"_SVRL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run([program], capture_output=True, text=True, check=False, env={**os.environ, **words})
+    assert set(wanted) <= set(done.stdout.split())

@@ -1,0 +1,406 @@
+"""Grids: backups against the definition written out in NumPy, and the ways of asking against each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from svrl.mdp import grid
+from svrl.mdp.cells import locate
+from svrl.mdp.cells_kernel import locate_inside
+from svrl.mdp.control_task import Axis, ControlTask, coordinates
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.grid_table import Quadrature
+from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.model import Model
+
+POINTS = {1: (23,), 2: (9, 7), 3: (5, 4, 6), 4: (3, 5, 4, 3)}
+
+
+def made_up(dimensions: int, *, actions: int = 37, periodic: tuple[int, ...] = (0,), noise: float = 0.0) -> ControlTask:
+    """A task without meaning, whose steps bend, mix the axes and leave the box on all sides."""
+    axes = tuple(
+        Axis(name=f"axis {k}", low=-1.0 - k, high=2.0 + 0.5 * k, points=points, periodic=k in periodic)
+        for k, points in enumerate(POINTS[dimensions])
+    )
+
+    def step(states: Tensor, inputs: Tensor, disturbance: Tensor) -> Tensor:
+        return 0.9 * states + torch.sin(2.0 * states.flip(-1)) + inputs[..., :1] * 0.4 * (1 + states**2) + disturbance
+
+    def reward(states: Tensor, inputs: Tensor) -> Tensor:
+        return torch.cos(3.0 * states).sum(-1) * (1.0 + 0.3 * inputs[..., 0]) - inputs[..., 0] ** 2
+
+    return ControlTask(
+        name="made-up",
+        axes=axes,
+        actions=torch.linspace(-1.0, 1.0, actions, dtype=torch.float64),
+        step=step,
+        reward=reward,
+        discount=0.9,
+        noise=(noise,) * dimensions,
+    )
+
+
+def values(task: ControlTask, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    return torch.randn(task.n_states, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def brute(task: ControlTask, v: Tensor, nodes: int = 1) -> np.ndarray:
+    """Q (S, A) in float64: every corner of the cell of every next state, times the product of its weights."""
+    places, weights = np.polynomial.hermite.hermgauss(nodes)
+    noisy = [level > 0.0 and nodes > 1 for level in task.noise]
+    total = np.zeros((task.n_states, task.n_actions))
+    for choice in itertools.product(*[range(nodes) if some else [0] for some in noisy]):
+        shift = [
+            math.sqrt(2.0) * task.noise[k] * places[choice[k]] if noisy[k] else 0.0 for k in range(task.dimensions)
+        ]
+        weight = math.prod(weights[choice[k]] / math.sqrt(math.pi) for k in range(task.dimensions) if noisy[k])
+        following = task.step(task.states()[:, None], task.actions, torch.tensor(shift, dtype=torch.float64)).numpy()
+        total += weight * interpolated(task, v.double().numpy(), following)
+    return task.reward(task.states()[:, None], task.actions).numpy() + task.discount * total
+
+
+def interpolated(task: ControlTask, v: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Multilinear interpolation of v (S,) at x (..., d)."""
+    cells, parts = [], []
+    for k, axis in enumerate(task.axes):
+        at = x[..., k]
+        at = axis.low + np.mod(at - axis.low, axis.high - axis.low) if axis.periodic else at
+        place = (np.clip(at, axis.low, axis.high) - axis.low) / (axis.high - axis.low) * (axis.points - 1)
+        cells.append(np.minimum(np.floor(place).astype(int), axis.points - 2))
+        parts.append(place - cells[-1])
+    total = np.zeros(x.shape[:-1])
+    for corner in itertools.product((0, 1), repeat=task.dimensions):
+        weight = np.prod([part if up else 1.0 - part for up, part in zip(corner, parts, strict=True)], axis=0)
+        at = np.ravel_multi_index([cell + up for up, cell in zip(corner, cells, strict=True)], task.shape)
+        total += weight * v[at]
+    return total
+
+
+def far(one: Tensor, two: Tensor | np.ndarray) -> float:
+    return float((one.double() - torch.as_tensor(two)).abs().max())
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_backups_follow_from_the_definition(dimensions: int, nodes: int):
+    task = made_up(dimensions, noise=0.2 if nodes > 1 and dimensions < 3 else 0.0)
+    task = dataclasses.replace(task, noise=(0.3, *[0.0] * (dimensions - 1))) if dimensions >= 3 else task
+    v = values(task)
+    expected = brute(task, v, nodes)
+    exact = GridMDP(task, noise_nodes=nodes, dtype=torch.float64)
+    assert far(exact.backup(v), expected) < 1e-12
+    assert far(GridMDP(task, noise_nodes=nodes).backup(v), expected) < 1e-5
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_single_precision_values_give_single_precision_backups(dimensions: int):
+    task = made_up(dimensions)
+    v = values(task, torch.float32)
+    q = GridMDP(task).backup(v)
+    assert q.dtype == torch.float32
+    assert far(q, brute(task, v)) < 1e-5
+
+
+@pytest.mark.parametrize("periodic", [(), (1,), (0, 1)])
+def test_any_axis_may_be_periodic(periodic: tuple[int, ...]):
+    task = made_up(2, periodic=periodic)
+    v = values(task)
+    assert far(GridMDP(task, dtype=torch.float64).backup(v), brute(task, v)) < 1e-12
+
+
+@pytest.mark.parametrize("actions", [1, 16, 32, 33, 150])
+@pytest.mark.parametrize("dimensions", [2, 4])
+def test_whole_chunks_and_what_is_left_of_them(actions: int, dimensions: int):
+    # 150 actions of small effect put whole chunks into one cell; 1 and 33 leave a rest.
+    task = made_up(dimensions, actions=actions)
+    task = dataclasses.replace(task, actions=0.2 * task.actions)
+    v = values(task)
+    model = GridMDP(task)
+    q = model.backup(v)
+    best, first = model.improve(v)
+    assert far(q, brute(task, v)) < 1e-5
+    assert torch.equal(best, q.max(1).values)
+    assert torch.equal(first, torch.from_numpy(q.numpy().argmax(1)))
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_kernels_and_their_twin_agree(dimensions: int, nodes: int, dtype: torch.dtype):
+    task = made_up(dimensions, noise=0.2)
+    model = GridMDP(task, noise_nodes=nodes, mode="table")
+    v = values(task, dtype)
+    twin = model._expected(v, model._table).reshape(model.n_states, -1)
+    assert far(model.backup(v), twin) < (1e-12 if dtype == torch.float64 else 2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_places_are_found_as_by_the_twin(dtype: torch.dtype):
+    task = made_up(3, periodic=(0, 2))
+    generator = torch.Generator().manual_seed(3)
+    x = 6.0 * torch.randn(4000, 3, generator=generator, dtype=torch.float64)
+    ends = torch.tensor(
+        [[axis.low, axis.high, math.nextafter(axis.low, -9.0), 1e300] for axis in task.axes], dtype=torch.float64
+    )
+    x = torch.cat([x, torch.cartesian_prod(*ends), task.states()])
+    base, fraction = torch.empty(len(x), dtype=torch.int32), torch.empty(3, len(x), dtype=dtype)
+    low, high = (np.array([getattr(axis, end) for axis in task.axes]) for end in ("low", "high"))
+    axes = low, high, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
+    assert locate_inside(x.numpy(), *axes, 0, len(x), base.numpy(), fraction.numpy())
+    twin = locate(task, task.inside(x), dtype)
+    assert torch.equal(base, twin[0])
+    assert torch.equal(fraction, twin[1])
+    assert bool(((fraction >= 0) & (fraction <= 1)).all())
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_table_and_no_table_are_the_same_to_the_bit(dimensions: int, nodes: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grid, "BLOCK", 1000)  # several blocks
+    task = made_up(dimensions, noise=0.1)
+    table, anew = (GridMDP(task, noise_nodes=nodes, mode=mode) for mode in ("table", "on-the-fly"))
+    assert (table.storage, anew.storage) == ("table", "on-the-fly")
+    v = values(task)
+    states, actions = some_pairs(task)
+    assert torch.equal(table.backup(v), anew.backup(v))
+    assert torch.equal(table.improve(v)[0], anew.improve(v)[0])
+    assert torch.equal(table.improve(v)[1], anew.improve(v)[1])
+    assert torch.equal(table.backup_at(v, states, actions), anew.backup_at(v, states, actions))
+    assert torch.equal(table.backup_rows(v, states[:5]), anew.backup_rows(v, states[:5]))
+    assert table.reward_range == pytest.approx(anew.reward_range, abs=1e-6)
+
+
+def some_pairs(task: ControlTask, count: int = 1500) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(9)
+    return (
+        torch.randint(task.n_states, (count,), generator=generator),
+        torch.randint(task.n_actions, (count,), generator=generator),
+    )
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_every_way_of_asking_gives_the_same_numbers(dimensions: int, nodes: int):
+    task = made_up(dimensions, noise=0.1)
+    model = GridMDP(task, noise_nodes=nodes)
+    v = values(task)
+    q = model.backup(v)
+    states, actions = some_pairs(task)
+    best, first = model.improve(v)
+    assert q.shape == (task.n_states, task.n_actions)
+    assert torch.equal(model.backup_at(v, states, actions), q[states, actions])
+    assert torch.equal(model.backup_rows(v, states[:20]), q[states[:20]])
+    assert torch.equal(model.backup_columns(v, actions[:20]), q[:, actions[:20]])
+    assert torch.equal(best, q.max(1).values)
+    assert torch.equal(first, torch.from_numpy(q.numpy().argmax(1)))
+    assert model.backup_at(v, states[:0], actions[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("actions", [3, 40, 100])
+@pytest.mark.parametrize("storage", ["table", "on-the-fly"])
+def test_of_equal_actions_the_first_is_taken(actions: int, storage: grid.Mode):
+    task = made_up(2, actions=actions)
+    # Actions come in equal triples, and in each state they differ otherwise.
+    triples = torch.linspace(-1, 1, actions, dtype=torch.float64)[torch.arange(actions) // 3 * 3]
+    model = GridMDP(dataclasses.replace(task, actions=triples), mode=storage)
+    v = values(task)
+    first = model.improve(v)[1]
+    assert torch.equal(first, torch.from_numpy(model.backup(v).numpy().argmax(1)))
+    assert bool((first % 3 == 0).all())
+    flat = GridMDP(dataclasses.replace(task, reward=lambda s, a: 0.0 * (s[..., 0] + a[..., 0])), mode=storage)
+    assert not bool(flat.improve(torch.zeros(task.n_states, dtype=torch.float64))[1].any())
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_policy_has_its_chain(dimensions: int, nodes: int):
+    task = made_up(dimensions, noise=0.1 if dimensions < 4 else 0.0)
+    model = GridMDP(task, noise_nodes=nodes)
+    v = values(task)
+    policy = torch.randint(task.n_actions, (task.n_states,), generator=torch.Generator().manual_seed(1))
+    chain = model.under(policy)
+    ones = torch.ones(task.n_states, dtype=torch.float64)
+    assert far(chain.transitions @ ones, ones) < 1e-12
+    assert float(chain.transitions.values().min()) >= 0.0
+    assert far(chain.backup(v), model.backup_at(v, torch.arange(task.n_states), policy)) < 1e-12
+
+
+def test_quadrature_has_the_moments_of_the_noise():
+    task = dataclasses.replace(made_up(3), noise=(0.5, 0.0, 2.0))
+    rule = Quadrature.of(task, 3)
+    assert rule.nodes.shape == (9, 3)
+    for power, moment in {0: 1.0, 1: 0.0, 2: 1.0, 3: 0.0, 4: 3.0, 5: 0.0}.items():
+        for axis, level in ((0, 0.5), (2, 2.0)):
+            assert float(rule.weights @ rule.nodes[:, axis] ** power) == pytest.approx(moment * level**power, abs=1e-12)
+    assert float(rule.weights @ (rule.nodes[:, 0] * rule.nodes[:, 2]) ** 2) == pytest.approx(1.0)
+    assert not bool(rule.nodes[:, 1].any())
+    assert Quadrature.of(task, 1).nodes.tolist() == [[0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_expectations_of_linear_and_quadratic_functions_are_exact(nodes: int):
+    # v is linear, so interpolation is exact, and the noise enters linearly or squared.
+    axes = (Axis(name="x", low=-4.0, high=4.0, points=9), Axis(name="y", low=-4.0, high=4.0, points=6))
+
+    def step(states: Tensor, inputs: Tensor, noise: Tensor) -> Tensor:
+        return coordinates(states[..., 0] / 8 + noise[..., 0] + inputs[..., 0], noise[..., 1] ** 2)
+
+    task = ControlTask(
+        name="quadratic",
+        axes=axes,
+        actions=torch.tensor([-0.5, 0.5]),
+        step=step,
+        reward=lambda s, a: 0.0 * (s[..., 0] + a[..., 0]),
+        discount=0.5,
+        noise=(0.4, 0.6),
+    )
+    x, y = task.states().T
+    q = GridMDP(task, noise_nodes=nodes, dtype=torch.float64).backup(3.0 * x - 2.0 * y + 1.0)
+    expected = 0.5 * (3.0 * (x[:, None] / 8 + torch.tensor([-0.5, 0.5])) - 2.0 * 0.6**2 + 1.0)
+    assert far(q, expected) < 1e-12
+
+
+@pytest.mark.parametrize("what", ["step", "reward"])
+@pytest.mark.parametrize("periodic", [(), (0, 1)])
+def test_the_pair_that_is_not_finite_is_named(what: str, periodic: tuple[int, ...]):
+    task = made_up(2, actions=5, periodic=periodic)
+    bad = task.states()[17]
+
+    def spoilt(states: Tensor, inputs: Tensor) -> Tensor:
+        here = (states == bad).all(-1) & (inputs[..., 0] == 0.5)
+        return torch.where(here, torch.nan, 0.0)
+
+    spoil = {
+        "step": lambda s, a, n: task.step(s, a, n) + spoilt(s, a)[..., None],
+        "reward": lambda s, a: task.reward(s, a) + spoilt(s, a),
+    }
+    broken = dataclasses.replace(task, **{what: spoil[what]})
+    place = [round(x, 6) for x in bad.tolist()]
+    with pytest.raises(ValueError, match="finite on the whole box") as error:
+        GridMDP(broken, mode="table")
+    assert f"The {what} of made-up is not finite at state {place} and action [0.5]: it gave" in str(error.value)
+    with pytest.raises(ValueError, match=f"{what} of made-up is not finite"):
+        GridMDP(broken, mode="on-the-fly").backup(values(task))
+
+
+def test_a_table_larger_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch):
+    task = made_up(2)
+    needed = GridMDP(task).table_bytes
+    monkeypatch.setattr(grid, "memory_available", lambda device: needed - 1)
+    with pytest.raises(ValueError, match="GB are free"):
+        GridMDP(task, mode="table")
+    monkeypatch.setattr(grid, "memory_available", lambda device: 2 * needed - 1)
+    assert GridMDP(task, mode="table").storage == "table"
+    assert GridMDP(task).storage == "on-the-fly"
+    monkeypatch.setattr(grid, "memory_available", lambda device: 2 * needed)
+    assert GridMDP(task).storage == "table"
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_the_table_takes_what_it_says(nodes: int):
+    model = GridMDP(made_up(3, noise=0.1), noise_nodes=nodes, mode="table")
+    table = model._table
+    assert table is not None
+    assert model.table_bytes == sum(part.numel() * part.itemsize for part in (table.base, table.fraction, table.reward))
+
+
+@pytest.mark.parametrize(("dimensions", "nodes"), [(2, 1), (2, 2), (3, 1), (4, 1)])
+def test_threads_change_nothing(dimensions: int, nodes: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grid, "LEAST", 64)
+    task = made_up(dimensions, noise=0.1)
+    one, two, three = (GridMDP(task, noise_nodes=nodes, threads=threads) for threads in (1, 2, 3))
+    v = values(task)
+    pairs = some_pairs(task)
+    for other in (two, three):
+        assert torch.equal(one.backup(v), other.backup(v))
+        assert torch.equal(one.backup_at(v, *pairs), other.backup_at(v, *pairs))
+        assert all(torch.equal(x, y) for x, y in zip(one.improve(v), other.improve(v), strict=True))
+
+
+def test_the_range_of_rewards():
+    task = made_up(2)
+    reward = task.reward(task.states()[:, None], task.actions)
+    for storage in ("table", "on-the-fly"):
+        found = GridMDP(task, mode=storage, dtype=torch.float64).reward_range
+        assert found == (float(reward.min()), float(reward.max()))
+    known = dataclasses.replace(task, reward_range=(-9.0, 9.0))
+    low, high = GridMDP(known).reward_range
+    assert (low, high) == pytest.approx((-9.0, 9.0)), "a task that knows its bounds is believed"
+    assert low <= -9.0 < 9.0 <= high
+
+
+@pytest.mark.parametrize("storage", ["table", "on-the-fly"])
+def test_no_policy_is_worth_less_than_the_pessimistic_start(storage: grid.Mode):
+    # In the rewards that backups use: rounded to single precision, some are below the exact smallest.
+    for task in (made_up(2), inverted_pendulum(states=(6, 5), actions=7)):
+        model = GridMDP(task, mode=storage)
+        low, high = model.reward_range
+        q = model.backup(torch.zeros(task.n_states, dtype=torch.float64))
+        assert low <= float(q.min())
+        assert float(q.max()) <= high
+
+
+def test_a_grid_says_what_it_is():
+    task = inverted_pendulum(states=(6, 5), actions=7, reward_offset=-2.0, update_order="speed-first", time_step=0.2)
+    model = GridMDP(task, noise_nodes=3, mode="table")
+    said = json.loads(json.dumps(model.describe()))
+    switches = {"variant": "paper", "reward_offset": -2.0, "update_order": "speed-first", "time_step": 0.2}
+    assert switches.items() <= said.items()
+    assert {
+        "states": "6x5",
+        "actions": 7,
+        "storage": "table",
+        "noise_nodes": 3,
+        "device": "cpu",
+    }.items() <= said.items()
+    assert isinstance(model, Model)
+
+
+def test_progress_is_told_to_the_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grid, "BLOCK", 500)
+    told: list[tuple[int, int]] = []
+    task = made_up(2)
+    GridMDP(task, mode="table", progress=lambda done, of: told.append((done, of)))
+    pairs = task.n_states * task.n_actions
+    assert told[-1] == (pairs, pairs)
+    assert len(told) > 3
+    assert sorted(told) == told
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"), [({"mode": "disk"}, "no mode 'disk'"), ({"noise_nodes": 0}, "at least 1 quadrature node")]
+)
+def test_wrong_options_are_named(options: dict[str, object], sentence: str):
+    with pytest.raises(ValueError, match=sentence):
+        GridMDP(made_up(1), **options)
+
+
+@pytest.mark.parametrize("storage", ["table", "on-the-fly"])
+@pytest.mark.parametrize("ask", ["backup", "improve"])
+def test_values_of_the_wrong_length_or_kind_are_refused(storage: grid.Mode, ask: str):
+    # A compiled backup would read past their end, or round rewards to whole numbers.
+    model = GridMDP(made_up(2), mode=storage)
+    for v in (torch.zeros(model.n_states - 1, dtype=torch.float64), torch.zeros(model.n_states, dtype=torch.int64)):
+        with pytest.raises(ValueError, match="needs values"):
+            getattr(model, ask)(v)
+
+
+@pytest.mark.parametrize("storage", ["table", "on-the-fly"])
+@pytest.mark.parametrize("action", [37, -1])
+def test_a_pair_that_is_not_there_is_refused(storage: grid.Mode, action: int):
+    # In a flat table, action 37 of 37 would be the first action of the next state.
+    model = GridMDP(made_up(2, actions=37), mode=storage)
+    with pytest.raises((ValueError, IndexError)):
+        model.backup_at(values(model.task), torch.tensor([1]), torch.tensor([action]))
+    with pytest.raises((ValueError, IndexError)):
+        model.under(torch.full((model.n_states,), action))
+    with pytest.raises(ValueError, match="one action for each"):
+        model.under(torch.zeros(model.n_states - 1, dtype=torch.int64))

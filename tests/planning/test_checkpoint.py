@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.simulator import NoisyBackups
+from svrl.planning.averaged import AveragedStructuredIteration
+from svrl.planning.checkpoint import load_run, plan_resumably, save_run
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.meter import Meter
+from svrl.planning.method import Method, State
+from svrl.planning.plan import Plan, Run, advance, begin, plan
+from svrl.planning.sampled_iteration import AsyncValueIteration, IncumbentIteration, RowMeanUpdate
+from svrl.planning.structured import StructuredValueIteration, paper_svp
+
+METHODS: list[Method] = [
+    StructuredValueIteration(observe=0.4, max_iterations=12),
+    paper_svp(observe=0.4, max_iterations=12),
+    CrossValueIteration(rank=5, max_iterations=12),
+    AsyncValueIteration(max_iterations=12),
+    RowMeanUpdate(max_iterations=12),
+    IncumbentIteration(max_iterations=12),
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> GridMDP:
+    return GridMDP(inverted_pendulum(states=(9, 8), actions=25))
+
+
+def same(one: Plan, other: Plan) -> None:
+    assert torch.equal(one.policy, other.policy)
+    assert torch.equal(one.v, other.v)
+    assert (one.q is None) == (other.q is None)
+    if one.q is not None and other.q is not None:
+        assert torch.equal(one.q, other.q)
+    if one.factors is not None and other.factors is not None:
+        assert all(torch.equal(a, b) for a, b in zip(one.factors, other.factors, strict=True))
+    assert (one.outcome, one.iterations, one.ledger.backups) == (other.outcome, other.iterations, other.ledger.backups)
+    parts = [[(row.iteration, row.residual, row.rank, row.backups) for row in found.trace] for found in (one, other)]
+    assert parts[0] == parts[1]
+
+
+def stop_after(count: int) -> object:
+    def watch(run: Run) -> None:
+        if run.state.iteration == count:
+            raise KeyboardInterrupt
+
+    return watch
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+@pytest.mark.parametrize("count", [1, 7])
+def test_an_interrupted_plan_goes_on_to_the_same_result(model: GridMDP, tmp_path: Path, method: Method, count: int):
+    path = tmp_path / "checkpoint.pt"
+    with pytest.raises(KeyboardInterrupt):
+        plan_resumably(model, method, path, seed=3, watch=stop_after(count))
+    assert load_run(path)[0].state.iteration == count
+    same(plan_resumably(model, method, path, seed=3), plan(model, method, seed=3))
+
+
+def test_noise_goes_on_too(model: GridMDP, tmp_path: Path):
+    problem, method = NoisyBackups(model, 0.3), AveragedStructuredIteration(rank=4, max_iterations=10)
+    path = tmp_path / "checkpoint.pt"
+    for count in (2, 5, 9):
+        with pytest.raises(KeyboardInterrupt):
+            plan_resumably(problem, method, path, seed=1, watch=stop_after(count))
+    same(plan_resumably(problem, method, path, seed=1), plan(problem, method, seed=1))
+
+
+class Breaks(AsyncValueIteration):
+    """Fails inside its fifth step, after it has changed its state."""
+
+    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+        state = super().step(meter, state, generator)
+        if state.iteration == 4:
+            raise KeyboardInterrupt
+        return state
+
+
+def test_an_exception_inside_a_step_leaves_the_checkpoint_before_it(model: GridMDP, tmp_path: Path):
+    path = tmp_path / "checkpoint.pt"
+    with pytest.raises(KeyboardInterrupt):
+        plan_resumably(model, Breaks(max_iterations=12), path, every=0.0)
+    assert load_run(path)[0].state.iteration == 4
+    method = AsyncValueIteration(max_iterations=12)
+    same(plan_resumably(model, method, path), plan(model, method))
+
+
+def test_the_last_checkpoint_has_all_steps(model: GridMDP, tmp_path: Path):
+    path, method = tmp_path / "checkpoint.pt", AsyncValueIteration(max_iterations=5)
+    found = plan_resumably(model, method, path)
+    assert load_run(path)[0].state.iteration == 5
+    same(plan_resumably(model, method, path), found)
+
+
+def test_checkpoints_come_as_often_as_asked(model: GridMDP, tmp_path: Path):
+    path, seen = tmp_path / "c.pt", []
+
+    def watch(run: Run) -> None:
+        seen.append(load_run(path)[0].state.iteration if path.exists() else 0)
+
+    plan_resumably(model, AsyncValueIteration(max_iterations=5), path, every=0.0, watch=watch)
+    assert seen == [0, 1, 2, 3, 4]
+    plan_resumably(model, AsyncValueIteration(max_iterations=5), tmp_path / "d.pt", every=1e9, watch=watch)
+    assert load_run(tmp_path / "d.pt")[0].state.iteration == 5
+
+
+def test_notes_are_kept_and_given_back(model: GridMDP, tmp_path: Path):
+    path, method = tmp_path / "c.pt", AsyncValueIteration(max_iterations=9)
+
+    def noting(notes: dict[str, object], until: int) -> object:
+        def watch(run: Run) -> None:
+            notes.setdefault("seen", []).append(run.state.iteration)
+            notes["v"] = run.state.v
+            if run.state.iteration == until:
+                raise KeyboardInterrupt
+
+        return watch
+
+    first: dict[str, object] = {}
+    with pytest.raises(KeyboardInterrupt):
+        plan_resumably(model, method, path, watch=noting(first, 4), notes=first)
+    second: dict[str, object] = {}
+    found = plan_resumably(model, method, path, watch=noting(second, 0), notes=second)
+    assert second["seen"] == list(range(1, 10))
+    assert torch.equal(second["v"], found.v)
+
+
+def test_what_is_saved_is_what_is_read(model: GridMDP, tmp_path: Path):
+    method = StructuredValueIteration(observe=0.4)
+    run = begin(model, method, seed=2)
+    for _, _row in zip(range(3), advance(model, method, run), strict=False):
+        pass
+    save_run(run, tmp_path / "c.pt")
+    again, _ = load_run(tmp_path / "c.pt")
+    assert again.trace == run.trace
+    assert again.ledger == run.ledger
+    assert set(again.state.memory) == set(run.state.memory)
+    for name, tensor in run.state.memory.items():
+        assert again.state.memory[name].dtype == tensor.dtype
+        assert torch.equal(again.state.memory[name], tensor)
+    assert torch.equal(torch.rand(5, generator=again.generator), torch.rand(5, generator=run.generator))
+
+
+def test_another_problem_or_seed_is_refused(model: GridMDP, tmp_path: Path):
+    path, method = tmp_path / "c.pt", AsyncValueIteration(max_iterations=2)
+    plan_resumably(model, method, path, seed=1)
+    with pytest.raises(ValueError, match="seed 1"):
+        plan_resumably(model, method, path, seed=2)
+    other = GridMDP(inverted_pendulum(states=(5, 5), actions=25))
+    with pytest.raises(ValueError, match="72 states"):
+        plan_resumably(other, method, path, seed=1)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a file", b"not a file of ours"])
+def test_a_damaged_file_gets_a_sentence(tmp_path: Path, content: bytes):
+    (tmp_path / "c.pt").write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        load_run(tmp_path / "c.pt")
+
+
+def test_files_of_other_formats_get_a_sentence(model: GridMDP, tmp_path: Path):
+    path = tmp_path / "c.pt"
+    torch.save({"something": 1}, path)
+    with pytest.raises(ValueError, match="damaged"):
+        load_run(path)
+    save_run(begin(model, AsyncValueIteration()), path)
+    torch.save({**torch.load(path, weights_only=True), "format": 0}, path)
+    with pytest.raises(ValueError, match="another version"):
+        load_run(path)
+
+
+def test_reading_runs_no_code(tmp_path: Path):
+    torch.save({"format": 1, "state": Path("a")}, tmp_path / "c.pt")
+    with pytest.raises(ValueError, match="damaged"):
+        load_run(tmp_path / "c.pt")

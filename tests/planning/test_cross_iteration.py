@@ -1,0 +1,201 @@
+"""Cross value iteration: the skeleton of a low-rank matrix is that matrix, and values stay below in any case."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from svrl.mdp.model import Model
+from svrl.planning import cross_iteration
+from svrl.planning.cross_iteration import CrossValueIteration, argmax_of_product, pivots, skeleton
+from svrl.planning.meter import Meter
+from svrl.planning.plan import advance, begin, plan
+
+from .oracles import Dense, Watched, flat_grid, low_rank_model, small_grid
+
+GRID = small_grid()
+DENSE = Dense.of(GRID)
+BEST = DENSE.optimum()
+S, A = GRID.n_states, GRID.n_actions
+
+
+def low_rank(m: int = 50, n: int = 30, rank: int = 4, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    left, right = (torch.randn(size, rank, generator=generator, dtype=torch.float64) for size in (m, n))
+    return left @ right.mT
+
+
+@pytest.mark.parametrize("count", [4, 7, 30])
+def test_a_skeleton_is_the_matrix(count: int):
+    q = low_rank()
+    generator = torch.Generator().manual_seed(2)
+    rows, columns = (torch.randperm(size, generator=generator)[:count] for size in q.shape)
+    left, right = skeleton(q[:, columns], q[rows], columns, 1e-8)
+    assert left.shape == (50, 4)
+    assert right.shape == (4, 30)
+    assert torch.allclose(left @ right, q, atol=1e-8)
+
+
+def test_small_directions_of_the_crossing_are_left_out():
+    q = low_rank(rank=2) + 1e-9 * low_rank(rank=8, seed=1)
+    rows = columns = torch.arange(8)
+    left, right = skeleton(q[:, columns], q[rows], columns, 1e-6)
+    assert left.shape[1] == 2
+    assert float((left @ right - q).abs().max()) < 1e-6
+
+
+def test_pivots_span_the_rows():
+    q = low_rank(m=60, n=5, rank=3)
+    q[:40] = q[40]  # most rows are the same one
+    chosen = pivots(q, 3)
+    assert chosen.dtype == torch.int64
+    assert len(set(chosen.tolist())) == 3
+    assert int((chosen <= 40).sum()) <= 1
+    singular = torch.linalg.svdvals(q[chosen])
+    best = torch.linalg.svdvals(q[[40, *range(50, 60)]])
+    assert float(singular[2]) > 0.1 * float(best[2])
+
+
+def test_pivots_of_few_rows_are_all_of_them():
+    assert sorted(pivots(low_rank(m=3, n=9, rank=3), 7).tolist()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("block", [1, 64, 1 << 22])
+def test_maxima_are_found_block_by_block(block: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cross_iteration, "BLOCK", block)
+    generator = torch.Generator().manual_seed(1)
+    left, right = torch.randn(41, 3, generator=generator), torch.randn(3, 17, generator=generator)
+    assert torch.equal(argmax_of_product(left, right), (left.double() @ right.double()).argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("model", "rank"),
+    [(low_rank_model(), 3), (low_rank_model(1), 6), (GRID, A), (GRID, 400)],
+    ids=["3", "6", "all", "more"],
+)
+def test_with_the_full_rank_it_is_value_iteration(model: Model, rank: int):
+    # The argmax is taken in single precision: near ties cost up to its rounding.
+    dense = Dense.of(model)
+    method = CrossValueIteration(rank=rank, max_iterations=25)
+    run = begin(model, method)
+    exact = run.state.v.numpy().copy()
+    for _ in advance(model, method, run):
+        exact = dense.backup(exact).max(1)
+        assert np.abs(run.state.v.numpy() - exact).max() < 1e-5
+    if rank <= 6:
+        assert run.state.rank == 3
+
+
+def test_a_problem_of_low_rank_is_solved_from_a_few_lines():
+    model = low_rank_model()
+    dense = Dense.of(model)
+    result = plan(model, CrossValueIteration(rank=3))
+    assert result.converged
+    assert dense.loss(result.policy) < 1e-6
+    assert result.q is None
+    assert result.factors is not None
+    left, right = result.factors
+    assert left.shape == (60, 3)
+    assert right.shape == (3, 40)
+    assert np.abs((left @ right).numpy() - dense.backup(dense.optimum())).max() < 1e-3
+
+
+@pytest.mark.parametrize("rank", [1, 2, 8])
+@pytest.mark.parametrize("refresh", [1, 3])
+def test_whatever_the_rank_values_stay_below(rank: int, refresh: int):
+    method = CrossValueIteration(rank=rank, refresh=refresh, max_iterations=50)
+    run = begin(GRID, method, seed=1)
+    before = run.state.v.numpy().copy()
+    for _ in advance(GRID, method, run):
+        after, q = run.state.v.numpy(), DENSE.backup(before)
+        assert float((after - q.max(1)).max()) <= 1e-12
+        assert np.abs(q[np.arange(S), run.state.memory["policy"].numpy()] - after).max() <= 1e-12
+        assert float((after - BEST).max()) <= 1e-12
+        before = after.copy()
+
+
+def test_more_rank_is_better_on_the_pendulum():
+    losses = [DENSE.loss(plan(GRID, CrossValueIteration(rank=rank, max_iterations=80)).policy) for rank in (1, 12)]
+    assert losses[1] < 0.2 * losses[0]
+
+
+def test_rows_and_columns_stay_between_two_choices():
+    method = CrossValueIteration(rank=5, refresh=4, max_iterations=9)
+    run = begin(GRID, method)
+    lines = [
+        (run.state.memory["rows"].tolist(), run.state.memory["columns"].tolist()) for _ in advance(GRID, method, run)
+    ]
+    assert lines[0] == lines[1] == lines[2] != lines[3]
+    assert lines[3] == lines[4] == lines[5] == lines[6]
+
+
+@pytest.mark.parametrize("final_sweep", [True, False])
+@pytest.mark.parametrize(("rank", "columns"), [(5, 5), (40, A)])
+def test_every_backup_is_counted(rank: int, columns: int, final_sweep: bool):
+    watched = Watched(GRID)
+    result = plan(watched, CrossValueIteration(rank=rank, final_sweep=final_sweep, max_iterations=6))
+    each = rank * A + S * columns + S
+    assert [row.backups for row in result.trace] == [each * (k + 1) for k in range(6)]
+    assert result.ledger.backups == watched.backups == 6 * each + (S * A if final_sweep else 0)
+
+
+def test_a_final_sweep_is_greedy_in_the_values():
+    method = CrossValueIteration(rank=4, final_sweep=True, max_iterations=10)
+    run = begin(GRID, method)
+    values = [run.state.v.clone() for _ in advance(GRID, method, run)]
+    found = method.finish(Meter(GRID), run.state, run.generator)
+    q = DENSE.backup(values[-1].numpy())
+    assert np.abs(found.v.numpy() - q.max(1)).max() < 1e-12
+    assert np.abs(q[np.arange(S), found.policy.numpy()] - q.max(1)).max() < 1e-12
+
+
+def test_only_what_was_backed_up_is_chosen():
+    watched = Watched(flat_grid())
+    method = CrossValueIteration(rank=2, max_iterations=5, tolerance=1e-30)
+    run = begin(watched, method)
+    for _ in advance(watched, method, run):
+        assert bool(watched.seen[torch.arange(S), run.state.memory["policy"]].all())
+
+
+@pytest.mark.parametrize("reward", [0.0, -0.3, 2.0])
+def test_equal_rewards_do_no_harm(reward: float):
+    # With rewards of 0 the crossing is the zero matrix.
+    flat = flat_grid(reward)
+    result = plan(flat, CrossValueIteration(rank=3))
+    assert result.converged
+    assert float((result.v - reward / (1.0 - flat.discount)).abs().max()) < 1e-6
+    assert result.factors is not None
+    assert all(bool(torch.isfinite(factor).all()) for factor in result.factors)
+
+
+def test_from_the_optimum_it_stays_there():
+    model = low_rank_model()
+    dense = Dense.of(model)
+    best = torch.from_numpy(dense.optimum())
+    for start in (best, torch.from_numpy(dense.backup(best.numpy()))):
+        result = plan(model, CrossValueIteration(rank=4), start=start)
+        assert result.iterations == 1
+        assert float((result.v - best).abs().max()) < 1e-5
+        assert dense.loss(result.policy) < 1e-4
+
+
+def test_a_seed_is_a_plan():
+    method = CrossValueIteration(rank=3, max_iterations=3, refresh=100)
+    runs = [begin(GRID, method, seed=seed) for seed in (4, 4, 5)]
+    for run in runs:
+        for _ in advance(GRID, method, run):
+            pass
+    one, same, other = (run.state for run in runs)
+    assert torch.equal(one.v, same.v)
+    assert torch.equal(one.memory["rows"], same.memory["rows"])
+    assert not torch.equal(one.memory["rows"], other.memory["rows"])
+
+
+@pytest.mark.parametrize(
+    "options", [{"rank": 0}, {"refresh": 0}, {"cut": -1.0}, {"tolerance": float("nan")}, {"max_iterations": 0}]
+)
+def test_wrong_parameters_are_refused(options: dict[str, float]):
+    with pytest.raises(ValueError, match="CrossValueIteration"):
+        CrossValueIteration(**options)

@@ -1,0 +1,330 @@
+"""The exact methods: closed forms, each other, linear algebra, and what their stop rules promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.model import Model
+from svrl.mdp.tabular import TabularMDP
+from svrl.planning.chain import chain_values, linear_solution, residual_of, sweeps
+from svrl.planning.method import Method
+from svrl.planning.plan import plan
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
+from svrl.planning.value_iteration import ValueIteration, paper_budget
+
+from .oracles import Dense, small_grid
+
+TIGHT: list[Method] = [
+    ValueIteration(tolerance=1e-10),
+    ValueIteration(tolerance=1e-11, stop="sup"),
+    ModifiedPolicyIteration(tolerance=1e-11),
+    ModifiedPolicyIteration(tolerance=1e-11, sweeps=0),
+    PolicyIteration(),
+    PolicyIteration(solver="krylov"),
+]
+
+
+def random_mdp(seed: int, discount: float = 0.9, ending: bool = False) -> TabularMDP:
+    rng = np.random.default_rng(seed)
+    n_states, n_actions = int(rng.integers(2, 25)), int(rng.integers(1, 6))
+    size = (n_states, n_actions, n_states)
+    p = rng.random(size) * (rng.random(size) < 0.3)
+    np.put_along_axis(p, rng.integers(n_states, size=(n_states, n_actions, 1)), 0.7, axis=2)
+    p /= p.sum(2, keepdims=True)
+    terminal = (rng.random(n_states) < 0.3) if ending else None
+    return TabularMDP(
+        transitions=p, rewards=rng.normal(size=(n_states, n_actions)), discount=discount, terminal=terminal
+    )
+
+
+def corridor(length: int = 9, discount: float = 0.8) -> TabularMDP:
+    """Action 1 goes one state to the right, action 0 stays; staying in the last state pays 1."""
+    following = torch.stack([torch.arange(length), (torch.arange(length) + 1).clamp(max=length - 1)], 1)
+    reward = torch.zeros(length, 2, dtype=torch.float64)
+    reward[-1] = 1.0
+    return TabularMDP.deterministic(following=following, rewards=reward, discount=discount)
+
+
+class Noisy:
+    """A sampler with Gaussian noise on every backup of a model."""
+
+    def __init__(self, model: Model, level: float) -> None:
+        self.model, self.level = model, level
+        self.n_states, self.n_actions = model.n_states, model.n_actions
+        self.discount, self.device, self.reward_range = model.discount, model.device, model.reward_range
+
+    def describe(self) -> dict[str, Any]:
+        return self.model.describe()
+
+    def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
+        q = self.model.backup(v)
+        noise = torch.randn(q.shape, generator=generator, dtype=q.dtype)
+        return q + self.level / count**0.5 * noise
+
+    def sample_at(
+        self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
+    ) -> Tensor:
+        return self.sample(v, generator, count)[states, actions]
+
+
+@pytest.mark.parametrize("method", TIGHT, ids=repr)
+def test_the_corridor_has_a_closed_form(method: Method):
+    found = plan(corridor(), method)
+    distance = torch.arange(8, -1, -1, dtype=torch.float64)
+    assert torch.allclose(found.v, 0.8**distance / 0.2, rtol=0, atol=1e-8)
+    assert found.converged
+    assert found.v.dtype == torch.float64
+    assert found.policy.dtype == torch.int64
+    assert bool((found.policy[:-1] == 1).all())
+
+
+@pytest.mark.parametrize("ending", [False, True], ids=["endless", "ending"])
+@pytest.mark.parametrize("seed", range(6))
+def test_all_methods_agree_with_each_other_and_with_linear_algebra(seed: int, ending: bool):
+    model = random_mdp(seed, ending=ending)
+    dense = Dense.of(model)
+    truth = dense.optimum(1e-11)
+    for method in TIGHT:
+        found = plan(model, method)
+        assert found.converged, found.outcome
+        assert np.abs(found.v.numpy() - truth).max() <= 1e-8, method
+        assert dense.loss(found.policy) <= 1e-8, method
+
+
+@pytest.mark.parametrize("method", TIGHT, ids=repr)
+def test_all_methods_agree_on_a_grid(method: Method):
+    model = small_grid()
+    truth = Dense.of(model).optimum(1e-11)
+    assert np.abs(plan(model, method).v.numpy() - truth).max() <= 1e-8
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), ending=st.booleans(), tolerance=st.sampled_from([1.0, 1e-2, 1e-5]))
+def test_the_span_rule_keeps_its_word(seed: int, ending: bool, tolerance: float):
+    model = random_mdp(seed, ending=ending)
+    found = plan(model, ValueIteration(tolerance=tolerance))
+    dense = Dense.of(model)
+    assert np.abs(found.v.numpy() - dense.optimum(1e-11)).max() <= tolerance / 2 + 1e-9
+    assert dense.loss(found.policy) <= tolerance + 1e-9
+
+
+def test_the_span_rule_does_not_trust_equal_changes_where_episodes_end():
+    # The only value rises by 1 in the first sweep: a span of 0, which would be read as 1 for ever, that is 10.
+    ends = TabularMDP.from_toy_text({0: {0: [(0.5, 0, 1.0, False), (0.5, 0, 1.0, True)]}}, 0.9)
+    found = plan(ends, ValueIteration())
+    assert found.v.tolist() == pytest.approx([1.0 / (1.0 - 0.45)], abs=1e-6)
+
+
+def test_the_span_rule_stops_long_before_the_other():
+    # All values keep rising together, so that the midpoint is right as soon as the differences are.
+    model = random_mdp(3, discount=0.99)
+    span, sup = (plan(model, ValueIteration(stop=stop)) for stop in ("span", "sup"))
+    assert span.iterations < sup.iterations / 3
+    assert torch.allclose(span.v, sup.v, atol=1e-6 * 0.99 / 0.01 + 1e-6)
+
+
+def test_the_sup_rule_means_what_it_says():
+    model = random_mdp(4)
+    found = plan(model, ValueIteration(stop="sup", tolerance=1e-3))
+    assert found.trace[-1].residual <= 1e-3 < found.trace[-2].residual
+    assert float((model.improve(found.v)[0] - found.v).abs().max()) <= 0.9e-3
+
+
+@pytest.mark.parametrize("method", TIGHT, ids=repr)
+def test_a_warm_start_from_values_or_from_q_saves_sweeps(method: Method):
+    model = random_mdp(5)
+    cold = plan(model, method)
+    for start in (cold.v, model.backup(cold.v)):
+        warm = plan(model, method, start=start)
+        assert warm.iterations < cold.iterations
+        assert warm.iterations <= 2
+        assert torch.allclose(warm.v, cold.v, rtol=0, atol=1e-8)
+
+
+def test_a_start_is_not_written_to():
+    model, start = small_grid(), torch.linspace(-1, 1, 120, dtype=torch.float64)
+    for method in [*TIGHT, ValueIteration(stop="authors")]:
+        kept = start.clone()
+        plan(model, method, start=start)
+        assert torch.equal(start, kept), method
+
+
+@pytest.mark.parametrize("method", [*TIGHT, ValueIteration(stop="authors")], ids=repr)
+def test_the_same_plan_twice(method: Method):
+    model = small_grid()
+    one, two = (plan(model, method) for _ in range(2))
+    assert torch.equal(one.v, two.v)
+    assert torch.equal(one.policy, two.policy)
+    assert [row.residual for row in one.trace] == [row.residual for row in two.trace]
+
+
+def authors_iterations(dense: Dense) -> int:
+    """The authors' loop, as they wrote it."""
+    q = np.zeros_like(dense.reward)
+    for iteration in range(1, 201):
+        new = dense.backup(q.max(1))
+        if ((new - q) ** 2).mean() < 1e-6:
+            return iteration
+        q = new
+    return 200
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_authors_rule_counts_as_they_do(seed: int):
+    model = random_mdp(seed)
+    found = plan(model, ValueIteration(stop="authors"))
+    assert found.iterations == authors_iterations(Dense.of(model)) == paper_budget(model)
+    assert found.converged
+    assert found.q is not None
+    assert torch.equal(found.q.max(1).values, found.v)
+
+
+def test_the_authors_stop_after_200_iterations():
+    model = random_mdp(0, discount=0.999)
+    assert paper_budget(model) == 200 == authors_iterations(Dense.of(model))
+
+
+def test_the_budget_of_a_small_pendulum():
+    # The authors' own program takes 116 iterations at this size.
+    assert paper_budget(GridMDP(inverted_pendulum(variant="authors", states=(20, 20), actions=100))) == 116
+
+
+def test_backups_are_counted():
+    model = small_grid()
+    pairs = model.n_states * model.n_actions
+    found = plan(model, ValueIteration())
+    assert found.ledger.backups == found.iterations * pairs
+    found = plan(model, ModifiedPolicyIteration(sweeps=7))
+    assert found.ledger.backups == found.iterations * pairs + 7 * (found.iterations - 1) * model.n_states
+    found = plan(model, PolicyIteration())
+    assert found.ledger.backups > found.iterations * pairs
+
+
+def test_modified_policy_iteration_without_sweeps_is_value_iteration():
+    model = random_mdp(8)
+    plain = plan(model, ValueIteration(stop="sup"))
+    modified = plan(model, ModifiedPolicyIteration(sweeps=0))
+    assert modified.iterations == plain.iterations
+    assert torch.equal(modified.v, plain.v)
+
+
+def test_policy_iteration_takes_few_sweeps():
+    assert plan(small_grid(), PolicyIteration()).iterations <= 10
+
+
+def test_actions_that_tie_do_not_keep_policy_iteration_busy():
+    # Every action is every other, but for the order in which equal numbers are added up.
+    rng = np.random.default_rng(0)
+    p = rng.random((30, 1, 30))
+    p = np.repeat(p / p.sum(2, keepdims=True), 6, axis=1)
+    reward = np.repeat(rng.random((30, 1)), 6, axis=1)
+    reward = reward + rng.choice([0.0, 1e-16, -1e-16], size=reward.shape)
+    for solver in ("direct", "krylov"):
+        found = plan(TabularMDP(transitions=p, rewards=reward, discount=0.999), PolicyIteration(solver=solver))
+        assert found.converged
+        assert found.iterations <= 3
+
+
+def test_noisy_value_iteration_samples_all_pairs_once_an_iteration():
+    model = small_grid()
+    problem = Noisy(model, 0.05)
+    found = plan(problem, ValueIteration(max_iterations=40), seed=1)
+    assert found.iterations == 40
+    assert found.ledger.backups == 40 * model.n_states * model.n_actions
+    again = plan(problem, ValueIteration(max_iterations=40), seed=1)
+    assert torch.equal(found.v, again.v)
+    assert not torch.equal(found.v, plan(problem, ValueIteration(max_iterations=40), seed=2).v)
+    # The maximum of noisy numbers is too high on average: that is what the averaging methods are for.
+    truth = torch.from_numpy(Dense.of(model).optimum())
+    assert 0.05 < float((found.v - truth).mean()) < 1.0
+
+
+def test_without_noise_a_sampler_is_planned_on_like_its_model():
+    model = random_mdp(6)
+    sampled = plan(Noisy(model, 0.0), ValueIteration(stop="sup"))
+    assert torch.equal(sampled.v, plan(model, ValueIteration(stop="sup")).v)
+
+
+@pytest.mark.parametrize("method", [ModifiedPolicyIteration(), PolicyIteration()], ids=repr)
+def test_policy_iteration_needs_a_model(method: Method):
+    with pytest.raises(ValueError, match="needs exact backups"):
+        plan(Noisy(random_mdp(0), 0.1), method)
+
+
+def test_running_out_of_iterations_is_an_outcome():
+    found = plan(random_mdp(1, discount=0.999), ValueIteration(stop="sup", max_iterations=3))
+    assert not found.converged
+    assert found.iterations == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: ValueIteration(stop="soon"), "stop rule 'soon'"),  # type: ignore[arg-type]
+        (lambda: ValueIteration(tolerance=0.0), "tolerance above 0"),
+        (lambda: ValueIteration(max_iterations=0), "at least 1 iteration"),
+        (lambda: ModifiedPolicyIteration(sweeps=-1), "0 sweeps or more"),
+        (lambda: ModifiedPolicyIteration(tolerance=float("nan")), "tolerance above 0"),
+        (lambda: PolicyIteration(solver="magic"), "solver 'magic'"),  # type: ignore[arg-type]
+        (lambda: PolicyIteration(max_iterations=0), "at least 1 iteration"),
+    ],
+)
+def test_bad_settings_are_refused(make: Any, complaint: str):
+    with pytest.raises(ValueError, match=complaint):
+        make()
+
+
+@pytest.mark.parametrize("ending", [False, True])
+def test_sweeps_of_a_chain_are_its_backups(ending: bool):
+    model = random_mdp(11, ending=ending)
+    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    v = torch.linspace(-3, 5, model.n_states, dtype=torch.float64)
+    kept, expected = v.clone(), v
+    for _ in range(5):
+        expected = chain.backup(expected)
+    assert torch.allclose(sweeps(chain, v, 5), expected, rtol=0, atol=1e-13)
+    assert torch.equal(sweeps(chain, v, 0), v)
+    assert torch.equal(v, kept)
+
+
+@pytest.mark.parametrize("solver", [None, "direct", "krylov"])
+@pytest.mark.parametrize("discount", [0.3, 0.95, 0.9999])
+def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
+    model = random_mdp(12, discount=discount)
+    policy = torch.zeros(model.n_states, dtype=torch.int64)
+    chain = model.under(policy)
+    start = torch.zeros(model.n_states, dtype=torch.float64)
+    v, left, reads = chain_values(chain, start, 1e-10, solver)
+    assert left == residual_of(chain, v) <= 1e-10
+    assert reads >= 1
+    error = np.abs(v.numpy() - Dense.of(model).worth(policy)).max()
+    assert error <= 1e-10 / (1 - discount) + 1e-9 / (1 - discount) ** 0.5
+
+
+def test_a_residual_that_rounding_forbids_ends_the_sweeps():
+    model = random_mdp(13)
+    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    _, left, _ = chain_values(chain, torch.zeros(model.n_states, dtype=torch.float64), 1e-300)
+    assert left <= 1e-13
+
+
+def test_a_linear_solver_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatch):
+    model = random_mdp(14)
+    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    start = torch.ones(model.n_states, dtype=torch.float64)
+    monkeypatch.setitem(linear_solution.__globals__["_SOLVERS"], "krylov", lambda a, b, c: (np.full(len(b), np.nan), 3))
+    v, reads = linear_solution(chain, "krylov", start)
+    assert v is start
+    assert reads == 3
+    solved, left, _ = chain_values(chain, start, 1e-10, "krylov")
+    assert left <= 1e-10
+    assert np.abs(solved.numpy() - Dense.of(model).worth(np.zeros(model.n_states, int))).max() <= 1e-8

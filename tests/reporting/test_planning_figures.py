@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from svrl.mdp.catalogue import make_task
+from svrl.mdp.control_task import Axis
+from svrl.reporting.planning_figures import (
+    draw_convergence,
+    draw_policies,
+    draw_q,
+    draw_trajectories,
+    save_figure,
+)
+from svrl.reporting.planning_tables import comparison_table
+
+PLANE = (
+    Axis(name="angle (rad)", low=-3.0, high=3.0, points=5, periodic=True),
+    Axis(name="speed (rad/s)", low=-1.0, high=1.0, points=4),
+)
+
+
+def panels(figure: Figure) -> list:
+    """Axes that are neither colour bars nor hidden."""
+    return [axes for axes in figure.axes if axes.get_label() != "<colorbar>" and axes.get_visible()]
+
+
+def row(method: str, **more: object) -> dict[str, object]:
+    numbers = {"iterations": 7, "sweep_equivalents": 1.25, "seconds_backup": 0.5, "seconds_estimate": 0.25}
+    worth = {"policy_loss_relative": 0.031, "discounted_return": 12.5, "metric": 0.75}
+    return {"method": method, **numbers, **worth, "policy_followed_by": "interpolated Q", "outcome": "", **more}
+
+
+def test_a_policy_map_shows_each_state_at_its_place():
+    values = np.arange(20.0)[:, None] / 19 - 0.3
+    figure = draw_policies(PLANE, {"mine": values, "optimum": -values}, inputs=("force (N)",))
+    left, right = panels(figure)
+    mesh = left.collections[0]
+    shown = np.asarray(mesh.get_array()).reshape(4, 5)
+    assert np.allclose(shown, values.reshape(5, 4).T)
+    assert mesh.get_clim() == right.collections[0].get_clim() == (-0.7, 0.7)
+    assert (left.get_xlabel(), left.get_ylabel()) == ("angle (rad)", "speed (rad/s)")
+    assert (left.get_title("left"), right.get_title("left")) == ("(a) mine", "(b) optimum")
+
+
+def test_further_coordinates_are_held_near_zero():
+    task = make_task("cart-pole", states=(4, 3, 5, 4), actions=3)
+    values = np.random.default_rng(0).normal(size=(task.n_states, 1))
+    figure = draw_policies(task.axes, {"mine": values})
+    shown = np.asarray(panels(figure)[0].collections[0].get_array()).reshape(3, 4)
+    assert np.allclose(shown, values.reshape(4, 3, 5, 4)[:, :, 2, 1].T)
+    assert "position (m) = 0" in figure.get_suptitle()
+
+
+def test_several_inputs_get_a_row_each():
+    figure = draw_policies(PLANE, {"a": np.zeros((20, 3)), "b": np.ones((20, 3))}, inputs=("x", "y", "z"))
+    assert len(panels(figure)) == 6
+
+
+def test_trajectories_cut_a_periodic_coordinate_where_it_wraps():
+    angles = np.array([2.0, 2.8, -2.9, -2.0, -1.0])
+    states = np.stack([angles, np.linspace(1, 0, 5)], -1)[:, None]
+    figure = draw_trajectories(PLANE, {"mine": (states, np.zeros((4, 1, 1)))}, time_step=0.5)
+    angle, speed, force = panels(figure)
+    drawn = angle.lines[0].get_ydata()
+    assert np.isnan(drawn).sum() == 1
+    assert np.array_equal(drawn[~np.isnan(drawn)], angles)
+    assert np.array_equal(speed.lines[0].get_xdata(), 0.5 * np.arange(5))
+    assert force.get_ylabel() == "input"
+    assert force.get_xlabel() == "time (s)"
+
+
+def test_trajectories_end_soon_after_all_has_settled():
+    states = np.zeros((201, 2, 2))
+    states[:30, 1, 1] = 0.5
+    figure = draw_trajectories(PLANE, dict.fromkeys("ab", (states, np.zeros((200, 2, 1)))), time_step=1.0)
+    assert [len(line.get_xdata()) for line in panels(figure)[1].lines] == [38] * 4
+
+
+def test_convergence_leaves_out_what_is_not_known():
+    rows = [
+        {"backups": 100 * k, "residual": None if k == 1 else 1 / k, "error": 0.0 if k == 5 else 2 / k, "rank": 3 + k}
+        for k in range(1, 6)
+    ]
+    left, right = panels(draw_convergence(rows, pairs=200))
+    residual, error = (line.get_ydata() for line in left.lines)
+    assert np.array_equal(np.isnan(residual), [True, False, False, False, False])
+    assert np.array_equal(np.isnan(error), [False, False, False, False, True])
+    assert np.array_equal(left.lines[0].get_xdata(), [0.5, 1.0, 1.5, 2.0, 2.5])
+    assert np.array_equal(right.lines[0].get_ydata(), [4, 5, 6, 7, 8])
+
+
+@pytest.mark.parametrize("rank", [None, 10])
+def test_convergence_has_one_panel_where_the_rank_says_nothing(rank: int | None):
+    rows = [{"backups": k, "residual": 1 / (k + 1), "rank": rank} for k in range(3)]
+    assert len(panels(draw_convergence(rows, pairs=10))) == 1
+
+
+def test_a_plan_without_a_single_positive_number_is_drawn():
+    figure = draw_convergence([{"backups": 1, "residual": 0.0, "rank": None}], pairs=1)
+    assert len(panels(figure)[0].lines) == 0
+
+
+@pytest.mark.parametrize("ending", [".png", ".pdf", ".svg"])
+def test_figures_are_written(tmp_path: Path, ending: str):
+    path = tmp_path / f"q{ending}"
+    save_figure(draw_q(np.random.default_rng(1).random((30, 12))), path)
+    assert path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[ending])
+    assert path.stat().st_size > 3000
+
+
+def test_a_zero_matrix_is_drawn():
+    assert len(panels(draw_q(np.zeros((4, 3))))) == 2
+
+
+def printed(rows: list[dict[str, object]], metric: str | None) -> str:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(comparison_table(rows, title="a task", metric=metric))
+    return console.export_text()
+
+
+def test_the_table_says_who_looked_actions_up_and_who_diverged():
+    from svrl.planning.plan import DIVERGED
+
+    rows = [
+        row("svp"),
+        row("sampled-max", policy_followed_by="nearest grid point"),
+        row("paper-svp", outcome=DIVERGED, policy_loss_relative=None),
+        {"method": "async", "reason": "It could not."},
+    ]
+    text = printed(rows, "norm_rad")
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    assert lines["svp"] == ["7", "1.25", "0.500", "0.250", "3.10%", "12.5", "0.75"]
+    assert lines["sampled-max"][-2:] == ["12.5*", "0.75*"]
+    assert lines["paper-svp"][0] == "!"
+    assert "diverge" in text
+    assert "?" in lines["paper-svp"]
+    assert lines["async"] == ["-"] * 7
+    assert "nearest grid point" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_without_a_metric_there_is_no_column_for_it():
+    text = printed([row("svp", metric=None)], None)
+    assert "0.75" not in text
+    assert "*:" not in text
