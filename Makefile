@@ -16,7 +16,7 @@ demo: $(VENV)/.core ## complete a matrix in front of your eyes, then plan the pe
 	@$(BIN)/python examples/demo.py
 	@echo "==> planning the inverted pendulum: 2500 states, 1000 actions, 20% of the pairs an iteration"
 	@rm -rf demo/pendulum
-	@$(BIN)/svrl plan inverted-pendulum --method svp --observe 0.2 --iterations 100 --compare --out demo/pendulum
+	@OMP_NUM_THREADS=1 $(BIN)/svrl plan inverted-pendulum --method svp --observe 0.2 --iterations 100 --threads 1 --compare --out demo/pendulum
 	@echo "==> pictures and rows are in demo/pendulum"
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)

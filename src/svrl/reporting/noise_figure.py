@@ -79,5 +79,8 @@ def _against_rank(panel: Axes, rows: Rows) -> None:
         if chosen:
             panel.axhline(chosen[0]["mean"], color=GREY, linestyle=style, linewidth=0.9)
     panel.set_xscale("log")
+    ticks = sorted({row["rank"] for row in rows if not row["chosen"]})
+    panel.set_xticks(ticks, [str(tick) for tick in ticks])
+    panel.minorticks_off()
     panel.set_xlabel("fixed rank (grey: chosen by held-out samples)")
     panel.legend(fontsize=7)
