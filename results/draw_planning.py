@@ -178,8 +178,6 @@ def quality() -> None:
                 r["method"],
                 f"{100 * max(r['policy_loss_relative'], 0):.3f}%",
                 f"{100 * max(r['after_one_full_sweep'], 0):.4f}%",
-            ]
-            + [
                 str(r["iterations"]),
                 f"{100 * r['sweep_equivalents'] / r['iterations']:.2f}%",
                 f"{r['sweep_equivalents']:.2f}",

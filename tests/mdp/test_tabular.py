@@ -232,6 +232,7 @@ def test_it_is_a_model_and_describes_itself():
         "actions": 3,
         "transitions": int((p > 0).sum()),
         "episodic": False,
+        "rows_sum_to_one": True,
         "discount": 0.9,
         "device": "cpu",
     }

@@ -100,7 +100,7 @@ def test_a_problem_of_low_rank_is_solved_from_a_part_of_it():
     result = plan(model, StructuredValueIteration(observe=0.3, estimator=estimator, final_sweep=False))
     assert result.converged
     assert result.rank == 3
-    assert dense.loss(result.policy) < 1e-6
+    assert dense.loss(result.policy) < 1e-3
     assert np.abs(result.v.numpy() - dense.optimum()).max() < 1e-3
     assert result.q is not None
     assert np.abs(result.q.numpy() - dense.backup(dense.optimum())).max() < 5e-2
@@ -115,7 +115,7 @@ def test_verify_and_final_sweep_are_exact_backups():
         observe=0.5, estimator=Says(lambda observed: best.float()), centre=False, clip=False
     )
     result = plan(GRID, dataclasses.replace(method, final_sweep=False), start=torch.from_numpy(BEST))
-    assert result.iterations == 1
+    assert result.iterations == 10, "as many quiet draws of half of the pairs as miss hardly any"
     assert np.abs(result.v.numpy() - BEST).max() < 1e-5
     assert DENSE.loss(result.policy) < 1e-5
 
@@ -124,7 +124,7 @@ def test_verify_and_final_sweep_are_exact_backups():
 def test_from_the_optimum_it_stays_there(start: str):
     given = torch.from_numpy(BEST if start == "V" else DENSE.backup(BEST))
     exact = plan(GRID, StructuredValueIteration(observe=1.0, estimator=QUICK), start=given)
-    assert exact.iterations == 1
+    assert exact.iterations == 10
     assert np.abs(exact.v.numpy() - BEST).max() < 1e-9
     model = low_rank_model()
     dense = Dense.of(model)

@@ -212,6 +212,13 @@ def _sentences() -> Iterator[None]:
         yield
     except ValueError as error:
         raise BadInputError(str(error)) from error
+    except (MemoryError, ArithmeticError, RuntimeError) as error:
+        # torch says all of these as RuntimeError; whatever else it says so is a fault of ours and keeps its traceback.
+        if isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error):
+            raise BadInputError("The problem does not fit into memory: use fewer states or actions.") from error
+        if "linalg" in str(error):
+            raise BadInputError("The numbers are too large for matrix estimation: rescale the reward.") from error
+        raise
 
 
 def _print(request: PlanRequest, result: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ METHODS = (
 )
 NOISY = ("averaged-svp", "averaged", "incumbent", "value-iteration")
 """Methods that plan from samples; the first two from nothing else."""
+NOISY_ITERATIONS = 90
+MOST_THREADS = 1024
 ESTIMATORS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
 VARIANTS = ("paper", "authors")
 MOTORS = 3
@@ -84,6 +86,8 @@ class PlanRequest:
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
                 raise BadInputError(f"--{_dashed(name)} must be at least {least} and finite, got {value}.")
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise BadInputError(f"--threads must be at most {MOST_THREADS}, got {self.threads}.")
         if self.sample_noise is not None and self.method not in NOISY:
             raise BadInputError(
                 f"{self.method} needs exact backups, so it has no --sample-noise; that belongs to {', '.join(NOISY)}."
@@ -173,13 +177,15 @@ def make_requested_method(request: PlanRequest) -> Method:
     """The method of a request."""
     from svrl.planning.catalogue import make_method
 
+    # Noise has no natural end: without a number value iteration would sample for hours.
+    endless = request.method == "value-iteration" and request.sample_noise is not None and request.iterations is None
     return make_method(
         request.method,
         observe=request.observe,
         estimator=request.estimator,
         rank=request.rank,
         final_sweep=request.final_sweep,
-        iterations=request.iterations,
+        iterations=NOISY_ITERATIONS if endless else request.iterations,
     )
 
 

@@ -12,6 +12,7 @@ The box is kept by `ControlTask.move`: a periodic axis wraps, any other stops at
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,8 +45,9 @@ class Axis:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise ValueError(f"Axis {self.name!r} needs finite low < high, got {self.low} and {self.high}.")
-        if not isinstance(self.points, int) or self.points < 2:
+        if not hasattr(self.points, "__index__") or operator.index(self.points) < 2:
             raise ValueError(f"Axis {self.name!r} needs at least 2 grid points, got {self.points!r}.")
+        object.__setattr__(self, "points", operator.index(self.points))
 
     @property
     def values(self) -> Tensor:
@@ -125,7 +127,7 @@ class ControlTask:
 
     def move(self, states: Tensor, actions: Tensor, noise: Tensor) -> Tensor:
         """One step, kept inside the box: periodic axes wrap, the others stop at the edge."""
-        return self.inside(self.step(states, actions, noise))
+        return self.inside(torch.as_tensor(self.step(states, actions, noise)))
 
     def inside(self, states: Tensor) -> Tensor:
         """Wrap or clip states (..., d) into the box."""

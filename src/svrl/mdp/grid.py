@@ -57,6 +57,13 @@ class GridMDP:
             raise ValueError(f"GridMDP needs at least 1 quadrature node on each noisy axis, got {noise_nodes}.")
         self.task = task
         self.device = torch.device(device)
+        room = memory_available(self.device)
+        coordinates = 4 * 8 * task.n_states * (task.dimensions + 1)
+        if task.n_states >= 2**31 or coordinates > room:
+            raise ValueError(
+                f"{task.name} on a grid of {task.n_states:.3g} states needs {coordinates / 1e9:.3g} GB for the "
+                f"states alone, and {room / 1e9:.1f} GB are free. Use a coarser grid."
+            )
         self.dtype = dtype
         self.noise_nodes = noise_nodes
         self.threads = threads or torch.get_num_threads()
@@ -67,7 +74,6 @@ class GridMDP:
         self._states = task.states().to(self.device)
         pair = bytes_per_pair(task, len(self._quadrature.weights), dtype)
         self.table_bytes = self.n_states * self.n_actions * pair
-        room = memory_available(self.device)
         if mode == "table" and self.table_bytes > room:
             raise ValueError(
                 f"A table of {task.name} with {self.n_states} states and {self.n_actions} actions takes "
@@ -137,6 +143,10 @@ class GridMDP:
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs: states (K,) and actions (K,) give (K,)."""
         v = self._checked(v)
+        if states.shape != actions.shape:
+            raise ValueError(
+                f"Pairs are as many states as actions, got {tuple(states.shape)} and {tuple(actions.shape)}."
+            )
         self._check_numbers("state", states, self.n_states)
         self._check_numbers("action", actions, self.n_actions)
         out = torch.empty(len(states), dtype=v.dtype, device=self.device)
@@ -180,6 +190,7 @@ class GridMDP:
 
     def _checked(self, v: Tensor) -> Tensor:
         """Values as the kernels need them; they index without looking."""
+        v = torch.as_tensor(v)
         if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64):
             raise ValueError(
                 f"{self.task.name} needs values ({self.n_states},) in float32 or float64, "

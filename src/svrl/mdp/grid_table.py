@@ -64,8 +64,8 @@ def tabulate(task: ControlTask, states: Tensor, actions: Tensor, quadrature: Qua
     # torch.broadcast_shapes would import a computer algebra system, which takes half a second.
     pairs = np.broadcast_shapes(states.shape[:-1], actions.shape[:-1])
     nodes = quadrature.nodes.to(states.device)
-    reward = task.reward(states, actions).broadcast_to(pairs).reshape(-1)
-    following = task.step(states[..., None, :], actions[..., None, :], nodes)
+    reward = torch.as_tensor(task.reward(states, actions)).broadcast_to(pairs).reshape(-1)
+    following = torch.as_tensor(task.step(states[..., None, :], actions[..., None, :], nodes))
     following = following.broadcast_to((*pairs, len(nodes), task.dimensions)).reshape(-1, task.dimensions)
     base, fraction, sound = _locate(task, following, dtype)
     if not (sound and bool(torch.isfinite(reward.sum()))):

@@ -81,7 +81,7 @@ class Simulator:
 
     def _once(self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator) -> Tensor:
         here, inputs = self._states[states], self._actions[actions]
-        following, reward = self._sample(here, inputs, generator)
+        following, reward = (torch.as_tensor(part) for part in self._sample(here, inputs, generator))
         if following.shape != here.shape or reward.shape != (len(here),):
             raise ValueError(
                 f"{self._task.name} must return next states {tuple(here.shape)} and rewards ({len(here)},), "

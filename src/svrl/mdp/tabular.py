@@ -96,6 +96,9 @@ class TabularMDP:
         self._episodic = self._has_terminal or has_ends
         if has_ends:
             csr = csr.without(ends)
+        least, self.largest_row_sum = _row_sums(csr, mask)
+        # Bounds that take rows to sum to 1 would be wrong by what they miss over 1 - discount.
+        self._exact_rows = max(1.0 - least, self.largest_row_sum - 1.0) <= 1e-12
         nothing = [0.0] if self._episodic else []  # what an ended episode pays from then on
         self.reward_range = (min([float(reward.min()), *nothing]), max([float(reward.max()), *nothing]))
         *parts, table, mask = (tensor.to(device) for tensor in (*csr, reward, mask))
@@ -107,6 +110,7 @@ class TabularMDP:
     @classmethod
     def deterministic(cls, *, following: Tensor, rewards: Table, discount: float, **options: Any) -> TabularMDP:
         """One next state for each pair: following (S, A), whole numbers. Options are the constructor's."""
+        following = torch.as_tensor(following)
         n_states, n_actions = following.shape
         indices = following.reshape(-1).to(torch.int64)
         ones = torch.ones(len(indices), dtype=torch.float64, device=indices.device)
@@ -144,6 +148,7 @@ class TabularMDP:
             "actions": self.n_actions,
             "transitions": len(self._csr.data),
             "episodic": self._episodic,
+            "rows_sum_to_one": self._exact_rows,
             "discount": self.discount,
             "device": str(self.device),
         }
@@ -196,6 +201,7 @@ class TabularMDP:
 
     def _values(self, v: Tensor) -> Tensor:
         """The values as backups need them: contiguous, and 0 in terminal states."""
+        v = torch.as_tensor(v)
         if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64) or v.device != self.device:
             raise ValueError(
                 f"v must hold {self.n_states} values in float32 or float64 on {self.device}, "
@@ -281,6 +287,17 @@ def _floats(array: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name} must be real numbers, got {array.dtype}. Convert them to float64.")
     wanted = array.dtype if array.dtype in (np.float32, np.float64) else np.float64
     return np.ascontiguousarray(array, dtype=np.dtype(wanted).newbyteorder("="))
+
+
+def _row_sums(csr: Csr, terminal: Tensor) -> tuple[float, float]:
+    """Smallest and largest sum of the rows of states that go on; 1 and 1 if there is none."""
+    indptr = csr.indptr.cpu().numpy().astype(np.int64)
+    filled = indptr[1:] > indptr[:-1]
+    sums = np.zeros(len(filled))
+    if filled.any():
+        sums[filled] = np.add.reduceat(csr.data.cpu().numpy().astype(np.float64), indptr[:-1][filled])
+    sums = sums.reshape(len(terminal), -1)[~terminal.cpu().numpy()]
+    return (float(sums.min()), float(sums.max())) if sums.size else (1.0, 1.0)
 
 
 def _flags(given: Any, size: int, name: str, each: str) -> Tensor:

@@ -84,7 +84,9 @@ class AveragedValueIteration:
         """The best actions of the mean of the second half's backups, as in the structured method."""
         state.finished = True
         if not _has_halves(state):
-            return Found(policy=state.memory["policy"], v=state.v.double(), q=state.memory["q"])
+            q, visits = state.memory["q"], state.memory.get("visits")
+            q = q if visits is None else q.masked_fill(visits == 0, -torch.inf)
+            return Found(policy=state.memory["policy"], v=state.v.double(), q=q)
         q = torch.lerp(state.memory["even"], state.memory["odd"], 0.5)
         top = q.max(1)
         return Found(policy=top.indices, v=top.values.double(), q=q)
@@ -147,10 +149,13 @@ class AveragedStructuredIteration:
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The low-rank part of the mean of the second half's backups, and its best actions."""
         state.finished = True
-        estimate = state.memory["estimate"]
-        if _has_halves(state):
-            with meter.estimating():
-                estimate = self._judged_by_halves(state, generator)
+        if not _has_halves(state):
+            # What the last step chose, the plain average if that was it.
+            structured = torch.equal(state.memory["policy"], state.memory["structured"])
+            q = state.memory["estimate"] if structured else _filled(state)[0]
+            return Found(policy=state.memory["policy"], v=state.v.double(), q=q)
+        with meter.estimating():
+            estimate = self._judged_by_halves(state, generator)
         top = estimate.max(1)
         return Found(policy=top.indices, v=top.values.double(), q=estimate)
 
@@ -185,10 +190,10 @@ class AveragedStructuredIteration:
             state.memory["agreement"] = torch.ones(self.rank, device=meter.device)
             state.memory["gain"] = torch.zeros((), device=meter.device)
             return state.memory["agreement"]
-        gain = fresh.mean_at(meter, state.memory["structured"]) - fresh.mean_at(meter, state.memory["plain"])
+        gain = fresh.advantage_at(meter, state.memory["structured"]) - fresh.advantage_at(meter, state.memory["plain"])
         state.memory["gain"] = self.memory * state.memory["gain"] + (1.0 - self.memory) * gain
         left, right = state.memory["left"], state.memory["right"]
-        now = _agreement(left, right, fresh.centred(meter)) / self.observe
+        now = _agreement(left, right, fresh.centred(meter)) / fresh.share_left(meter)
         agreement = self.memory * state.memory["agreement"][: len(now)] + (1.0 - self.memory) * now
         state.memory["agreement"] = agreement
         kept = agreement.clamp(0.0, 1.0)
@@ -214,13 +219,21 @@ class Fresh:
         dense[self.index] = self.values - mean[rows]
         return dense.reshape(meter.n_states, meter.n_actions)
 
-    def mean_at(self, meter: Meter, policy: Tensor) -> Tensor:
-        """Mean over states of the sampled backups at a policy's actions (S,): what they say the policy is worth."""
+    def share_left(self, meter: Meter) -> float:
+        """The share of a direction's square that centring by the sampled means of the rows leaves."""
         if self.index is None:
-            return self.values.gather(1, policy[:, None]).mean()
+            return 1.0
+        count = torch.bincount(self.index // meter.n_actions, minlength=meter.n_states)
+        return max(float((count - 1).clamp(min=0).double().mean()) / max(meter.n_actions - 1, 1), 1e-12)
+
+    def advantage_at(self, meter: Meter, policy: Tensor) -> Tensor:
+        """Mean over the sampled states of what the backups at a policy's actions (S,) have above their row's mean."""
+        centred = self.centred(meter).gather(1, policy[:, None]).squeeze(1)
+        if self.index is None:
+            return centred.mean()
         rows = self.index // meter.n_actions
-        hit = self.index - rows * meter.n_actions == policy[rows]
-        return (self.values * hit).sum() / hit.sum().clamp(min=1)
+        hits = (self.index - rows * meter.n_actions == policy[rows]).sum()
+        return centred.sum() / hits.clamp(min=1)
 
 
 def _check_share(name: str, observe: float) -> None:

@@ -12,7 +12,8 @@ has T_g V = TV, so its values are above the lower bound as well, and its loss V*
 c (max d - min d). Any other policy costs S backups more, which bound its values from below.
 
 Where episodes may end, rows of transitions sum to less than 1 and T(V + x) only lies between TV and
-TV + discount * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider.
+TV + discount * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider. Where rounding
+made rows sum to a little more than 1, the discount is taken as much larger.
 All of this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - discount).
 """
 
@@ -86,7 +87,15 @@ class SampleCertificate:
 
 def never_ends(problem: Model | Sampler) -> bool:
     """Whether all transitions are known to sum to 1; a model that does not say is taken to have ends."""
-    return isinstance(problem, GridMDP) or problem.describe().get("episodic") is False
+    if isinstance(problem, GridMDP):
+        return True
+    said = problem.describe()
+    return said.get("episodic") is False and said.get("rows_sum_to_one", True) is True
+
+
+def discount_of(problem: Model | Sampler) -> float:
+    """The discount, times the largest sum of a row where probabilities were rounded to more than 1."""
+    return problem.discount * max(1.0, float(getattr(problem, "largest_row_sum", 1.0)))
 
 
 def value_offsets(change: Tensor, discount: float, endless: bool) -> tuple[float, float]:
@@ -109,14 +118,14 @@ def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanC
     v = _values(model, v)
     best, greedy = model.improve(v)
     endless = never_ends(model)
-    low, high = value_offsets(best - v, model.discount, endless)
+    low, high = value_offsets(best - v, discount_of(model), endless)
     lower, upper = best + low, best + high
     if policy is None:
         policy, floor = greedy, lower
     else:
-        policy = policy.to(model.device, torch.int64)
+        policy = torch.as_tensor(policy).to(model.device, torch.int64)
         own = model.backup_at(v, torch.arange(model.n_states, device=model.device), policy)
-        floor = own + value_offsets(own - v, model.discount, endless)[0]
+        floor = own + value_offsets(own - v, discount_of(model), endless)[0]
     loss = upper - floor
     return PlanCertificate(
         lower=lower,
@@ -138,13 +147,13 @@ def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -
         policy: Actions (S,).
         states: Numbers of states (K,), drawn uniformly and independently of v and policy.
     """
-    states = states.to(model.device, torch.int64)
+    states = torch.as_tensor(states).to(model.device, torch.int64)
     if states.ndim != 1 or len(states) == 0:
         raise ValueError(f"A sample is a list of at least one state, got shape {tuple(states.shape)}.")
     v = _values(model, v)
     backups = model.backup_rows(v, states)
     best = backups.max(1).values
-    chosen = policy.to(model.device, torch.int64)[states]
+    chosen = torch.as_tensor(policy).to(model.device, torch.int64)[states]
     gap = best - backups.gather(1, chosen[:, None])[:, 0]
     residual = (best - v[states]).abs()
     return SampleCertificate(

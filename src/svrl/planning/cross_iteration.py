@@ -21,7 +21,7 @@ from torch import Tensor
 from svrl.matrix.parameters import check_positive, check_whole
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
-from svrl.planning.sampled_iteration import first_values
+from svrl.planning.sampled_iteration import first_values, quiet_long_enough
 
 BLOCK = 1 << 22
 """Entries of Q formed at once while looking for maxima."""
@@ -75,7 +75,7 @@ class CrossValueIteration:
         low, high = meter.value_range
         moved = (v - state.v).abs()
         state.residual = float(moved.max())
-        state.finished = float(moved.mean()) <= self.tolerance * (high - low)
+        state.finished = quiet_long_enough(state, float(moved.mean()) <= self.tolerance * (high - low), 0.9)
         state.rank = left.shape[1]
         state.v = v
         state.memory.update(left=left, right=right, policy=policy)
@@ -116,4 +116,11 @@ def argmax_of_product(left: Tensor, right: Tensor) -> Tensor:
     """First action of the largest entry in every row of left (S, k) @ right (k, A), block by block."""
     left, right = left.float(), right.float()
     rows = max(1, BLOCK // right.shape[1])
-    return torch.cat([(left[low : low + rows] @ right).argmax(1) for low in range(0, len(left), rows)])
+    best = torch.empty(len(left), dtype=torch.int64, device=left.device)
+    # One buffer for all blocks: freeing and asking again for large ones left the heap in pieces, gigabytes of them.
+    block = torch.empty(rows, right.shape[1], dtype=left.dtype, device=left.device)
+    for low in range(0, len(left), rows):
+        some = left[low : low + rows]
+        product = torch.mm(some, right, out=block[: len(some)])
+        torch.argmax(product, 1, out=best[low : low + rows])
+    return best

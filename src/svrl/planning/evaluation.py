@@ -85,6 +85,7 @@ def _check_reached(tolerance: float, residual: float, v: Tensor, factor: float) 
 
 def policy_loss(v_star: Tensor, v_policy: Tensor) -> PolicyLoss:
     """Compare the values of a policy (S,) with the best (S,)."""
+    v_star, v_policy = torch.as_tensor(v_star), torch.as_tensor(v_policy)
     if v_star.shape != v_policy.shape or v_star.ndim != 1:
         raise ValueError(
             f"A loss compares two lists of values of the same states, got shapes {tuple(v_star.shape)} "

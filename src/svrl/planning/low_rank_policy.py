@@ -39,6 +39,7 @@ def low_rank_policy(
 
     The default estimator is the authors' rule for Soft-Impute, solved to its optimum.
     """
+    q = torch.as_tensor(q)
     if estimator is None:
         estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
     mask = Bernoulli(p=observe).mask(tuple(q.shape), generator, q.device)

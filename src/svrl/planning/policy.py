@@ -112,6 +112,7 @@ class GreedyPolicy:
 
         A periodic coordinate outside its box is wrapped, any other is moved to the edge.
         """
+        states = torch.as_tensor(states)
         if states.ndim != 2 or states.shape[1] != self.task.dimensions:
             raise ValueError(
                 f"{self.task.name} has states of {self.task.dimensions} coordinates, (N, {self.task.dimensions}); "

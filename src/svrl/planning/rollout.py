@@ -91,7 +91,8 @@ def rollout(
     if steps < 1:
         raise ValueError(f"A rollout needs at least 1 step, got {steps}.")
     source, device = _source(generator), policy.device
-    state = draw_starts(task, starts, source) if isinstance(starts, int) else _checked(task, starts)
+    count = starts if isinstance(starts, int) else None
+    state = _checked(task, torch.as_tensor(starts)) if count is None else draw_starts(task, count, source)
     state = state.to(device)
     disturbances = _disturbances(task, steps, len(state), source, noise).to(device)
     choices = task.actions.to(device)
@@ -99,7 +100,7 @@ def rollout(
     for t in range(steps):
         action = policy.actions(state)
         inputs = choices[action]
-        rewards.append(task.reward(state, inputs))
+        rewards.append(torch.as_tensor(task.reward(state, inputs)))
         state = task.move(state, inputs, disturbances[t])
         states.append(state)
         actions.append(action)

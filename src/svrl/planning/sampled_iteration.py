@@ -13,6 +13,7 @@ An entry that was never backed up is never chosen.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -53,12 +54,27 @@ def best_of_rows(meter: Meter, states: Tensor, actions: Tensor, values: Tensor) 
     return best, action.remainder_(meter.n_actions)
 
 
-def settle(state: State, v: Tensor, policy: Tensor, tolerance: float) -> State:
-    """Take over new values; finished once no value moves by more than the tolerance."""
+MISSED = 1e-3
+"""A pair should be missed by all the draws that a stop rule looks at no more often than this."""
+
+
+def quiet_long_enough(state: State, quiet: bool, observe: float) -> bool:
+    """Whether nothing has moved for so many iterations that hardly any pair was not looked at, counting this one.
+
+    One quiet iteration says little where only a share of the pairs was drawn: the others may still move V.
+    """
+    before = state.memory.get("quiet", torch.zeros((), dtype=torch.int64))
+    state.memory["quiet"] = before + 1 if quiet else torch.zeros_like(before)
+    needed = 1 if observe >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-observe))
+    return int(state.memory["quiet"]) >= needed
+
+
+def settle(state: State, v: Tensor, policy: Tensor, tolerance: float, observe: float) -> State:
+    """Take over new values; finished once none has moved by more than the tolerance for long enough."""
     state.residual = float((v - state.v).abs().max())
     state.v = v
     state.memory["policy"] = policy
-    state.finished = state.residual <= tolerance
+    state.finished = quiet_long_enough(state, state.residual <= tolerance, observe)
     return state
 
 
@@ -99,7 +115,7 @@ class AsyncValueIteration:
         q.view(-1)[states * meter.n_actions + actions] = values.to(q.dtype)
         top = q.max(1)
         v = torch.where(top.values.isfinite(), top.values.double(), state.v)
-        return settle(state, v, top.indices, self.tolerance)
+        return settle(state, v, top.indices, self.tolerance, self.observe)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The best entry ever backed up."""
@@ -134,7 +150,7 @@ class SampledMax:
         best, action = best_of_rows(meter, *observe(meter, state.v, self.observe, generator))
         seen = best.isfinite()
         v = torch.where(seen, best, state.v)
-        return settle(state, v, torch.where(seen, action, state.memory["policy"]), self.tolerance)
+        return settle(state, v, torch.where(seen, action, state.memory["policy"]), self.tolerance, self.observe)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The last draw's best actions."""
@@ -179,7 +195,7 @@ class RowMeanUpdate:
         q.view(-1)[index] = values.to(q.dtype)
         top = q.max(1)
         v = torch.where(top.values.isfinite(), top.values.double(), state.v)
-        return settle(state, v, top.indices, self.tolerance)
+        return settle(state, v, top.indices, self.tolerance, self.observe)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The best known entry."""
@@ -214,7 +230,7 @@ class CoarseActions:
         count = min(self.actions, meter.n_actions)
         chosen = torch.linspace(0, meter.n_actions - 1, count, dtype=torch.float64).round().long().to(meter.device)
         top = meter.backup_columns(state.v, chosen).max(1)
-        return settle(state, top.values, chosen[top.indices], self.tolerance)
+        return settle(state, top.values, chosen[top.indices], self.tolerance, 1.0)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """One full sweep from the coarse values."""
@@ -267,7 +283,9 @@ class IncumbentIteration:
             values = meter.backup_at(state.v, *asked)
         top = values.reshape(actions.shape).max(1)
         policy = actions.gather(1, top.indices[:, None]).squeeze(1)
-        return settle(state, top.values, policy, -1.0 if meter.noisy else self.tolerance)
+        return settle(
+            state, top.values, policy, -1.0 if meter.noisy else self.tolerance, min(1.0, few / meter.n_actions)
+        )
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The incumbents."""

@@ -26,7 +26,7 @@ from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
 from svrl.matrix.parameters import check_whole
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
-from svrl.planning.sampled_iteration import best_of_rows, first_values, observe
+from svrl.planning.sampled_iteration import best_of_rows, first_values, observe, quiet_long_enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,8 @@ class StructuredValueIteration:
         verify: Value of a state = the larger of its best observed pair and one exact backup at the
             estimate's best action; otherwise the estimate's maximum, as in the paper.
         final_sweep: End with one full sweep, counted in the ledger.
-        tolerance: Stop once the mean change of V is below this share of the attainable range.
+        tolerance: Stop once the mean change of V stays below this share of the attainable range, for so many
+            iterations that hardly any pair was left out of all of them.
         max_iterations: Most iterations.
         name: Short name.
     """
@@ -81,9 +82,8 @@ class StructuredValueIteration:
         """Observe, back up, complete, and take values from the result."""
         states, actions, values = observe(meter, state.v, self.observe, generator, cover=self.cover)
         with meter.estimating():
-            q, estimate = self._complete(meter, state, states, actions, values, generator)
-            top = q.max(1)
-        v, policy = top.values.double(), top.indices
+            q, policy, estimate = self._complete(meter, state, states, actions, values, generator)
+        v = q.gather(1, policy[:, None]).squeeze(1).double()
         if self.verify:
             proposed = meter.backup_at(state.v, torch.arange(meter.n_states, device=meter.device), policy)
             best, action = best_of_rows(meter, states, actions, values)
@@ -92,7 +92,7 @@ class StructuredValueIteration:
         low, high = meter.value_range
         moved = (v - state.v).abs()
         state.residual = float(moved.max())
-        state.finished = float(moved.mean()) <= self.tolerance * (high - low)
+        state.finished = quiet_long_enough(state, float(moved.mean()) <= self.tolerance * (high - low), self.observe)
         state.rank = int(estimate.rank)
         state.v = v
         state.memory.update(q=q, policy=policy)
@@ -114,7 +114,8 @@ class StructuredValueIteration:
         actions: Tensor,
         values: Tensor,
         generator: torch.Generator,
-    ) -> tuple[Tensor, Estimate]:
+    ) -> tuple[Tensor, Tensor, Estimate]:
+        """The estimate of Q (S, A), its best actions (S,), and how it was made."""
         shape = meter.n_states, meter.n_actions
         offset, unit = self._centre_of(meter, states, values)
         dense = torch.zeros(shape, dtype=torch.float32, device=meter.device)
@@ -133,8 +134,10 @@ class StructuredValueIteration:
         estimate = self.estimator(observed, start=start, generator=generator)
         if self.warm_start:
             _remember(state.memory, estimate)
-        q = _dense(estimate).mul(unit).add_(offset.float()[:, None])
-        return q.clamp_(*meter.value_range) if self.clip else q, estimate
+        q = _dense(estimate).mul(unit)
+        policy = q.argmax(1)  # before the offset, which may be so large that differences are rounded away
+        q.add_(offset.float()[:, None])
+        return q.clamp_(*meter.value_range) if self.clip else q, policy, estimate
 
     def _centre_of(self, meter: Meter, states: Tensor, values: Tensor) -> tuple[Tensor, float]:
         """Row means (S,) of the observed values, and the root mean square of what is left."""

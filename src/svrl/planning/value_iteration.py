@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.model import Model
-from svrl.planning.certificate import never_ends, value_offsets
+from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
 from svrl.planning.plan import plan
@@ -70,7 +70,7 @@ class ValueIteration:
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """One sweep."""
         q, best, policy = self._sweep(meter, state.v, generator)
-        offsets = value_offsets(best - state.v, meter.discount, never_ends(meter.problem))
+        offsets = value_offsets(best - state.v, discount_of(meter.problem), never_ends(meter.problem))
         sweep = _Sweep(before=state.v, best=best, offsets=offsets, q_before=state.memory.pop("q", None), q=q)
         state.residual = _RULES[self.stop](sweep)
         limit = AUTHORS_RESIDUAL if self.stop == "authors" else self.tolerance
