@@ -176,20 +176,32 @@ def _largest_root(diagonal, beside, size):
 
 @njit(**COMPILE)
 def clean(basis, count):
-    """Gram-Schmidt on the first `count` rows of `basis`, again where a row nearly vanishes."""
+    """Gram-Schmidt on the first `count` rows of `basis`; a row that depends on those before it becomes zero.
+
+    What is left of a row is scaled to length 1 before it is projected again, and accepted once a projection
+    leaves most of it. Otherwise rounding would pass for a direction, and rotations would carry it into the others.
+    """
     wide = basis.shape[1]
     for p in range(count):
-        before = np.float64(dot(basis, p, basis, p, wide))
-        for _ in range(2):
+        kept = False
+        for _ in range(4):
+            before = np.float64(dot(basis, p, basis, p, wide))
+            if not before > 0.0:
+                break
+            scale = basis.dtype.type(1.0 / math.sqrt(before))
+            for j in range(wide):
+                basis[p, j] *= scale
             for q in range(p):
                 add_multiple(basis, p, -dot(basis, p, basis, q, wide), basis, q, wide)
             square = np.float64(dot(basis, p, basis, p, wide))
-            if square > 0.01 * before:
+            if square > 0.5:
+                scale = basis.dtype.type(1.0 / math.sqrt(square))
+                for j in range(wide):
+                    basis[p, j] *= scale
+                kept = True
                 break
-        if square > 0.0:
-            scale = basis.dtype.type(1.0 / math.sqrt(square))
-            for j in range(wide):
-                basis[p, j] *= scale
+        if not kept:
+            basis[p, :] = 0
 
 
 @njit(**COMPILE)
