@@ -115,6 +115,11 @@ def break_even(found: Plan, optimum: Plan, cost: float | None) -> dict[str, Any]
     return fields
 
 
+def _what_was_ranked(result: dict[str, Any]) -> str:
+    """An estimate has the rank that its estimator allows, which is not the rank of Q."""
+    return "Q" if result["seconds_estimate"] == 0.0 else "the method's estimate of Q"
+
+
 def _even(found: Plan, saved: int) -> tuple[float | None, str]:
     if "sample_noise" in found.problem:
         return None, "with noisy backups estimation buys accuracy, not backups"
@@ -171,7 +176,8 @@ def notes_of(result: dict[str, Any]) -> Iterable[str]:
         yield f"rank: unknown, because {result['rank_reason']}"
     else:
         yield (
-            f"rank of Q: {result['rank_99']} for 99% of the energy, {result['rank_tight']} for all but 1e-6; "
+            f"rank of {_what_was_ranked(result)}: {result['rank_99']} for 99% of the energy, "
+            f"{result['rank_tight']} for all but 1e-6; "
             f"with row means taken out {result['rank_99_centred']} and {result['rank_tight_centred']}"
         )
     if result["certified_error"] is not None:

@@ -147,10 +147,10 @@ def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -
         policy: Actions (S,).
         states: Numbers of states (K,), drawn uniformly and independently of v and policy.
     """
+    v = _values(model, v)
     states = torch.as_tensor(states).to(model.device, torch.int64)
     if states.ndim != 1 or len(states) == 0:
         raise ValueError(f"A sample is a list of at least one state, got shape {tuple(states.shape)}.")
-    v = _values(model, v)
     backups = model.backup_rows(v, states)
     best = backups.max(1).values
     chosen = torch.as_tensor(policy).to(model.device, torch.int64)[states]
@@ -167,6 +167,8 @@ def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -
 
 
 def _values(model: Model, v: Tensor) -> Tensor:
+    if not isinstance(model, Model):
+        raise ValueError("A certificate needs exact backups, and the problem can only be sampled. Use a model of it.")
     v = torch.as_tensor(v).to(model.device, torch.float64)
     if v.shape != (model.n_states,) or not bool(torch.isfinite(v).all()):
         raise ValueError(

@@ -43,6 +43,10 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     Raises:
         ValueError: If rounding does not let the residual become that small.
     """
+    if not isinstance(model, Model):
+        raise ValueError(
+            "A policy is evaluated on a model, and the problem can only be sampled. Use rollouts, or a model."
+        )
     policy = torch.as_tensor(policy).to(model.device)
     if policy.shape != (model.n_states,) or policy.is_floating_point():
         raise ValueError(f"A policy is one action for each of {model.n_states} states, got {tuple(policy.shape)}.")

@@ -31,7 +31,7 @@ class TraceRow:
     seconds_estimate: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Plan:
     """What planning found.
 
@@ -65,6 +65,10 @@ class Plan:
     ledger: Ledger
     trace: tuple[TraceRow, ...]
 
+    def __repr__(self) -> str:
+        ended = self.outcome or "converged"
+        return f"Plan({self.name}, {self.iterations} iterations, {self.sweep_equivalents:.2f} sweeps, {ended})"
+
     @property
     def converged(self) -> bool:
         """Whether the stop rule fired."""
@@ -90,6 +94,10 @@ class Run:
 
 def begin(problem: Model | Sampler, method: Method, *, seed: int = 0, start: Tensor | None = None) -> Run:
     """A run before its first step; `start` is a Q (S, A) or values V (S,) to warm-start from."""
+    if isinstance(method, type) or not isinstance(method, Method):
+        raise ValueError(
+            f"A method is a record such as StructuredValueIteration(), or make_method('svp'); got {method!r}."
+        )
     meter = Meter(problem)
     v = None if start is None else _values(start, meter)
     generator = torch.Generator(problem.device).manual_seed(seed)
