@@ -47,21 +47,15 @@ def paper() -> None:
     rows = [row for row in read("paper") if row["kind"] != "toy"]
     size = lambda row: f"{row['states']}x{row['actions']}"  # noqa: E731
     optima = [row for row in rows if row["kind"] == "optimum"]
+    key = lambda row: (row["task"], row["variant"], row["states"], row["actions"])  # noqa: E731
+    budgets = {key(row): str(row["budget"]) for row in optima}
+    heads = ["task", "variant", "size", "iterations", "rank at .99", "at 1 - 1e-6"]
     table(
+        [*heads, "row-centred, .99", "row-centred, 1 - 1e-6"],
         [
-            "task",
-            "variant",
-            "size",
-            "iterations",
-            "rank at .99",
-            "at 1 - 1e-6",
-            "row-centred, .99",
-            "row-centred, 1 - 1e-6",
-        ],
-        [
-            [NAMES[r["task"]], r["variant"], size(r), str(r["budget"])]
+            [NAMES[r["task"]], r["variant"], size(r), budgets.get(key(r), "")]
             + [str(r[k]) for k in ("raw_99", "raw_tight", "row_centred_99", "row_centred_tight")]
-            for r in optima
+            for r in read("ranks")
         ],
     )
     shown = [
@@ -166,6 +160,7 @@ def quality() -> None:
         [
             "task",
             "method",
+            "seed",
             "policy loss",
             "after one sweep",
             "iterations",
@@ -176,6 +171,7 @@ def quality() -> None:
             [
                 NAMES[r["task"]],
                 r["method"],
+                str(r["seed"]),
                 f"{100 * max(r['policy_loss_relative'], 0):.3f}%",
                 f"{100 * max(r['after_one_full_sweep'], 0):.4f}%",
                 str(r["iterations"]),
