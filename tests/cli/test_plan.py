@@ -197,7 +197,7 @@ def test_the_run_directory(svrl, tmp_path):
         assert picture.stat().st_size > 5000
     assert json.loads((out / "config.json").read_text())["observe"] == 0.5
     assert json.loads((out / "result.json").read_text())["out"] == str(out)
-    for word in ("svp", "optimum", "sweeps", "norm_rad", "rank of Q", "certified", str(out)):
+    for word in ("svp", "optimum", "sweeps", "norm_rad", "estimate of Q", "certified", str(out)):
         assert word in result.stdout.replace("\n", "") or word in result.stdout
 
 
