@@ -358,6 +358,14 @@ def test_compare(svrl_json, svrl):
     assert row["pays"] is (saved > 0)
 
 
+def test_a_comparison_leaves_a_picture_of_all_methods(svrl, tmp_path):
+    out = tmp_path / "run"
+    result = svrl(*SVP, "--compare", "--out", out)
+    assert result.exit_code == 0, result.stderr
+    assert (out / "comparison.png").stat().st_size > 5000
+    assert "…" not in result.stdout, "no number is cut in a pipe"
+
+
 def test_compare_of_noisy_methods(svrl):
     result = svrl(*SMALL, "--method", "averaged", "--sample-noise", 0.1, "--iterations", 5, "--compare")
     assert result.exit_code == 0, result.stderr

@@ -64,7 +64,9 @@ def test_the_worth_of_two_policies_is_compared_without_the_worth_of_the_states()
         draw = torch.rand(q.numel(), generator=torch.Generator().manual_seed(seed)) < 0.1
         index = draw.nonzero().squeeze(1)
         fresh = Fresh(values=q.reshape(-1)[index], index=index)
-        assert float(fresh.advantage_at(meter, best)) > float(fresh.advantage_at(meter, worst))
+        centred = fresh.centred(meter)
+        good, bad = (float(fresh.advantage_at(meter, policy, centred)) for policy in (best, worst))
+        assert good > bad
 
 
 def test_a_pair_never_sampled_is_not_in_q():

@@ -132,7 +132,7 @@ def test_row_means_move_the_rest_of_their_row(monkeypatch: pytest.MonkeyPatch):
     def drawn(*pairs: tuple[int, int, float]) -> None:
         columns = (torch.tensor([pair[k] for pair in pairs]) for k in range(3))
         states, actions, values = columns
-        monkeypatch.setattr(sampled_iteration, "observe", lambda *_: (states, actions, values.double()))
+        monkeypatch.setattr(sampled_iteration, "observe", lambda *_, **__: (states, actions, values.double()))
 
     method = RowMeanUpdate()
     meter = Meter(GRID)
@@ -152,7 +152,7 @@ def test_row_means_move_the_rest_of_their_row(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_state_without_a_draw_keeps_its_value(monkeypatch: pytest.MonkeyPatch):
     one = torch.tensor([4]), torch.tensor([6]), torch.tensor([9.0], dtype=torch.float64)
-    monkeypatch.setattr(sampled_iteration, "observe", lambda *_: one)
+    monkeypatch.setattr(sampled_iteration, "observe", lambda *_, **__: one)
     for method in (AsyncValueIteration(), SampledMax(), RowMeanUpdate()):
         state = method.begin(Meter(GRID), torch.from_numpy(BEST))
         state = method.step(Meter(GRID), state, torch.Generator())

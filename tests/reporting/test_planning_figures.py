@@ -11,6 +11,7 @@ from rich.console import Console
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import Axis
 from svrl.reporting.planning_figures import (
+    draw_comparison,
     draw_convergence,
     draw_policies,
     draw_q,
@@ -149,3 +150,14 @@ def test_without_a_metric_there_is_no_column_for_it():
     text = printed([row("svp", metric=None)], None)
     assert "0.75" not in text
     assert "*:" not in text
+
+
+def test_a_comparison_shows_every_method_where_it_belongs():
+    rows = [
+        row("svp"),
+        row("optimum", policy_loss_relative=0.0, sweep_equivalents=8.0),
+        row("lost", policy_loss_relative=None),
+    ]
+    (panel,) = panels(draw_comparison(rows))
+    assert [text.get_text() for text in panel.texts] == ["svp", "optimum"]
+    assert [tuple(text.xy) for text in panel.texts] == [(1.25, 0.031), (8.0, 1e-8)]

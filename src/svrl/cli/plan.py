@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from svrl.reporting.plan_scores import Judge
     from svrl.runs.run_directory import RunDirectory
 
+WIDE = 110
+"""Columns of the closing table with the longest names."""
+
 
 def plan(
     task: Annotated[
@@ -229,6 +232,8 @@ def _print(request: PlanRequest, result: dict[str, Any]) -> None:
     rows = result.get("comparison") or [_own_row(result), result["optimum"]]
     metric = None if result["metric"] is None else result["metric"]["name"]
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, WIDE))  # a pipe has no width of its own: cut no number
     console.print(comparison_table(rows, title=title, metric=metric))
     for line in notes_of(result):
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -32,7 +32,7 @@ def write_plan(
     rows = trace_rows(found, recorder)
     directory.write_rows(rows)
     _write_arrays(directory, found)
-    _write_figures(directory, found, score, judge, rows)
+    _write_figures(directory, found, score, judge, rows, result.get("comparison", []))
     directory.finish(result)
 
 
@@ -52,12 +52,19 @@ def _write_arrays(directory: RunDirectory, found: Plan) -> None:
 
 
 def _write_figures(
-    directory: RunDirectory, found: Plan, score: Score, judge: Judge, rows: list[dict[str, Any]]
+    directory: RunDirectory,
+    found: Plan,
+    score: Score,
+    judge: Judge,
+    rows: list[dict[str, Any]],
+    comparison: list[dict[str, Any]],
 ) -> None:
     from svrl.reporting import planning_figures as figures
 
     optimal, task = judge.optimal, judge.task
     drawn = {"convergence.png": figures.draw_convergence(rows, pairs=found.problem["pairs"])}
+    if comparison:
+        drawn["comparison.png"] = figures.draw_comparison(comparison)
     if task is None or score.rollout is None or optimal.rollout is None:
         drawn["q.png"] = figures.draw_q(_array(judge.model.backup(judge.optimum.v)), title="optimal Q")
     else:

@@ -190,10 +190,11 @@ class AveragedStructuredIteration:
             state.memory["agreement"] = torch.ones(self.rank, device=meter.device)
             state.memory["gain"] = torch.zeros((), device=meter.device)
             return state.memory["agreement"]
-        gain = fresh.advantage_at(meter, state.memory["structured"]) - fresh.advantage_at(meter, state.memory["plain"])
-        state.memory["gain"] = self.memory * state.memory["gain"] + (1.0 - self.memory) * gain
+        centred = fresh.centred(meter)
+        structured, plain = (fresh.advantage_at(meter, state.memory[name], centred) for name in ("structured", "plain"))
+        state.memory["gain"] = self.memory * state.memory["gain"] + (1.0 - self.memory) * (structured - plain)
         left, right = state.memory["left"], state.memory["right"]
-        now = _agreement(left, right, fresh.centred(meter)) / fresh.share_left(meter)
+        now = _agreement(left, right, centred) / fresh.share_left(meter)
         agreement = self.memory * state.memory["agreement"][: len(now)] + (1.0 - self.memory) * now
         state.memory["agreement"] = agreement
         kept = agreement.clamp(0.0, 1.0)
@@ -226,14 +227,17 @@ class Fresh:
         count = torch.bincount(self.index // meter.n_actions, minlength=meter.n_states)
         return max(float((count - 1).clamp(min=0).double().mean()) / max(meter.n_actions - 1, 1), 1e-12)
 
-    def advantage_at(self, meter: Meter, policy: Tensor) -> Tensor:
-        """Mean over the sampled states of what the backups at a policy's actions (S,) have above their row's mean."""
-        centred = self.centred(meter).gather(1, policy[:, None]).squeeze(1)
+    def advantage_at(self, meter: Meter, policy: Tensor, centred: Tensor) -> Tensor:
+        """Mean over the sampled states of what the backups at a policy's actions (S,) have above their row's mean.
+
+        `centred` (S, A) is what the method of that name gives; it is asked for more than once.
+        """
+        chosen = centred.gather(1, policy[:, None]).squeeze(1)
         if self.index is None:
-            return centred.mean()
+            return chosen.mean()
         rows = self.index // meter.n_actions
         hits = (self.index - rows * meter.n_actions == policy[rows]).sum()
-        return centred.sum() / hits.clamp(min=1)
+        return chosen.sum() / hits.clamp(min=1)
 
 
 def _check_share(name: str, observe: float) -> None:

@@ -8,7 +8,7 @@ Each backs up as many pairs an iteration as SVP would and differs in what it doe
 - coarse looks at k equispaced actions only, and ends with one full sweep;
 - incumbent backs up each state's best action so far, and a few random ones.
 
-An entry that was never backed up is never chosen.
+An entry that was never backed up is never chosen: a state that comes out empty gets one pair more.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class AsyncValueIteration:
 
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """Replace what was drawn."""
-        states, actions, values = observe(meter, state.v, self.observe, generator)
+        states, actions, values = observe(meter, state.v, self.observe, generator, cover=True)
         q = state.memory["q"]
         q.view(-1)[states * meter.n_actions + actions] = values.to(q.dtype)
         top = q.max(1)
@@ -147,7 +147,7 @@ class SampledMax:
 
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """The maximum of what was drawn; a state without a draw keeps its value."""
-        best, action = best_of_rows(meter, *observe(meter, state.v, self.observe, generator))
+        best, action = best_of_rows(meter, *observe(meter, state.v, self.observe, generator, cover=True))
         seen = best.isfinite()
         v = torch.where(seen, best, state.v)
         return settle(state, v, torch.where(seen, action, state.memory["policy"]), self.tolerance, self.observe)
@@ -183,7 +183,7 @@ class RowMeanUpdate:
 
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """Replace what was drawn and move the rest of each row with it; unknown pairs stay unknown."""
-        states, actions, values = observe(meter, state.v, self.observe, generator)
+        states, actions, values = observe(meter, state.v, self.observe, generator, cover=True)
         q = state.memory["q"]
         index = states * meter.n_actions + actions
         old = q.view(-1)[index]

@@ -135,6 +135,30 @@ def draw_trajectories(
     return figure
 
 
+def draw_comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Policy loss against backups, one point a method; the first row is the plan itself.
+
+    Args:
+        rows: As `svrl plan --json` has them under "comparison". One without a loss is left out.
+    """
+    known = [row for row in rows if row.get("policy_loss_relative") is not None]
+    floor = 1e-8
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(4.6, 3.0), layout="constrained")
+        panel = figure.subplots()
+        for at, row in enumerate(known):
+            place = row["sweep_equivalents"], max(row["policy_loss_relative"], floor)
+            colour = BLUE if at == 0 else GREEN if row["method"] == "optimum" else GREY
+            panel.loglog(*place, marker="o", linestyle="", color=colour)
+            below = at % 2 == 1  # names of neighbours do not lie on each other
+            panel.annotate(row["method"], place, (4, -9 if below else 4), textcoords="offset points", fontsize=7)
+        panel.axhline(floor, color=GREY, linewidth=0.6, linestyle=":")
+        panel.margins(x=0.25, y=0.15)
+        panel.set(xlabel="backups (sweeps of all pairs)", ylabel="policy loss / range of V*")
+        panel.set_title("at the dotted line: no loss", fontsize=8, color=GREY)
+    return figure
+
+
 def draw_convergence(rows: Sequence[Mapping[str, Any]], *, pairs: int) -> Figure:
     """Residual, and the error where it is known, against backups; and the rank of the estimates if it changes.
 
