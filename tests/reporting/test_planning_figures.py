@@ -159,5 +159,7 @@ def test_a_comparison_shows_every_method_where_it_belongs():
         row("lost", policy_loss_relative=None),
     ]
     (panel,) = panels(draw_comparison(rows))
-    assert [text.get_text() for text in panel.texts] == ["svp", "optimum"]
-    assert [tuple(text.xy) for text in panel.texts] == [(1.25, 0.031), (8.0, 1e-8)]
+    points = {line.get_label(): line for line in panel.lines if line.get_label() in ("svp", "optimum", "lost")}
+    assert set(points) == {"svp", "optimum"}
+    assert points["svp"].get_xydata().tolist() == [[1.25, 0.031]]
+    assert points["optimum"].get_xydata().tolist() == [[8.0, 1e-8]]

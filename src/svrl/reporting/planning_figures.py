@@ -6,6 +6,7 @@ One function a figure; each takes arrays or rows and returns a matplotlib `Figur
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -144,18 +145,23 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
     known = [row for row in rows if row.get("policy_loss_relative") is not None]
     floor = 1e-8
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(4.6, 3.0), layout="constrained")
+        figure = Figure(figsize=(5.4, 3.0), layout="constrained")
         panel = figure.subplots()
-        for at, row in enumerate(known):
+        for at, (row, marker) in enumerate(zip(known, itertools.cycle("oDsv^<>PX*"), strict=False)):
+            colour = BLUE if at == 0 else GREEN if row["method"] == "optimum" else CYCLE[at % len(CYCLE)]
             place = row["sweep_equivalents"], max(row["policy_loss_relative"], floor)
-            colour = BLUE if at == 0 else GREEN if row["method"] == "optimum" else GREY
-            panel.loglog(*place, marker="o", linestyle="", color=colour)
-            below = at % 2 == 1  # names of neighbours do not lie on each other
-            panel.annotate(row["method"], place, (4, -9 if below else 4), textcoords="offset points", fontsize=7)
+            # Methods of equal cost and loss lie on each other: open markers of several shapes stay legible.
+            panel.loglog(
+                *place, marker, color=colour, label=row["method"], markerfacecolor=colour if at == 0 else "none"
+            )
         panel.axhline(floor, color=GREY, linewidth=0.6, linestyle=":")
-        panel.margins(x=0.25, y=0.15)
+        panel.margins(x=0.15, y=0.15)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("{x:g}")
+        panel.tick_params(axis="x", which="minor", labelsize=7)
         panel.set(xlabel="backups (sweeps of all pairs)", ylabel="policy loss / range of V*")
         panel.set_title("at the dotted line: no loss", fontsize=8, color=GREY)
+        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
