@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from svrl import __version__
-from svrl.cli import bench, complete, plan
+from svrl.cli import bench, complete, evaluate, plan, rank, runs, train, watch
 
 app = typer.Typer(
     name="svrl",
@@ -19,6 +19,11 @@ app = typer.Typer(
 )
 app.command("complete")(complete.complete)
 app.command("plan")(plan.plan)
+app.command("train")(train.train)
+app.command("eval")(evaluate.evaluate_run)
+app.command("watch")(watch.watch)
+app.command("rank")(rank.rank)
+app.command("runs")(runs.runs)
 app.add_typer(bench.app, name="bench")
 
 

@@ -59,18 +59,7 @@ class RunDirectory:
             ValueError: If there is none, if it is finished, or if its configuration differs; the sentence says where.
         """
         _refuse_finished(path)
-        if not (path / CONFIG).exists():
-            raise ValueError(f"{path} holds no run to resume. Start one without --resume.")
-        try:
-            earlier = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path / CONFIG} is damaged, so the run cannot be resumed. Start a new one.") from error
-        changed = differences(earlier, config)
-        if changed:
-            raise ValueError(
-                f"{path} was begun with another configuration: {'; '.join(changed)}. "
-                "Repeat its options, or give another folder."
-            )
+        refuse_changes(path, read_config(path), config)
         return cls(path=path)
 
     @property
@@ -108,6 +97,33 @@ class RunDirectory:
         self.checkpoint.unlink(missing_ok=True)
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of the run in a folder.
+
+    Raises:
+        ValueError: If the folder holds no run, or a damaged one.
+    """
+    if not (path / CONFIG).exists():
+        raise ValueError(f"{path} holds no run to resume. Start one without --resume.")
+    try:
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path / CONFIG} is damaged, so the run cannot be resumed. Start a new one.")
+    return config
+
+
+def refuse_changes(path: Path, earlier: Mapping[str, Any], later: Mapping[str, Any]) -> None:
+    """Raise ValueError, with a sentence that names them, if two configurations of a run differ."""
+    changed = differences(earlier, later)
+    if changed:
+        raise ValueError(
+            f"{path} was begun with another configuration: {'; '.join(changed)}. "
+            "Repeat its options, or give another folder."
+        )
+
+
 def differences(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> list[str]:
     """Where two configurations differ, as phrases: "observe was 0.2 and is 0.3"."""
     later = json.loads(json.dumps(later))  # tuples become lists, as they have on disk
@@ -120,11 +136,14 @@ def differences(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> list[st
 
 
 def finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with NaN and infinity as None, each with a field that says what it was."""
+    """The row with NaN and infinity, also in lists, as None; each with a field that says what it was."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
             out |= {name: None, f"{name}_reason": f"not finite: {value}"}
+        elif isinstance(value, list | tuple) and not all(math.isfinite(x) for x in value if isinstance(x, float)):
+            shown = [None if isinstance(x, float) and not math.isfinite(x) else x for x in value]
+            out |= {name: shown, f"{name}_reason": "some are not finite"}
         else:
             out[name] = value
     return out

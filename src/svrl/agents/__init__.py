@@ -1,0 +1,55 @@
+"""Unknown model -> Q by deep reinforcement learning, plain or structured (SV-RL)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from svrl.agents.agent import Agent, load_agent
+    from svrl.agents.config import AgentConfig
+    from svrl.agents.diagnostics import RankStudy, rank_study
+    from svrl.agents.evaluation import Games, evaluate
+    from svrl.agents.replay import Batch, Replay
+    from svrl.agents.structured_targets import Completion, StructuredTargets
+    from svrl.agents.train import train
+    from svrl.agents.training import Training
+
+# The command line reads the configuration, and must not wait for torch.
+_PLACES = {
+    "Agent": "agent",
+    "AgentConfig": "config",
+    "Batch": "replay",
+    "Completion": "structured_targets",
+    "Games": "evaluation",
+    "RankStudy": "diagnostics",
+    "Replay": "replay",
+    "StructuredTargets": "structured_targets",
+    "Training": "training",
+    "evaluate": "evaluation",
+    "load_agent": "agent",
+    "rank_study": "diagnostics",
+    "train": "train",
+}
+
+__all__ = [
+    "Agent",
+    "AgentConfig",
+    "Batch",
+    "Completion",
+    "Games",
+    "RankStudy",
+    "Replay",
+    "StructuredTargets",
+    "Training",
+    "evaluate",
+    "load_agent",
+    "rank_study",
+    "train",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"svrl.agents.{_PLACES[name]}"), name)
+    raise AttributeError(f"module 'svrl.agents' has no attribute {name!r}")

@@ -1,0 +1,170 @@
+"""An agent to act with: a trained network, what it was trained on, and how to keep it on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.environment import EnvSource, name_of
+from svrl.agents.exploration import epsilon_greedy
+from svrl.agents.learner import load_weights, weights_of
+from svrl.agents.networks import QNetwork, build_network
+from svrl.envs.vector import EnvSpec
+from svrl.runs.arrays import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from svrl.agents.training import Training
+
+AGENT = "agent.npz"
+"""The file of an agent in its run directory."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Agent:
+    """A trained agent.
+
+    Attributes:
+        source: Its environment, by name or as a function.
+        spec: What that looks like.
+        config: How it was trained.
+        network: The online network.
+        steps: Agent steps it was trained for.
+        updates: Updates it was trained for.
+        seed: Of the training.
+    """
+
+    source: EnvSource
+    spec: EnvSpec
+    config: AgentConfig
+    network: QNetwork
+    steps: int
+    updates: int
+    seed: int
+
+    @property
+    def env(self) -> str:
+        """The name of the environment."""
+        return name_of(self.source)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.network.parameters()).device
+
+    @torch.no_grad()
+    def q(self, observations: np.ndarray | Tensor) -> Tensor:
+        """Values (N, A) of observations (N, *observation_shape)."""
+        return self.network(torch.as_tensor(observations).to(self.device))
+
+    def act(
+        self, observations: np.ndarray | Tensor, epsilon: float = 0.0, generator: torch.Generator | None = None
+    ) -> np.ndarray:
+        """Actions (N,), int64: greedy, or random with probability epsilon, which needs a CPU generator."""
+        q = self.q(observations)
+        if epsilon == 0.0:
+            return q.argmax(-1).cpu().numpy()
+        if generator is None:
+            raise ValueError("Acting at random needs a generator: torch.Generator().manual_seed(0), and keep it.")
+        return epsilon_greedy(q, epsilon, generator).cpu().numpy()
+
+    @classmethod
+    def of(cls, training: Training) -> Agent:
+        """The agent of a training as it is now; it shares the network."""
+        return cls(
+            source=training.source,
+            spec=training.spec,
+            config=training.config,
+            network=training.network,
+            steps=training.steps,
+            updates=training.updates,
+            seed=training.seed,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write weights and settings to one file, atomically; reading it back executes nothing."""
+        about = {
+            "env": self.env,
+            "seed": self.seed,
+            "steps": self.steps,
+            "updates": self.updates,
+            "config": self.config.as_json(),
+            "spec": _spec_json(self.spec),
+        }
+        write_arrays(path, {"about": json.dumps(about), "weights": weights_of(self.network)})
+
+    @classmethod
+    def load(cls, path: Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
+        """Read an agent's file; give the function again if it was trained on an environment of your own.
+
+        Raises:
+            ValueError: If the file is damaged or not an agent's.
+        """
+        tree = read_arrays(path)
+        try:
+            about, weights = json.loads(tree["about"]), tree["weights"]
+            config, spec = AgentConfig.from_json(about["config"]), _spec_from_json(about["spec"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not the file of an agent, or of another version of svrl.") from error
+        return cls._from_weights(weights, about, config, spec, source or about["env"], device)
+
+    @classmethod
+    def _from_weights(
+        cls,
+        weights: dict[str, np.ndarray],
+        about: dict[str, Any],
+        config: AgentConfig,
+        spec: EnvSpec,
+        source: EnvSource,
+        device: str | torch.device,
+    ) -> Agent:
+        network = build_network(spec, config, torch.Generator().manual_seed(0))
+        load_weights(network, weights)
+        numbers = {name: int(about[name]) for name in ("steps", "updates", "seed")}
+        return cls(source=source, spec=spec, config=config, network=network.to(device).eval(), **numbers)
+
+
+def save_agent(path: Path, training: Training) -> None:
+    """Write the agent of a training to `path`."""
+    Agent.of(training).save(path)
+
+
+def load_agent(run: Path, device: str | torch.device = "cpu") -> Agent:
+    """The agent of a run directory: a finished one's file, or the newest checkpoint of an unfinished one.
+
+    Raises:
+        ValueError: If there is none, or it is damaged.
+    """
+    if (run / AGENT).exists():
+        return Agent.load(run / AGENT, device)
+    from svrl.agents.checkpoint import Checkpoints
+    from svrl.envs.catalogue import describe_env
+
+    if not (run / "config.json").exists():
+        raise ValueError(f"{run} is not the folder of a training run: it has no config.json.")
+    settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    loaded = Checkpoints(run).load(None)
+    if loaded is None or "env" not in settings:
+        raise ValueError(f"{run} has no agent yet: it has neither {AGENT} nor a checkpoint.")
+    state = loaded.state
+    known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
+    config = AgentConfig.from_json(known)
+    about = {"steps": state["steps"], "updates": state["learner"]["updates"], "seed": settings["seed"]}
+    spec = describe_env(settings["env"], actions=config.actions)
+    return Agent._from_weights(state["learner"]["online"], about, config, spec, settings["env"], device)
+
+
+def _spec_json(spec: EnvSpec) -> dict[str, Any]:
+    return {**spec.__dict__, "frame_shape": list(spec.frame_shape), "action_names": list(spec.action_names)}
+
+
+def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
+    return EnvSpec(
+        **{**fields, "frame_shape": tuple(fields["frame_shape"]), "action_names": tuple(fields["action_names"])}
+    )

@@ -1,0 +1,181 @@
+"""Checkpoints of training, with the replay memory: a process killed at any moment leaves a whole one behind.
+
+    checkpoints/000000123.npz   the state, where the replay memory stands, and which segments it needs
+    replay/segment-000001.npz   slots of the replay memory; written once, never changed
+
+A save writes the segments that are new, then the checkpoint that lists them with their sizes and checksums, and
+only then removes what neither of the two newest checkpoints needs. Every file appears whole or not at all.
+Nothing in them is ever executed.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svrl.agents.replay import Replay
+from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, segments, standing
+from svrl.runs.arrays import arrays_checksum, read_arrays, write_arrays
+
+FORMAT = 1
+KEPT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What was found.
+
+    Attributes:
+        state: The tree that was saved; tensors have become NumPy arrays.
+        note: A sentence if the newest checkpoint was damaged and an older one was used, or None.
+    """
+
+    state: Any
+    note: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checkpoint:
+    """A checkpoint that is known to be whole: its file, and the entries of its segments."""
+
+    path: Path
+    segments: tuple[dict[str, Any], ...]
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Attributes:
+        folder: Of the run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        self._checkpoints = self.folder / "checkpoints"
+        self._segments = self.folder / "replay"
+        self._whole: list[_Checkpoint] = []  # oldest first
+        self._memory: weakref.ref[Replay] | None = None  # the one that the segments are of
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is any checkpoint, whole or damaged."""
+        return bool(self._files())
+
+    def save(self, state: Any, replay: Replay) -> None:
+        """Write a checkpoint of a tree (see `svrl.runs.arrays`) and a replay memory, between two of its steps.
+
+        Raises:
+            OSError: If the disk is full, say. The checkpoints before it are as they were.
+            ValueError: If the state holds what cannot be written.
+        """
+        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        self._segments.mkdir(exist_ok=True)
+        same = self._memory is not None and self._memory() is replay
+        earlier = self._whole[-1].segments if same and self._whole else ()
+        since = earlier[-1]["last"] if earlier else None
+        oldest = needed_from(replay)
+        entries = [entry for entry in earlier if (entry["last"] > oldest).any()]
+        begun = len(entries)
+        path = self._checkpoints / f"{max(map(_number, self._files()), default=0) + 1:09d}.npz"
+        try:
+            entries.extend(map(self._write_segment, segments(replay, since)))
+            tree = {"format": FORMAT, "state": state, "replay": standing(replay), "segments": entries}
+            write_arrays(path, tree)
+        except BaseException:
+            for entry in entries[begun:] if not path.exists() else ():
+                (self._segments / entry["name"]).unlink(missing_ok=True)
+            raise
+        self._memory = weakref.ref(replay)
+        self._whole = [*self._whole, _Checkpoint(path=path, segments=tuple(entries))][-KEPT:]
+        self._remove_the_rest()
+
+    def load(self, replay: Replay | None) -> Loaded | None:
+        """Read the newest whole checkpoint and fill the replay memory from it; None if there is none at all.
+
+        Without a memory only the state is read, and the segments are not looked at.
+
+        Raises:
+            ValueError: If all are damaged, or if the memory is laid out otherwise than the saved one.
+        """
+        files = self._files()
+        damage: list[str] = []
+        for number in range(len(files) - 1, -1, -1):
+            try:
+                tree = _read_checkpoint(files[number])
+                if replay is not None:
+                    self._check_segments(tree["segments"])
+            except (ValueError, OSError) as error:
+                damage.append(str(error))
+                continue
+            if replay is not None:
+                refuse_another_layout(replay, tree["replay"])
+                try:
+                    restore(replay, tree["replay"], self._read_segments(tree["segments"]))
+                except (ValueError, OSError) as error:
+                    damage.append(str(error))
+                    continue
+                self._memory = weakref.ref(replay)
+                self._whole = [_Checkpoint(path=files[number], segments=tuple(tree["segments"]))]
+            note = f"{damage[0]} Used the checkpoint before it, {files[number].name}." if damage else None
+            return Loaded(state=tree["state"], note=note)
+        if damage:
+            raise ValueError(
+                f"No checkpoint in {self._checkpoints} can be used, so the run cannot be resumed. Start a new one. "
+                f"The newest: {damage[0]}"
+            )
+        return None
+
+    def _files(self) -> list[Path]:
+        """The checkpoints, oldest first."""
+        return sorted((path for path in self._checkpoints.glob("*.npz") if path.stem.isdecimal()), key=_number)
+
+    def _write_segment(self, piece: Mapping[str, Any]) -> dict[str, Any]:
+        number = max(map(_number, self._segments.glob("segment-*.npz")), default=0) + 1
+        path = self._segments / f"segment-{number:06d}.npz"
+        write_arrays(path, piece)
+        return {
+            "name": path.name,
+            "bytes": path.stat().st_size,
+            "checksum": arrays_checksum(path),
+            "last": np.array(piece["last"]),
+        }
+
+    def _check_segments(self, entries: list[dict[str, Any]]) -> None:
+        for entry in entries:
+            path = self._segments / Path(entry["name"]).name
+            if not path.exists():
+                raise ValueError(f"{path} is missing.")
+            if path.stat().st_size != entry["bytes"] or arrays_checksum(path) != entry["checksum"]:
+                raise ValueError(f"{path} is damaged: it is not the file that was written.")
+
+    def _read_segments(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for entry in entries:
+            yield read_arrays(self._segments / Path(entry["name"]).name)
+
+    def _remove_the_rest(self) -> None:
+        """Remove what the whole checkpoints do not need, with what a killed process may have left half written."""
+        needed = {entry["name"] for checkpoint in self._whole for entry in checkpoint.segments}
+        needed |= {checkpoint.path.name for checkpoint in self._whole}
+        for folder in (self._checkpoints, self._segments):
+            for path in (*folder.glob("*.npz"), *folder.glob(".*.npz")):
+                if path.name not in needed:
+                    path.unlink(missing_ok=True)
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("segment-")
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _read_checkpoint(path: Path) -> dict[str, Any]:
+    tree = read_arrays(path)
+    if not isinstance(tree, dict) or not {"format", "state", "replay", "segments"} <= set(tree):
+        raise ValueError(f"{path} is not a checkpoint.")
+    if tree["format"] != FORMAT:
+        raise ValueError(f"{path} was written by another version of svrl (format {tree['format']}, not {FORMAT}).")
+    return tree

@@ -1,0 +1,261 @@
+"""Everything that can be set about an agent, in one record.
+
+The fields here are the only source of the flags of `svrl train`, of config.json and of the table
+of defaults in the docs; the text of each is its help. A preset is a set of changes to the defaults:
+
+- authors: the program that the paper's authors published; the default on Atari.
+- paper: the text of the paper; what it leaves open is taken from `authors`.
+- short: `authors` with the settings that learn within a few million steps.
+- minatar: the settings published with MinAtar (Young and Tian, 2019); the default there.
+- classic: a small network that learns CartPole in about a minute; the default elsewhere.
+- smoke: seconds, to see that everything runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Kind = Literal["dqn", "double", "dueling"]
+Output = Literal["fill", "estimate"]
+Scale = Literal["none", "minmax", "row"]
+Value = Literal["completed", "network"]
+NetworkName = Literal["nature", "minatar", "mlp"]
+Loss = Literal["huber", "squared"]
+Optimiser = Literal["adam", "rmsprop"]
+
+
+def _set(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentConfig:
+    """What to train and how; every field says what it is. The defaults are the preset `authors`."""
+
+    preset: str = _set("authors", "The preset this began as; fields may have been changed since.")
+    # The agent.
+    agent: Kind = _set("dqn", "dqn, double (the online network chooses the action) or dueling (value + advantage).")
+    network: NetworkName = _set("nature", "nature (84x84 frames), minatar (10x10 grids) or mlp (vectors).")
+    hidden: tuple[int, ...] = _set((512,), "Widths of the hidden fully connected layers.")
+    # Structure.
+    structured: bool = _set(False, "Complete the matrix of target values by matrix estimation (SV-RL).")
+    observe: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
+    observe_rise: int = _set(0, "Updates over which p rises linearly to 1; 0 keeps it.")
+    estimator: str = _set("soft-impute", "Estimator of svrl.matrix that completes the matrix.")
+    ratio: float = _set(0.02, "Shrinkage of soft-impute as a share of the largest singular value.")
+    tolerance: float = _set(1e-3, "Relative change at which soft-impute stops.")
+    output: Output = _set("fill", "fill keeps observed entries, estimate takes all from the estimator.")
+    scale: Scale = _set("minmax", "Before estimation: none, minmax (to [-1, 1]) or row (each row's mean out).")
+    value: Value = _set(
+        "completed",
+        "What the chosen action is worth: completed (the completed matrix says) or network (the target network says).",
+    )
+    # Learning.
+    discount: float = _set(0.99, "Discount in (0, 1).")
+    batch_size: int = _set(32, "Transitions in an update.")
+    optimiser: Optimiser = _set("adam", "adam, or rmsprop (centred, decay .95).")
+    learning_rate: float = _set(1e-5, "Step size of the optimiser.")
+    learning_rate_left: float = _set(1.0, "Share of it that is left at the last update, falling linearly; 1 keeps it.")
+    optimiser_epsilon: float = _set(1e-8, "Added to the denominator of the optimiser.")
+    loss: Loss = _set("huber", "huber or squared.")
+    gradient_clamp: float = _set(1.0, "Clamp every element of the gradient to [-x, x]; 0 does not.")
+    clip_rewards: bool = _set(True, "Learn from the sign of rewards; scores stay raw.")
+    life_loss_ends: bool = _set(True, "A lost life ends the bootstrap, not the game.")
+    target_every: int = _set(10_000, "Updates between two copies of the online to the target network.")
+    updates_per_step: float = _set(0.25, "Updates for each agent step.")
+    learn_from: int = _set(10_000, "Agent steps before the first update.")
+    # Acting and remembering.
+    replay: int = _set(100_000, "Transitions that the replay memory holds.")
+    envs: int = _set(1, "Environments stepped together.")
+    act_lag: int = _set(0, "1 acts with the network from before the last burst, so that acting and learning overlap.")
+    epsilon_start: float = _set(1.0, "First probability of a random action.")
+    epsilon_final: float = _set(0.01, "Last probability of a random action.")
+    epsilon_steps: int = _set(30_000, "Agent steps over which epsilon falls linearly.")
+    sticky: float = _set(0.0, "Probability that Atari or MinAtar repeats the last action.")
+    actions: int = _set(0, "Discretised actions of control tasks; 0 takes the task's own number.")
+    # Length and measuring.
+    steps: int = _set(15_000_000, "Agent steps to train for.")
+    log_every: int = _set(10_000, "Agent steps between two rows of diagnostics.")
+    eval_every: int = _set(250_000, "Agent steps between two evaluations; 0 evaluates at the end only.")
+    eval_episodes: int = _set(20, "Games of an evaluation.")
+    eval_epsilon: float = _set(0.001, "Probability of a random action in evaluations.")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is one of {', '.join(choices)}, got {getattr(self, name)!r}.")
+        for name, interval in RANGES.items():
+            if not _within(getattr(self, name), interval):
+                raise ValueError(f"{name} lies in {interval}, got {getattr(self, name)}.")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"hidden needs at least one width of 1 or more, got {self.hidden}.")
+        if self.learn_from < self.batch_size:
+            raise ValueError(
+                f"learn_from must be at least the batch size, {self.batch_size}, so that a batch can be drawn; "
+                f"got {self.learn_from}."
+            )
+
+    def updates_after(self, steps: int) -> int:
+        """Updates that are due after so many agent steps."""
+        return max(0, int(steps * self.updates_per_step) - int(self.learn_from * self.updates_per_step))
+
+    @property
+    def arm(self) -> str:
+        """The name in comparisons: dqn, double, dueling, sv-dqn, sv-double or sv-dueling."""
+        return f"sv-{self.agent}" if self.structured else self.agent
+
+    @classmethod
+    def of(cls, preset: str, **changes: Any) -> AgentConfig:
+        """A preset with changes.
+
+        Raises:
+            ValueError: If there is no such preset or field; the sentence names the nearest.
+        """
+        if preset not in PRESETS:
+            raise ValueError(f"There is no preset {preset!r}. {_nearest(preset, PRESETS)}")
+        known = {entry.name for entry in dataclasses.fields(cls)}
+        for name in changes:
+            if name not in known:
+                raise ValueError(f"AgentConfig has no field {name!r}. {_nearest(name, known)}")
+        return cls(**{**PRESETS[preset], "preset": preset, **changes})
+
+    def but(self, **changes: Any) -> AgentConfig:
+        """This record with changes."""
+        return dataclasses.replace(self, **changes)
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, JSON types only."""
+        return {**dataclasses.asdict(self), "hidden": list(self.hidden)}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> AgentConfig:
+        """Back from `as_json`."""
+        return cls(**{**fields, "hidden": tuple(fields["hidden"])})
+
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "agent": get_args(Kind),
+    "network": get_args(NetworkName),
+    "output": get_args(Output),
+    "scale": get_args(Scale),
+    "value": get_args(Value),
+    "loss": get_args(Loss),
+    "optimiser": get_args(Optimiser),
+}
+"""Fields that are one of a few words."""
+
+RANGES: dict[str, str] = {
+    **dict.fromkeys(("observe",), "(0, 1]"),
+    **dict.fromkeys(("epsilon_start", "epsilon_final", "eval_epsilon", "sticky", "learning_rate_left"), "[0, 1]"),
+    **dict.fromkeys(("discount",), "(0, 1)"),
+    **dict.fromkeys(("ratio", "tolerance", "learning_rate", "optimiser_epsilon", "updates_per_step"), "(0, inf)"),
+    **dict.fromkeys(("batch_size", "target_every", "replay", "envs", "steps", "log_every"), "[1, inf)"),
+    **dict.fromkeys(("eval_episodes", "learn_from"), "[1, inf)"),
+    **dict.fromkeys(("observe_rise", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
+    "act_lag": "[0, 1]",
+}
+"""Where the numbers lie; a round bracket leaves its end out."""
+
+_CLASSIC: dict[str, Any] = {
+    "network": "mlp",
+    "hidden": (128, 128),
+    "clip_rewards": False,
+    "scale": "minmax",
+    "batch_size": 64,
+    "learning_rate": 1e-3,
+    "gradient_clamp": 0.0,
+    "target_every": 250,
+    "updates_per_step": 0.5,
+    "learn_from": 1_000,
+    "replay": 50_000,
+    "epsilon_final": 0.05,
+    "epsilon_steps": 10_000,
+    "steps": 50_000,
+    "log_every": 1_000,
+    "eval_every": 10_000,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "authors": {},
+    # Copies every 10,000 agent steps are 2,500 updates; p rises over 2e6 agent steps, 500,000 updates.
+    "paper": {
+        "loss": "squared",
+        "gradient_clamp": 0.0,
+        "epsilon_steps": 300_000,
+        "target_every": 2_500,
+        "output": "estimate",
+        "scale": "none",
+        "observe_rise": 500_000,
+    },
+    "short": {
+        "replay": 1_000_000,
+        "learning_rate": 6.25e-5,
+        "optimiser_epsilon": 1.5e-4,
+        "epsilon_steps": 250_000,
+        "target_every": 2_000,
+        "steps": 2_000_000,
+    },
+    "minatar": {
+        "network": "minatar",
+        "hidden": (128,),
+        "optimiser": "rmsprop",
+        "learning_rate": 2.5e-4,
+        "optimiser_epsilon": 0.01,
+        "gradient_clamp": 0.0,
+        "clip_rewards": False,
+        "target_every": 1_000,
+        "updates_per_step": 1.0,
+        "learn_from": 5_000,
+        "epsilon_final": 0.1,
+        "epsilon_steps": 100_000,
+        "sticky": 0.1,
+        "steps": 5_000_000,
+        "eval_every": 50_000,
+        "log_every": 2_000,
+    },
+    "classic": _CLASSIC,
+    "smoke": {
+        "learn_from": 64,
+        "replay": 1_000,
+        "target_every": 20,
+        "epsilon_steps": 200,
+        "steps": 400,
+        "log_every": 100,
+        "eval_every": 0,
+        "eval_episodes": 1,
+    },
+}
+"""What each preset changes."""
+
+BY_FAMILY = {"atari": "authors", "minatar": "minatar", "control": "classic", "gymnasium": "classic"}
+"""The default preset of each family of environments."""
+
+NETWORK_BY_FAMILY: dict[str, NetworkName] = {
+    "atari": "nature",
+    "minatar": "minatar",
+    "control": "mlp",
+    "gymnasium": "mlp",
+}
+"""The network of the preset `smoke`, which serves all families."""
+
+
+def family_of(env: str) -> str:
+    """The family of an environment, by its name: what stands before a slash, if that is one of ours."""
+    head = env.partition("/")[0]
+    return head if head in BY_FAMILY and "/" in env else "gymnasium"
+
+
+def _within(value: float, interval: str) -> bool:
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    above = value > low if interval[0] == "(" else value >= low
+    below = value < high if interval[-1] == ")" else value <= high
+    return above and below  # False for NaN
+
+
+def _nearest(got: str, known: Any) -> str:
+    close = difflib.get_close_matches(got, sorted(known), n=1, cutoff=0.5)
+    return f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(sorted(known))}."

@@ -1,0 +1,245 @@
+"""How well does a network play? Whole games on environments of their own.
+
+An evaluation has its own environments, seeds and generators, so that it leaves training as it was.
+It plays epsilon-greedily with a small epsilon, from the environment's own starts (on Atari up to 30
+no-ops), to the end of the game and not of a life, and adds up raw rewards.
+
+Games are counted without bias. Whoever stops n parallel lanes after the first m games that happen to
+end has collected short games. Here the k-th game belongs to lane k mod n, which plays it
+whatever the other lanes do.
+
+A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after
+200 steps, most Gymnasium tasks after a limit of theirs. An environment of one's own without a limit must
+not let a game go on for ever, since an evaluation waits for its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.environment import EnvSource, open_env
+from svrl.agents.events import Evaluated, Event, Stepped
+from svrl.agents.exploration import epsilon_greedy
+from svrl.agents.seeds import derived_seed, generator_for
+from svrl.envs.vector import Step, VectorEnv, step
+
+if TYPE_CHECKING:
+    from svrl.agents.training import Training
+
+LANES = 8
+"""Most environments of an evaluation; more would wait longer for the last game."""
+RESAMPLES = 10_000
+PAPER_EPISODES = 100
+ATARI = "atari/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Games:
+    """Games that were played to their end.
+
+    Attributes:
+        scores: Raw score of each.
+        lengths: Agent steps of each.
+    """
+
+    scores: tuple[float, ...]
+    lengths: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.scores or len(self.scores) != len(self.lengths):
+            raise ValueError(
+                f"Games need a score and a length each, and at least one game; got {len(self.scores)} scores "
+                f"and {len(self.lengths)} lengths."
+            )
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return math.fsum(self.scores) / len(self.scores)
+
+    def interval(self, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
+        """Where the mean score of this network lies: a percentile bootstrap over the games (Efron, 1979).
+
+        The games are drawn again with replacement 10,000 times, and the interval holds the middle `level` of
+        the means. It is about the luck of games, not about the luck of training: for that compare several
+        seeds. With few games it is too narrow, and with one it is a point.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"An interval needs a level between 0 and 1, got {level}.")
+        scores = np.asarray(self.scores, dtype=np.float64)
+        drawn = np.random.default_rng(seed).integers(len(scores), size=(RESAMPLES, len(scores)))
+        low, high = np.quantile(scores[drawn].mean(1), [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+        return float(low), float(high)
+
+
+class Move(NamedTuple):
+    """One step of all lanes.
+
+    Attributes:
+        observations: (N, *observation_shape), what was acted on, where the network is.
+        q: (N, A), what the network said about it.
+        step: What came of it.
+    """
+
+    observations: Tensor
+    q: Tensor
+    step: Step
+
+
+def play(
+    network: nn.Module, env: VectorEnv, *, epsilon: float, generator: torch.Generator, device: torch.device
+) -> Iterator[Move]:
+    """Act epsilon-greedily from a reset, for as long as the caller asks for more moves."""
+    observations = env.reset()
+    while True:
+        at = torch.tensor(observations, device=device)
+        with torch.no_grad():
+            q = network(at)
+        moved = step(env, epsilon_greedy(q, epsilon, generator).cpu().numpy())
+        yield Move(at, q, moved)
+        observations = moved.observations
+
+
+@contextmanager
+def at_rest(network: nn.Module) -> Iterator[nn.Module]:
+    """The network in evaluation mode; afterwards in the mode that it was in."""
+    learning = network.training
+    network.eval()
+    try:
+        yield network
+    finally:
+        network.train(learning)
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Where its weights are."""
+    first = next(network.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def evaluate(
+    network: nn.Module,
+    env: EnvSource,
+    config: AgentConfig,
+    *,
+    episodes: int,
+    seed: int,
+    epsilon: float | None = None,
+    device: str | torch.device | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Games:
+    """Play whole games; the same seed and network give the same games.
+
+    Args:
+        network: Observations (N, *observation_shape) to values (N, A).
+        env: The name of the environment, or what makes one.
+        config: Its `sticky` and `actions` make the environments, its `eval_epsilon` is the default epsilon.
+        episodes: Games to play, at least 1.
+        seed: Of environments and actions, both apart from those of training with the same seed.
+        epsilon: Probability of a random action.
+        device: Where the network is; None looks at its weights.
+        progress: Told of (games over, games to play) as each ends.
+
+    Returns:
+        The games, the k-th by lane k mod n.
+    """
+    if episodes < 1:
+        raise ValueError(f"An evaluation needs at least 1 game, got {episodes}.")
+    epsilon = config.eval_epsilon if epsilon is None else epsilon
+    if not 0.0 <= epsilon <= 1.0:
+        raise ValueError(f"epsilon is a probability in [0, 1], got {epsilon}.")
+    where = device_of(network) if device is None else torch.device(device)
+    lanes = open_env(env, config, count=min(episodes, LANES), seed=derived_seed(seed, "evaluation environments"))
+    try:
+        generator = generator_for(seed, "evaluation actions")
+        with at_rest(network):
+            moves = play(network, lanes, epsilon=epsilon, generator=generator, device=where)
+            return _whole_games((move.step for move in moves), lanes.count, episodes, progress)
+    finally:
+        lanes.close()
+
+
+def _whole_games(
+    steps: Iterator[Step], lanes: int, episodes: int, progress: Callable[[int, int], None] | None
+) -> Games:
+    """Follow every lane until it has played the games that are its own."""
+    score, length = np.zeros(lanes), np.zeros(lanes, dtype=np.int64)
+    played = [0] * lanes
+    found: dict[int, tuple[float, int]] = {}
+    while len(found) < episodes:
+        now = next(steps)
+        score += now.rewards
+        length += 1
+        for lane in np.flatnonzero(now.ended).tolist():
+            game = played[lane] * lanes + lane
+            if game < episodes:
+                found[game] = float(score[lane]), int(length[lane])
+                if progress is not None:
+                    progress(len(found), episodes)
+            played[lane] += 1
+            score[lane], length[lane] = 0.0, 0
+    scores, lengths = zip(*(found[game] for game in range(episodes)), strict=True)
+    return Games(scores=scores, lengths=lengths)
+
+
+def human_normalised_mean(env: str, scores: Sequence[float]) -> float | None:
+    """The mean score with 0 for a random and 1 for a human player; None but for Atari games."""
+    if not env.startswith(ATARI) or not scores:
+        return None
+    from svrl.envs.atari_games import human_normalised
+
+    return human_normalised(env.removeprefix(ATARI), math.fsum(scores) / len(scores))
+
+
+def paper_score(scores: Sequence[float]) -> float | None:
+    """The paper's score: the mean of the last 100 training games, or of all where there are fewer; None of none."""
+    last = list(scores)[-PAPER_EPISODES:]
+    return math.fsum(last) / len(last) if last else None
+
+
+def with_evaluation(training: Training) -> Iterator[Event]:
+    """The events of a training, with `Evaluated` among them.
+
+    An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
+    `Stepped`, the last event of a step: whoever saves at `Stepped` has the evaluation already, and a run
+    resumed from there neither repeats nor skips one. One more comes at the end, unless that step has just been
+    evaluated. The seed follows from the training's seed and the step, so that a resumed run plays the games
+    that an uninterrupted one does.
+    """
+    every = training.config.eval_every
+    passed = training.steps // every if every else 0
+    evaluated_at = -1
+    for event in training.events():
+        if every and isinstance(event, Stepped) and training.steps // every > passed:
+            passed, evaluated_at = training.steps // every, training.steps
+            yield _evaluated(training)
+        yield event
+    if evaluated_at != training.steps:
+        yield _evaluated(training)
+
+
+def _evaluated(training: Training) -> Evaluated:
+    games = evaluate(
+        training.network,
+        training.source,
+        training.config,
+        episodes=training.config.eval_episodes,
+        seed=derived_seed(training.seed, f"evaluation after {training.steps} steps"),
+        device=training.device,
+    )
+    return Evaluated(
+        steps=training.steps,
+        updates=training.updates,
+        scores=games.scores,
+        lengths=games.lengths,
+        human_normalised=human_normalised_mean(training.env, games.scores),
+    )

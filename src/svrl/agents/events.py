@@ -1,0 +1,110 @@
+"""What training tells the world, one record after another.
+
+Training is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints
+are consumers. At each event the agent is between two steps, so that it may be saved there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Where training stands.
+
+    Attributes:
+        steps: Agent steps so far, over all environments.
+        updates: Gradient updates so far.
+    """
+
+    steps: int
+    updates: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stepped(Event):
+    """All environments have stepped once, and what was due has been learned. Cheap and frequent.
+
+    Attributes:
+        epsilon: Probability of a random action.
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeEnded(Event):
+    """A whole game is over.
+
+    Attributes:
+        lane: Which environment.
+        score: Sum of raw rewards.
+        length: Agent steps.
+        truncated: Cut off by a limit.
+    """
+
+    lane: int
+    score: float
+    length: int
+    truncated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learned(Event):
+    """Diagnostics of the last burst, every `log_every` agent steps once learning has begun.
+
+    Attributes:
+        epsilon: Probability of a random action.
+        loss: Mean loss since the last such event.
+        q_mean, q_max: Mean and mean row maximum of the online network's values on the batch.
+        target_mean: Mean target.
+        observe: p, or None for a plain agent.
+        row_max_bias: Mean of what the structured rule makes the next state worth, less what the plain rule does; a
+            plain agent has 0.
+        target_gap: Mean absolute difference of the same two.
+        targets_changed: Share of the targets that structure changed.
+        held_out_error: Relative error of the estimator on the entries of the batch that were not observed, or None.
+        estimate_rank: Mean rank of the estimate, or None.
+        rank_99, rank_9999: Mean approximate rank of the target network's matrices at energy .99 and .9999.
+        row_centred_rank_99: The same with each row's mean taken out, at energy .99.
+        feature_rank: Effective rank of the online network's last features on the batch.
+        dormant: Share of the last features' units that are dormant.
+    """
+
+    epsilon: float
+    loss: float
+    q_mean: float
+    q_max: float
+    target_mean: float
+    observe: float | None
+    row_max_bias: float
+    target_gap: float
+    targets_changed: float
+    held_out_error: float | None
+    estimate_rank: float | None
+    rank_99: float
+    rank_9999: float
+    row_centred_rank_99: float
+    feature_rank: float
+    dormant: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated(Event):
+    """Games played on separate environments.
+
+    Attributes:
+        scores: Raw score of each game.
+        lengths: Agent steps of each game.
+        human_normalised: Mean score with 0 for a random and 1 for a human player, or None where nobody knows.
+    """
+
+    scores: tuple[float, ...]
+    lengths: tuple[int, ...]
+    human_normalised: float | None
+
+    @property
+    def mean(self) -> float:
+        """Mean score."""
+        return sum(self.scores) / len(self.scores)

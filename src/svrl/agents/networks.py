@@ -1,0 +1,147 @@
+"""Networks from observations to the values of all actions.
+
+A trunk (convolutions, or nothing) is followed by fully connected layers. A plain network ends in
+one stream, a dueling one (Wang et al., 2016) in two, of the value and of the advantage,
+
+    Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .)
+
+and that is all they differ in. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames;
+`minatar` that of Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights are drawn as torch
+draws them by default, but from a generator of one's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init as _skip_init
+
+from svrl.agents.config import AgentConfig
+from svrl.envs.vector import EnvSpec
+
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Channels, width and stride of each convolution."""
+MINATAR = ((16, 3, 1),)
+
+
+def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
+    """A layer whose weights are not drawn, so that torch's global generator is left alone."""
+    return _skip_init(kind, *sizes, **options)  # type: ignore[no-untyped-call]
+
+
+class Stream(nn.Module):
+    """One hidden layer and one linear layer: features (N, in) -> (N, out)."""
+
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.hidden = skip_init(nn.Linear, inputs, width)
+        self.out = skip_init(nn.Linear, width, outputs)
+
+    def activations(self, x: Tensor) -> Tensor:
+        """The hidden layer after its ReLU, (N, width)."""
+        return torch.relu(self.hidden(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, in) -> (N, out)."""
+        return self.out(self.activations(x))
+
+
+class QNetwork(nn.Module):
+    """Observations (N, *observation_shape), in the environment's own type, to values (N, A), float32."""
+
+    def __init__(self, trunk: nn.Module, inputs: int, width: int, n_actions: int, *, high: float, dueling: bool):
+        super().__init__()
+        self.trunk = trunk
+        self.high = high
+        self.action_stream = Stream(inputs, width, n_actions)
+        self.value_stream = Stream(inputs, width, 1) if dueling else None
+
+    def _trunk(self, observations: Tensor) -> Tensor:
+        x = observations.float()
+        return self.trunk(x if self.high == 1.0 else x / self.high)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Values (N, A)."""
+        x = self._trunk(observations)
+        advantage: Tensor = self.action_stream(x)
+        if self.value_stream is None:
+            return advantage
+        return self.value_stream(x) + advantage - advantage.mean(-1, keepdim=True)
+
+    def features(self, observations: Tensor) -> Tensor:
+        """The last hidden activations (N, F); those of both streams, side by side, of a dueling network."""
+        x = self._trunk(observations)
+        streams = [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
+        return torch.cat([stream.activations(x) for stream in streams], -1)
+
+
+def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator) -> QNetwork:
+    """A network for an environment, with weights drawn from `generator`, a CPU generator.
+
+    Raises:
+        ValueError: If the network cannot look at such observations.
+    """
+    trunk, inputs = _trunk_for(spec, config)
+    network = QNetwork(
+        trunk, inputs, config.hidden[-1], spec.n_actions, high=spec.high, dueling=config.agent == "dueling"
+    )
+    _draw_weights(network, generator)
+    # The layout in which CPUs convolve a fifth faster; numbers and names stay what they are.
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    if config.network == "mlp":
+        layers["flatten"] = nn.Flatten()
+        inputs = math.prod(spec.observation_shape)
+    else:
+        convolutions = NATURE if config.network == "nature" else MINATAR
+        channels, height, width = _picture(spec, config.network)
+        for k, (outputs, kernel, stride) in enumerate(convolutions, 1):
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            if min(height, width) < 1:
+                raise ValueError(
+                    f"The network {config.network} needs larger pictures than {spec.id} has, {spec.observation_shape}. "
+                    "Take network minatar or mlp."
+                )
+            layers[f"convolution_{k}"] = skip_init(nn.Conv2d, channels, outputs, kernel, stride=stride)
+            layers[f"relu_{k}"] = nn.ReLU()
+            channels = outputs
+        layers["flatten"] = nn.Flatten()
+        inputs = channels * height * width
+    for k, units in enumerate(config.hidden[:-1], 1):
+        layers[f"linear_{k}"] = skip_init(nn.Linear, inputs, units)
+        layers[f"linear_relu_{k}"] = nn.ReLU()
+        inputs = units
+    return nn.Sequential(layers), inputs
+
+
+def _picture(spec: EnvSpec, network: str) -> tuple[int, int, int]:
+    shape = spec.observation_shape
+    if len(shape) != 3:
+        raise ValueError(
+            f"The network {network} looks at pictures (channels, height, width), and {spec.id} has observations "
+            f"of shape {shape}. Take network mlp."
+        )
+    return shape[0], shape[1], shape[2]
+
+
+def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
+    """torch's own rule for linear and convolutional layers: uniform within 1 / sqrt(inputs of a unit)."""
+    for layer in _layers(network):
+        bound = 1.0 / math.sqrt(layer.weight[0].numel())
+        for parameter in (layer.weight, layer.bias):
+            if parameter is not None:
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+def _layers(network: nn.Module) -> Iterator[nn.Linear | nn.Conv2d]:
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            yield module

@@ -1,0 +1,379 @@
+"""The replay memory: every frame is stored once, and every transition is equally likely to be drawn.
+
+Each of the N environments has a lane: a ring of slots, numbered absolutely from 0. The slot of a state
+holds its newest frame and, once the environment has answered, action, reward and flags. Where an episode
+ends the final frame gets a slot of its own, which is never drawn. So the state after slot s is always
+slot s + 1, and a transition is the window of frames s - stack + 1 .. s + 1. The age of a slot says how
+many of them belong to its episode; those before its first frame are zero.
+
+A lane lists the slots that can be drawn in their order, and drops the oldest before any frame of its window
+is overwritten. A draw u, uniform over all that are listed, picks lane and slot by cumulative counts: there is
+nothing to reject, and nothing to wait for on a GPU. u is a 62-bit number modulo the count, whose bias is
+below 1e-12.
+
+Final frames cost slots: 1/32 more than transitions for stacked frames, as many as transitions otherwise.
+With stacked frames and episodes shorter than 32 steps the memory holds somewhat fewer transitions than it
+was asked to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from svrl.agents import replay_kernel as kernel
+from svrl.envs.vector import EnvSpec, Step
+
+DRAWS = 1 << 62
+
+
+class Batch(NamedTuple):
+    """Transitions drawn from the memory.
+
+    Attributes:
+        windows: (B, stack + 1, *frame_shape), in the environment's type: the frames of the state and the one after.
+            `observations` and `next_observations` are views of it.
+        actions: (B,), int64.
+        rewards: (B,), float32, as the environment gave them.
+        terminal: (B,), bool: nothing comes after.
+        life_lost: (B,), bool.
+    """
+
+    windows: torch.Tensor
+    actions: torch.Tensor
+    rewards: torch.Tensor
+    terminal: torch.Tensor
+    life_lost: torch.Tensor
+
+
+def observations(batch: Batch) -> torch.Tensor:
+    """What was acted on, (B, *observation_shape); a view."""
+    return batch.windows[:, 0] if batch.windows.shape[1] == 2 else batch.windows[:, :-1]
+
+
+def next_observations(batch: Batch) -> torch.Tensor:
+    """What the actions led to, (B, *observation_shape); a view."""
+    return batch.windows[:, 1] if batch.windows.shape[1] == 2 else batch.windows[:, 1:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the memory is laid out.
+
+    Attributes:
+        frame_shape, dtype, stack: As in EnvSpec.
+        lanes: N.
+        per_lane: C, the most transitions that a lane holds.
+        slots: M, frames of a lane.
+    """
+
+    frame_shape: tuple[int, ...]
+    dtype: str
+    stack: int
+    lanes: int
+    per_lane: int
+    slots: int
+
+    @classmethod
+    def of(cls, spec: EnvSpec, *, lanes: int, capacity: int) -> Layout:
+        """Room for `capacity` transitions, rounded down to a multiple of the lanes."""
+        if lanes < 1:
+            raise ValueError(f"A replay memory needs at least one lane, got {lanes}.")
+        if capacity < lanes:
+            raise ValueError(
+                f"A replay memory for {lanes} environments holds at least {lanes} transitions, got {capacity}. "
+                "Raise replay or lower envs."
+            )
+        if spec.stack > 255:
+            raise ValueError(f"At most 255 frames can be stacked, got {spec.stack}.")
+        per_lane = capacity // lanes
+        final = per_lane if spec.stack == 1 else per_lane // 32
+        return cls(
+            frame_shape=tuple(spec.frame_shape),
+            dtype=spec.dtype,
+            stack=spec.stack,
+            lanes=lanes,
+            per_lane=per_lane,
+            slots=per_lane + final + spec.stack + 2,
+        )
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a frame."""
+        return int(np.prod(self.frame_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of it all: frames; action, reward, age and two flags a slot; the order, and three numbers a lane."""
+        per_slot = self.frame_bytes + 4 + 4 + 1 + 1 + 1
+        return self.lanes * (self.slots * per_slot + 8 * self.per_lane + 3 * 8)
+
+
+class Replay:
+    """The newest transitions of N environments.
+
+    Attributes:
+        layout: How it is laid out.
+        device: Where it is.
+        made: Transitions that each lane has seen so far, those long gone included.
+        heads: (N,), the slot of each lane's present state; -1 before `begin`.
+        tails: (N,), the number of each lane's oldest transition that can be drawn.
+        ends: (N,), cumulative counts of transitions that can be drawn.
+        order: (N, C), slot of transition number t at t modulo C.
+        ages: (N, M), frames of the same episode before a slot's own, at most stack - 1.
+        frames: (N * M, bytes of a frame), on the device.
+        actions, rewards, terminal, life_lost: (N * M,), on the device.
+    """
+
+    def __init__(self, spec: EnvSpec, *, lanes: int, capacity: int, device: str | torch.device = "cpu") -> None:
+        self.layout = layout = Layout.of(spec, lanes=lanes, capacity=capacity)
+        self.device = torch.device(device)
+        self._on_host = self.device.type == "cpu"
+        _refuse_too_much(layout, self.device)
+        # NumPy's zeros cost nothing until they are written to, unlike torch's.
+        self.made = 0
+        self.heads = np.full(lanes, -1, np.int64)
+        self.tails = np.zeros(lanes, np.int64)
+        self.ends = np.zeros(lanes, np.int64)
+        self.order = np.zeros((lanes, layout.per_lane), np.int64)
+        self.ages = np.zeros((lanes, layout.slots), np.uint8)
+        rows = lanes * layout.slots
+        self.frames = self._zeros((rows, layout.frame_bytes), np.uint8)
+        self.actions = self._zeros((rows,), np.int32)
+        self.rewards = self._zeros((rows,), np.float32)
+        self.terminal = self._zeros((rows,), np.bool_)
+        self.life_lost = self._zeros((rows,), np.bool_)
+        self._at, self._final_at, self._next_at = np.zeros((3, lanes), np.int64)
+        # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
+        self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
+        self._tensors()
+
+    def __len__(self) -> int:
+        """Transitions that can be drawn."""
+        return int(self.ends[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device when the memory is full."""
+        return self.layout.nbytes
+
+    def begin(self, observations: np.ndarray) -> None:
+        """An episode begins in every lane, with observations (N, *observation_shape).
+
+        Called at the start, and after an interruption that the environments did not survive: the states that they
+        were in then become final frames.
+        """
+        rows = self._bytes(observations)
+        kernel.begin_lanes(self.made, self.heads, self.tails, self.ends, self.order, self.ages, self._next_at)
+        if self._on_host:
+            kernel.store_frames(self._next_at, rows, self._frames)
+        else:
+            self._to_device(self._next_at, rows, np.zeros(len(rows), np.uint8))
+            self._lanes_to_device()
+
+    def append(self, actions: np.ndarray, step: Step) -> None:
+        """Remember one step of every lane: actions (N,) and what they led to."""
+        if self.heads[0] < 0:
+            raise ValueError("The replay memory has no state to go on from. Call begin(observations) first.")
+        lanes, ended = self.layout.lanes, step.ended
+        actions = np.asarray(actions)
+        if actions.shape != (lanes,) or step.rewards.shape != (lanes,):
+            raise ValueError(
+                f"A step of {lanes} environments has {lanes} actions and rewards, "
+                f"got shapes {actions.shape} and {step.rewards.shape}."
+            )
+        rows = self._bytes(step.observations)
+        finals = self._bytes(step.final_observations) if ended.any() else rows
+        kernel.advance_lanes(
+            ended,
+            self.layout.stack - 1,
+            self.made,
+            self.heads,
+            self.tails,
+            self.ends,
+            self.order,
+            self.ages,
+            self._at,
+            self._final_at,
+            self._next_at,
+        )
+        self.made += 1
+        if self._on_host:
+            outcome = (actions, step.rewards, step.terminal, step.life_lost)
+            kernel.store_outcomes(self._at, *outcome, *self._outcomes)
+            kernel.store_frames(self._next_at, rows, self._frames)
+            if finals is not rows:
+                kernel.store_frames(self._final_at, finals, self._frames)
+        else:
+            self._append_on_device(actions, step, rows, finals, ended)
+
+    def sample(self, count: int, generator: torch.Generator, out: Batch | None = None) -> Batch:
+        """Draw `count` transitions with replacement, all equally likely.
+
+        Args:
+            count: B.
+            generator: On the memory's device.
+            out: A batch of the same size that is of no more use: on the CPU it is written over, which saves finding
+                new memory. A batch of another size is left alone.
+        """
+        if not len(self):
+            raise ValueError("The replay memory holds no transition to draw. Append some steps first.")
+        try:
+            draws = torch.randint(DRAWS, (count,), generator=generator, device=self.device)
+        except RuntimeError as error:
+            if generator.device.type == self.device.type:
+                raise
+            raise ValueError(
+                f"The replay memory is on {self.device.type} and the generator on {generator.device.type}. "
+                f"Make the generator with torch.Generator({self.device.type!r})."
+            ) from error
+        return self._sample_kernel(draws, out) if self._on_host else self._sample_twin(draws)
+
+    def synchronise(self) -> None:
+        """Make everything that sampling reads agree with ages, order, tails and ends, after they were restored."""
+        np.cumsum(self.made - self.tails, out=self.ends)
+        self._tensors()
+
+    def _sample_kernel(self, draws: torch.Tensor, out: Batch | None = None) -> Batch:
+        if out is None or len(out.actions) != len(draws):
+            out, views = self._new_batch(len(draws))
+        else:
+            if self._reused is None or self._reused[0] is not out:
+                self._reused = (out, _views(*(part.numpy() for part in out)))
+            views = self._reused[1]
+        where = (self.tails, self.ends, self.order, self.ages)
+        kernel.sample_windows(draws.numpy(), *where, self._frames, *self._outcomes, *views)
+        return out
+
+    def _new_batch(self, count: int) -> tuple[Batch, tuple[np.ndarray, ...]]:
+        """A batch to be filled. It is NumPy's, which makes small arrays several times faster than torch."""
+        layout = self.layout
+        windows = np.empty((count, layout.stack + 1, *layout.frame_shape), layout.dtype)
+        arrays = (windows, *(np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_)))
+        return Batch(*map(torch.from_numpy, arrays)), _views(*arrays)
+
+    def _sample_twin(self, draws: torch.Tensor) -> Batch:
+        """The same in plain torch; what runs on a GPU."""
+        layout = self.layout
+        index = draws % self._device_ends[-1]
+        lane = torch.searchsorted(self._device_ends, index, right=True)
+        counts = self.made - self._device_tails
+        index = index - (self._device_ends - counts)[lane]
+        slot = self._device_order[lane, (self._device_tails[lane] + index) % layout.per_lane]
+        row = lane * layout.slots + slot % layout.slots
+        reach = torch.arange(1 - layout.stack, 2, device=self.device)
+        places = lane[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
+        windows = self._words.index_select(0, places.flatten()).view(*places.shape, -1)
+        outside = -reach > self._device_ages.flatten()[row][:, None].long()
+        windows = windows.masked_fill_(outside[..., None], 0)
+        return Batch(
+            windows=self._shaped(windows.view(torch.uint8)),
+            actions=self.actions[row].long(),
+            rewards=self.rewards[row],
+            terminal=self.terminal[row],
+            life_lost=self.life_lost[row],
+        )
+
+    def _append_on_device(
+        self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray, ended: np.ndarray
+    ) -> None:
+        over = np.flatnonzero(ended)
+        places = np.concatenate((self._next_at, self._final_at[over]))
+        newest = -self.layout.frame_bytes
+        frames = np.concatenate((rows[:, newest:], finals[over, newest:]))
+        self._to_device(places, frames, self.ages.reshape(-1)[places])
+        listed = self.order[:, (self.made - 1) % self.layout.per_lane]
+        numbers = np.stack((self._at, actions, step.terminal, step.life_lost, listed))
+        at, action, terminal, life_lost, slot = self._sent(numbers)
+        self.actions[at] = action.int()
+        self.rewards[at] = self._sent(step.rewards.astype(np.float32))
+        self.terminal[at] = terminal.bool()
+        self.life_lost[at] = life_lost.bool()
+        self._device_order[:, (self.made - 1) % self.layout.per_lane] = slot
+        self._lanes_to_device()
+
+    def _to_device(self, places: np.ndarray, rows: np.ndarray, ages: np.ndarray) -> None:
+        """Write the newest frames of observations (K, bytes) and ages (K,) to rows `places`."""
+        at = self._sent(places)
+        newest = np.ascontiguousarray(rows[:, -self.layout.frame_bytes :])
+        self.frames.index_copy_(0, at, self._sent(newest))
+        self._device_ages.view(-1).index_copy_(0, at, self._sent(ages))
+
+    def _lanes_to_device(self) -> None:
+        self._device_tails, self._device_ends = self._sent(np.stack((self.tails, self.ends)))
+
+    def _sent(self, array: np.ndarray) -> torch.Tensor:
+        """A copy on the device. Pinned memory lets the host go on at once; torch keeps it until the copy is done."""
+        tensor = torch.from_numpy(array)
+        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
+
+    def _tensors(self) -> None:
+        """Views of everything for the kernel (NumPy) and for its twin (torch)."""
+        layout = self.layout
+        words = next(kind for kind in (torch.int64, torch.int32, torch.uint8) if not layout.frame_bytes % kind.itemsize)
+        self._words = self.frames.view(words)
+        self._device_order = self._sent(self.order)
+        self._device_ages = self._sent(self.ages)
+        if self._on_host:
+            self._frames = self.frames.numpy()
+            kept = (self.actions, self.rewards, self.terminal, self.life_lost)
+            self._outcomes = tuple(tensor.numpy() for tensor in kept)
+            self._device_tails, self._device_ends = torch.from_numpy(self.tails), torch.from_numpy(self.ends)
+        else:
+            self._lanes_to_device()
+
+    def _zeros(self, shape: tuple[int, ...], dtype: type) -> torch.Tensor:
+        if self._on_host:
+            return torch.from_numpy(np.zeros(shape, dtype))
+        kind = torch.from_numpy(np.zeros(0, dtype)).dtype
+        return torch.zeros(shape, dtype=kind, device=self.device)
+
+    def _bytes(self, observations: np.ndarray) -> np.ndarray:
+        """Observations as (N, bytes of one)."""
+        layout = self.layout
+        expected = layout.frame_shape if layout.stack == 1 else (layout.stack, *layout.frame_shape)
+        if observations.shape != (layout.lanes, *expected):
+            raise ValueError(
+                f"The replay memory was made for observations of shape {(layout.lanes, *expected)}, "
+                f"got {observations.shape}."
+            )
+        flat = np.ascontiguousarray(observations, layout.dtype).reshape(layout.lanes, -1)
+        return flat.view(np.uint8)
+
+    def _shaped(self, windows: torch.Tensor) -> torch.Tensor:
+        """Bytes as frames, (B, stack + 1, *frame_shape)."""
+        layout = self.layout
+        kind = torch.uint8 if layout.dtype == "uint8" else torch.float32
+        return windows.view(kind).view(len(windows), layout.stack + 1, *layout.frame_shape)
+
+
+def _views(windows: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A batch as the kernel takes it, windows as (B, bytes)."""
+    return (windows.reshape(len(windows), -1).view(np.uint8), *rest)
+
+
+def _refuse_too_much(layout: Layout, device: torch.device) -> None:
+    free = _free_bytes(device)
+    if layout.nbytes > free:
+        where = "of RAM" if device.type == "cpu" else f"on {device}"
+        raise ValueError(
+            f"A replay memory of {layout.lanes * layout.per_lane:,} transitions takes {layout.nbytes / 1e9:.1f} GB, "
+            f"and {free / 1e9:.1f} GB {where} are free. Lower replay to about "
+            f"{int(0.9 * free / layout.nbytes * layout.lanes * layout.per_lane):,}."
+        )
+
+
+def _free_bytes(device: torch.device) -> float:
+    """Memory that can still be had; infinity where nobody says."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float(torch.cuda.mem_get_info(device)[0] + unused)
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return 1024.0 * int(lines["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return float("inf")

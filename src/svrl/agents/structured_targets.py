@@ -1,0 +1,157 @@
+"""StructuredTargets: all of SV-RL.
+
+The values of a batch of states form a matrix, states by actions, that is often nearly of low rank.
+Observe each entry with probability p, complete the rest by matrix estimation, and let targets be
+formed from the result (section 4.2 of "Harnessing Structures for Value-Based Planning and
+Reinforcement Learning", ICLR 2020). One call takes all K matrices of a burst of updates.
+
+Scaling comes before estimation and is undone after it, because shrinkage pulls entries towards 0:
+`minmax` maps the smallest and the largest entry of the whole matrix, observed or not, to -1 and 1 and
+clips to that range, as the authors' program does; `row` takes out the mean of each row's observed
+entries, which leaves the structure of the advantage. A row with no observed entry tells nothing about
+itself: it keeps its values, where the authors' program gives it the middle of the range. So does a
+matrix whose estimate is not finite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from svrl.agents.config import AgentConfig, Output, Scale, Value
+from svrl.matrix.catalogue import ESTIMATORS
+from svrl.matrix.estimate import Estimator
+from svrl.matrix.observed import Observed
+from svrl.matrix.soft_impute import SoftImpute
+
+AUTHORS_STEPS = 100
+"""Most iterations of an estimation, as in the authors' program."""
+
+
+class Completion(NamedTuple):
+    """Completed matrices and how they came about.
+
+    Attributes:
+        matrix: (..., B, A).
+        mask: (..., B, A), bool: what was observed.
+        estimate: (..., B, A), what the estimator says about every entry, in the units of the values.
+        rank: (...), of the estimates.
+    """
+
+    matrix: Tensor
+    mask: Tensor
+    estimate: Tensor
+    rank: Tensor
+
+
+def _soft_impute() -> Estimator:
+    return SoftImpute(tolerance=1e-3, max_steps=AUTHORS_STEPS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructuredTargets:
+    """(K, B, A) -> (K, B, A): sub-sample and complete matrices of values.
+
+    Attributes:
+        observe: Probability p in (0, 1] that an entry is observed.
+        rise: Updates over which p rises linearly to 1; 0 keeps it.
+        estimator: Any of `svrl.matrix`; its own output and centring are best left at their defaults.
+        scale: "none", "minmax" or "row"; the module says what they do.
+        output: "fill" keeps the observed entries, bit for bit, as the authors' program does; "estimate" takes all
+            entries from the estimator, as the paper's text does.
+        value: "completed" or "network": what an agent does with the matrix, see `svrl.agents.targets`.
+    """
+
+    observe: float = 0.9
+    rise: int = 0
+    estimator: Estimator = field(default_factory=_soft_impute)
+    scale: Scale = "minmax"
+    output: Output = "fill"
+    value: Value = "completed"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.observe <= 1.0:
+            raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {self.observe}.")
+        if self.rise < 0:
+            raise ValueError(f"StructuredTargets needs rise >= 0 updates, got {self.rise}.")
+        for name, got, choices in (
+            ("scale", self.scale, get_args(Scale)),
+            ("output", self.output, get_args(Output)),
+            ("value", self.value, get_args(Value)),
+        ):
+            if got not in choices:
+                raise ValueError(f"StructuredTargets has {name} {', '.join(choices)}, got {got!r}.")
+
+    @classmethod
+    def from_config(cls, config: AgentConfig) -> StructuredTargets | None:
+        """What a configuration asks for; None is the plain agent.
+
+        Raises:
+            ValueError: If there is no such estimator.
+        """
+        if not config.structured:
+            return None
+        if config.estimator not in ESTIMATORS:
+            raise ValueError(f"There is no estimator {config.estimator!r}. Choose one of {', '.join(ESTIMATORS)}.")
+        make = ESTIMATORS[config.estimator]
+        soft = config.estimator == "soft-impute"
+        return cls(
+            observe=config.observe,
+            rise=config.observe_rise,
+            estimator=make(ratio=config.ratio, tolerance=config.tolerance, max_steps=AUTHORS_STEPS) if soft else make(),
+            scale=config.scale,
+            output=config.output,
+            value=config.value,
+        )
+
+    def probability(self, updates: int) -> float:
+        """p after so many updates."""
+        if self.rise == 0:
+            return self.observe
+        return min(1.0, self.observe + (1.0 - self.observe) * updates / self.rise)
+
+    def __call__(self, q: Tensor, generator: torch.Generator, *, updates: int = 0) -> Completion:
+        """Complete matrices of values.
+
+        Args:
+            q: (B, A), or (K, B, A) for K updates in a row; not changed.
+            generator: For the masks, on q's device.
+            updates: Made before the first of these.
+        """
+        uniform = torch.rand(q.shape, generator=generator, device=q.device)
+        if self.rise and q.ndim == 3:
+            steps = [self.probability(updates + k) for k in range(len(q))]
+            mask = uniform < torch.tensor(steps, device=q.device).view(-1, 1, 1)
+        else:
+            mask = uniform < self.probability(updates)
+        return self.complete(q, mask)
+
+    def complete(self, q: Tensor, mask: Tensor) -> Completion:
+        """Complete matrices (..., B, A) of which the entries in `mask` are observed."""
+        scaled, offset, factor = self._scaled(q, mask)
+        found = self.estimator(Observed.trusted(torch.where(mask, scaled, 0.0), mask))
+        estimate = torch.as_tensor(found.matrix)
+        if self.scale == "minmax":
+            estimate = estimate.clamp(-1.0, 1.0)
+        estimate = estimate * factor + offset
+        known = mask.any(-1, keepdim=True) & torch.isfinite(estimate).all(-1).all(-1)[..., None, None]
+        take = known if self.output == "estimate" else known & ~mask
+        return Completion(torch.where(take, estimate, q), mask, estimate, torch.as_tensor(found.rank))
+
+    def _scaled(self, q: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | float, Tensor | float]:
+        """(scaled, offset, factor) with q = scaled * factor + offset."""
+        if self.scale == "none":
+            return q, 0.0, 1.0
+        if self.scale == "row":
+            # Relative to the row's first entry: the mean of large equal numbers would round.
+            first = q[..., :1]
+            rest = torch.where(mask, q - first, 0.0).sum(-1, keepdim=True)
+            offset = first + rest / mask.sum(-1, keepdim=True).clamp(min=1)
+            return q - offset, offset, 1.0
+        low, high = q.amin((-2, -1), keepdim=True), q.amax((-2, -1), keepdim=True)
+        factor = (high - low) / 2
+        offset = low + factor
+        return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor

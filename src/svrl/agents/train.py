@@ -1,0 +1,47 @@
+"""train: the one call for those who want an agent and not the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from svrl.agents.agent import Agent
+from svrl.agents.config import BY_FAMILY, AgentConfig, family_of
+from svrl.agents.environment import EnvSource
+from svrl.agents.evaluation import with_evaluation
+from svrl.agents.events import Event
+from svrl.agents.training import Training
+
+
+def train(
+    env: EnvSource,
+    config: AgentConfig | None = None,
+    *,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    watch: Callable[[Event], None] | None = None,
+) -> Agent:
+    """Train an agent and return it.
+
+    Nothing is written to disk; `svrl train` does that, and can be interrupted. Two calls with one seed give
+    the same agent, on the same device with the same number of threads.
+
+    Args:
+        env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
+            without arguments that makes a Gymnasium environment of your own.
+        config: All settings; by default the preset of the environment's family.
+        seed: Of everything random.
+        device: "cpu", "cuda" or "cuda:1".
+        watch: Called with every event, see `svrl.agents.events`.
+    """
+    if config is None:
+        config = AgentConfig.of(BY_FAMILY[family_of(env) if isinstance(env, str) else "gymnasium"])
+    training = Training.begin(env, config, seed=seed, device=device)
+    try:
+        for event in with_evaluation(training):
+            if watch is not None:
+                watch(event)
+    finally:
+        training.close()
+    return Agent.of(training)

@@ -1,0 +1,82 @@
+"""svrl eval: let a trained agent play, and say how well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line
+from svrl.cli.plan_request import check_device
+from svrl.cli.train import sentences, torch_threads
+
+
+def evaluate_run(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
+    episodes: Annotated[int, typer.Option(help="Games to play.")] = 20,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Probability of a random action (default: the run's own, .001).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments and actions.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
+) -> None:
+    """Let a trained agent play whole games on fresh environments.
+
+    Scores are raw. The interval is a percentile bootstrap over the games: it is about their luck, not about that of
+    training, which only several seeds can show.
+    """
+    with answering("Stopped before the last game was over."), sentences(), torch_threads(1):
+        result = _evaluate(run, episodes, epsilon, seed, device)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _evaluate(run: Path, episodes: int, epsilon: float | None, seed: int, device: str) -> dict[str, Any]:
+    from svrl.agents.agent import load_agent
+    from svrl.agents.evaluation import evaluate
+    from svrl.cli.train_report import evaluation_of
+
+    if episodes < 1:
+        raise BadInputError(f"--episodes must be at least 1, got {episodes}.")
+    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+        raise BadInputError(f"--epsilon is a probability in [0, 1], got {epsilon}.")
+    check_device(device)
+    with progress_line() as progress:
+        task = progress.add_task("loading")
+        agent = load_agent(run, device)
+        games = evaluate(
+            agent.network,
+            agent.source,
+            agent.config,
+            episodes=episodes,
+            seed=seed,
+            epsilon=epsilon,
+            progress=lambda done, of: progress.update(task, description=f"{done} of {of} games over"),
+        )
+    return {
+        "run": str(run),
+        "env": agent.env,
+        "arm": agent.config.arm,
+        "steps": agent.steps,
+        "seed": seed,
+        "epsilon": agent.config.eval_epsilon if epsilon is None else epsilon,
+        **evaluation_of(agent.env, games.scores, games.lengths),
+        "lengths": list(games.lengths),
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    low, high, mean = result["ci_low"], result["ci_high"], result["mean"]
+    lines = [
+        f"{result['env']}, {result['arm']} after {result['steps']:,} steps: {result['episodes']} games",
+        f"mean score {mean:.5g}, from {low:.5g} to {high:.5g} ({result['interval']})",
+    ]
+    if result["human_normalised"] is not None:
+        lines.append(f"human-normalised {result['human_normalised']:.1%} (0% a random player, 100% a human)")
+    for line in lines:
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,111 @@
+"""svrl rank: how low the rank of a learned Q is, over many batches of states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line
+from svrl.cli.plan_request import check_device
+from svrl.cli.train import sentences, torch_threads
+from svrl.runs.atomic import writing
+
+PICTURES = (".png", ".pdf", ".svg", ".jpg")
+_KINDS = (
+    ("as it is", "energy", ""),
+    ("as it is", "tight_energy", "tight_"),
+    ("rows centred", "energy", "row_centred_"),
+    ("rows centred", "tight_energy", "tight_row_centred_"),
+)
+
+
+def rank(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
+    batches: Annotated[int, typer.Option(help="Batches to draw.")] = 10_000,
+    batch_size: Annotated[int, typer.Option(help="States in a batch.")] = 32,
+    energy: Annotated[float, typer.Option(help="Share of the sum of squares that the rank must carry.")] = 0.99,
+    states: Annotated[int, typer.Option(help="States to collect by playing.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments, actions and batches.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Histogram and CDF (default: rank.png in the run's folder).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
+) -> None:
+    """Approximate rank of the learned Q on random batches of states x actions, as in the paper's section 4.1.
+
+    The agent plays to collect states. Beside the rank of Q stands that of Q with each row's mean taken out, which is
+    about how the actions differ.
+    """
+    with answering(), sentences(), torch_threads(1):
+        _check(batches, batch_size, energy, states, plot)
+        check_device(device)
+        place = run / "rank.png" if plot is None else plot
+        study = _study(run, device, batches=batches, batch_size=batch_size, energy=energy, states=states, seed=seed)
+        _draw(study, place)
+        study = {"run": str(run), **study, "plot": str(place)}
+    if as_json:
+        print_json(study)
+    else:
+        _print(study)
+
+
+def _check(batches: int, batch_size: int, energy: float, states: int, plot: Path | None) -> None:
+    for name, value in (("batches", batches), ("batch-size", batch_size), ("states", states)):
+        if value < 1:
+            raise BadInputError(f"--{name} must be at least 1, got {value}.")
+    if batch_size > states:
+        raise BadInputError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
+    if not 0.0 < energy < 1.0:
+        raise BadInputError(f"--energy is a share between 0 and 1, got {energy}.")
+    if plot is not None and plot.suffix.lower() not in PICTURES:
+        raise BadInputError(f"--plot must end in {', '.join(PICTURES)}, got {plot.name!r}.")
+
+
+def _study(run: Path, device: str, **options: Any) -> dict[str, Any]:
+    from svrl.agents.agent import load_agent
+    from svrl.agents.diagnostics import rank_study
+
+    with progress_line() as progress:
+        task = progress.add_task("loading")
+        agent = load_agent(run, device)
+
+        def tell(done: int, of: int) -> None:
+            progress.update(task, description=f"{done:,} of {of:,} states" if done < of else "ranks of all batches")
+
+        found = rank_study(agent, **options, progress=tell).as_json()
+    return {"arm": agent.config.arm, "steps": agent.steps, **found}
+
+
+def _draw(study: dict[str, Any], place: Path) -> None:
+    from svrl.reporting.planning_figures import save_figure
+    from svrl.reporting.rank_figure import draw_ranks
+
+    with writing(place) as temporary:
+        save_figure(draw_ranks({study["arm"]: study}), temporary)
+
+
+def _print(study: dict[str, Any]) -> None:
+    title = f"{study['env']}, {study['arm']}: {study['batches']:,} batches of {study['batch_size']} states x "
+    Console().print(f"{title}{study['actions']} actions", style="bold", highlight=False, markup=False, soft_wrap=True)
+    table = Table()
+    table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
+    for name in ("Q", "energy", "mean rank", "median", "largest"):
+        table.add_column(name, justify="left" if name == "Q" else "right", no_wrap=True)
+    for words, energy, kind in _KINDS:
+        cdf, counts = study[f"{kind}cdf"], study[f"{kind}histogram"]
+        median = next(rank for rank, share in enumerate(cdf) if share >= 0.5)
+        largest = max(rank for rank, count in enumerate(counts) if count)
+        table.add_row(words, f"{study[energy]:g}", f"{study[f'{kind}mean']:.2f}", str(median), str(largest))
+    Console().print(table)
+    for line in (
+        f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
+        f"{study['dormant']:.0%} of the units dormant",
+        f"written: {study['plot']}",
+    ):
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,120 @@
+"""svrl runs: every run below a folder, what became of it, and how far it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from svrl.cli.answers import BadInputError, answering, print_json
+from svrl.runs import training_run as files
+from svrl.runs.rows import last_rows
+from svrl.runs.run_directory import CONFIG, RESULT
+
+WIDE = 140
+WINDOW = 100
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """A table of the runs below a folder, of training and of planning.
+
+    A run is finished, running (a process is at work in it), interrupted (svrl train --resume goes on with it) or
+    damaged.
+    """
+    with answering():
+        if not folder.is_dir():
+            raise BadInputError(f"{folder} is not a folder. Give the one that the runs are in.")
+        rows = [describe(path) for path in found(folder)]
+    if as_json:
+        print_json(rows)
+    else:
+        _print(rows, folder)
+
+
+def found(folder: Path) -> Iterator[Path]:
+    """Folders of runs, in the order of their names; what lies inside a run is not looked at."""
+    for place, inside, names in os.walk(folder):
+        inside.sort()
+        if CONFIG in names:
+            inside.clear()
+            yield Path(place)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """One run as a row; a file that cannot be read makes it damaged, not an error."""
+    try:
+        config = _object(path / CONFIG)
+        result = _object(path / RESULT) if (path / RESULT).exists() else None
+    except (OSError, ValueError) as error:
+        return {"run": str(path), "state": "damaged", "reason": f"{type(error).__name__}: {error}"}
+    if "env" in config:
+        return {"run": str(path), "kind": "train", **_training(path, config, result)}
+    if "task" in config:
+        return {"run": str(path), "kind": "plan", **_plan(config, result)}
+    return {"run": str(path), "state": "unknown", "reason": f"{CONFIG} is not of a run"}
+
+
+def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
+    structured = "sv-" if config.get("structured") else ""
+    row = {
+        "env": config["env"],
+        "arm": f"{structured}{config.get('agent')}",
+        "seed": config.get("seed"),
+        "steps_wanted": config.get("steps"),
+    }
+    if result is not None:
+        names = ("steps", "updates", "episodes", "score_last_100", "score_episodes", "evaluation", "steps_per_second")
+        wanted = {*names, *(f"{name}_reason" for name in names)}
+        return {**row, "state": "finished", **{name: value for name, value in result.items() if name in wanted}}
+    state = "running" if files.is_running(path) else "interrupted"
+    return {**row, "state": state, **_so_far(path)}
+
+
+def _so_far(path: Path) -> dict[str, Any]:
+    """Of an unfinished run what its rows say."""
+    episodes = last_rows(path / files.EPISODES, WINDOW)
+    learning = last_rows(path / files.LEARNING, 1)
+    evaluations = last_rows(path / files.EVALUATIONS, 1)
+    row: dict[str, Any] = {"steps": max((some[-1]["steps"] for some in (episodes, learning) if some), default=0)}
+    scores = [episode["score"] for episode in episodes if episode.get("score") is not None]
+    if scores:
+        row |= {"score_last_100": sum(scores) / len(scores), "score_episodes": len(scores)}
+    if evaluations and evaluations[0].get("mean") is not None:
+        row["last_evaluation"] = {name: evaluations[0][name] for name in ("steps", "mean")}
+    return row
+
+
+def _plan(config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
+    row = {"task": config["task"], "method": config.get("method"), "seed": config.get("seed")}
+    if result is None:
+        return {**row, "state": "interrupted"}
+    wanted = ("iterations", "policy_loss_relative", "policy_loss_relative_reason", "outcome")
+    return {**row, "state": "finished", **{name: value for name, value in result.items() if name in wanted}}
+
+
+def _object(path: Path) -> dict[str, Any]:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path.name} holds no object")
+    return value
+
+
+def _print(rows: list[dict[str, Any]], folder: Path) -> None:
+    from svrl.reporting.runs_table import runs_table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, WIDE))  # a pipe has no width of its own: cut no number
+    if not rows:
+        console.print(f"No runs in {folder}.", highlight=False, markup=False, soft_wrap=True)
+        return
+    shown = [{**row, "run": str(Path(row["run"]).relative_to(folder))} for row in rows]
+    console.print(runs_table(shown, title=str(folder)))

@@ -1,0 +1,195 @@
+"""What `svrl train` can be asked for. The fields of AgentConfig are the flags; nothing is listed twice."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import shlex
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from svrl.agents.config import BY_FAMILY, CHOICES, NETWORK_BY_FAMILY, PRESETS, AgentConfig, family_of
+from svrl.cli.answers import BadInputError, nearest
+from svrl.cli.plan_request import ESTIMATORS
+
+PANELS = {
+    "preset": "Agent",
+    "structured": "Structure",
+    "discount": "Learning",
+    "replay": "Acting and remembering",
+    "steps": "Length and measuring",
+}
+"""The first field of each panel of the help; the fields after it follow."""
+ARMS = tuple(f"{prefix}{kind}" for prefix in ("", "sv-") for kind in CHOICES["agent"])
+"""What --agents chooses from; sv- is --structured."""
+_WORDS = {**CHOICES, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """One run to make.
+
+    Attributes:
+        env: Name of the environment.
+        config: All settings of the agent.
+        seed: Of everything random.
+        device: cpu, cuda or cuda:N.
+        threads: CPU threads of torch.
+        out: Folder of the run.
+    """
+
+    env: str
+    config: AgentConfig
+    seed: int
+    device: str
+    threads: int
+    out: Path
+
+    def as_json(self) -> dict[str, Any]:
+        """What config.json holds, but for versions."""
+        return {
+            "env": self.env,
+            "seed": self.seed,
+            "device": self.device,
+            "threads": self.threads,
+            **self.config.as_json(),
+        }
+
+
+def known_names() -> list[str]:
+    """Environments to offer for completion; any other Gymnasium id will do as well."""
+    from svrl.envs.catalogue import known_environments
+
+    return known_environments()
+
+
+def config_of(env: str, given: Mapping[str, Any]) -> AgentConfig:
+    """The settings: the preset's, and over them the options that were given.
+
+    Raises:
+        BadInputError: If one is wrong; the sentence begins with its flag.
+    """
+    changes = {name: value for name, value in given.items() if value is not None}
+    preset = changes.pop("preset", BY_FAMILY[family_of(env)])
+    for name, got in (("preset", preset), *changes.items()):
+        if name in _WORDS and got not in _WORDS[name]:
+            raise nearest(name, got, _WORDS[name])
+    if "hidden" in changes:
+        changes["hidden"] = widths(changes["hidden"])
+    if preset == "smoke":
+        changes = {"network": NETWORK_BY_FAMILY[family_of(env)], **changes}
+    try:
+        return AgentConfig.of(preset, **changes)
+    except ValueError as error:
+        raise BadInputError(_with_flag(str(error))) from error
+
+
+def arms_of(text: str) -> list[str]:
+    """The arms of --agents, as in "dqn,sv-dqn"."""
+    arms = [part.strip() for part in text.split(",") if part.strip()]
+    for arm in arms:
+        if arm not in ARMS:
+            raise nearest("agent", arm, ARMS)
+    if not arms or len(set(arms)) < len(arms):
+        raise BadInputError(f"--agents is a list of different agents, as in dqn,sv-dqn; got {text!r}.")
+    return arms
+
+
+def widths(text: str) -> tuple[int, ...]:
+    """Widths of layers from "128x128" or "128,128"."""
+    try:
+        return tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
+    except ValueError:
+        raise BadInputError(f"--hidden must look like 128x128, got {text!r}.") from None
+
+
+def default_threads(config: AgentConfig, device: str) -> int:
+    """One thread, but all cores for large networks on the CPU.
+
+    Small matrices are many times slower on threads that wait for one another, and beside a card
+    the waiting threads would take the cores of the emulators.
+    """
+    import torch
+
+    return torch.get_num_threads() if config.network == "nature" and device == "cpu" else 1
+
+
+def command_line(env: str, options: Mapping[str, Any]) -> str:
+    """The command that asks for these options; what is None or False was not given, but for switches of fields."""
+    fields = {field.name for field in dataclasses.fields(AgentConfig)}
+    words = ["svrl", "train", env]
+    for name, value in options.items():
+        flag = f"--{dashed(name)}"
+        if value is True:
+            words.append(flag)
+        elif value is False and name in fields:
+            words.append(f"--no-{flag[2:]}")
+        elif value is not None and value is not False:
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command whose last parameter is **fields a flag for every field of AgentConfig."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    panel, flags = "", []
+    hints = typing.get_type_hints(AgentConfig)
+    for field in dataclasses.fields(AgentConfig):
+        panel = PANELS.get(field.name, panel)
+        flags.append(_flag(field, hints[field.name], panel))
+
+    def run(**options: Any) -> None:
+        command(**options)
+
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    parameters = sorted((*own, *flags), key=lambda one: one.default is not inspect.Parameter.empty)
+    keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in keyword}
+    return run
+
+
+def dashed(name: str) -> str:
+    """A field's name as a flag has it."""
+    return name.replace("_", "-")
+
+
+def _flag(field: dataclasses.Field, hint: Any, panel: str) -> inspect.Parameter:
+    flag, kind = f"--{dashed(field.name)}", hint
+    more: dict[str, Any] = {}
+    if hint is bool:
+        flag = f"{flag}/--no-{dashed(field.name)}"
+    elif field.name == "hidden":
+        kind, more = str, {"metavar": "128x128"}
+    elif field.name in _WORDS:
+        kind, more = str, {"autocompletion": _offering(_WORDS[field.name]), "metavar": "NAME"}
+    option = typer.Option(flag, help=_help(field), rich_help_panel=panel, show_default=False, **more)
+    assert not isinstance(kind, types.UnionType)
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
+
+
+def _help(field: dataclasses.Field) -> str:
+    if field.name == "preset":
+        defaults = ", ".join(f"{preset} for {family}" for family, preset in BY_FAMILY.items())
+        return f"Where every option that is not given takes its value: {', '.join(PRESETS)} (default: {defaults})."
+    text: str = field.metadata["help"]
+    return text if field.name != "estimator" else f"{text[:-1]}: {', '.join(ESTIMATORS)}."
+
+
+def _offering(words: tuple[str, ...]) -> Callable[[], list[str]]:
+    return lambda: list(words)
+
+
+def _with_flag(sentence: str) -> str:
+    """A sentence that begins with the name of a field, with its flag in place of it."""
+    first, _, rest = sentence.partition(" ")
+    known = {field.name for field in dataclasses.fields(AgentConfig)}
+    return f"--{dashed(first)} {rest}" if first in known else sentence

@@ -1,0 +1,128 @@
+"""What `svrl train` says about a run: its result, its versions, and a warning where structure has little to do."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from svrl.runs import training_run as files
+from svrl.runs.rows import last_rows
+from svrl.runs.run_directory import finite
+
+if TYPE_CHECKING:
+    from svrl.agents.training import Training
+    from svrl.cli.train_options import TrainRequest
+    from svrl.cli.train_run import TrainingSession
+
+LEAST_ACTIONS = 3
+INTERVAL = "95%, percentile bootstrap over games"
+
+
+def provenance() -> dict[str, Any]:
+    """When a run was begun, and with what; a run may be resumed with other versions."""
+    import numpy as np
+    import torch
+
+    from svrl import __version__
+
+    versions = {
+        "svrl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    return {"begun": datetime.now(UTC).isoformat(timespec="microseconds"), "versions": versions}
+
+
+def warn_of_few_actions(training: Training) -> None:
+    """Say on stderr if a matrix has too few columns for structure to matter."""
+    actions = training.spec.n_actions
+    if training.config.structured and actions < LEAST_ACTIONS:
+        word = "action leaves" if actions == 1 else "actions leave"
+        _say(f"Warning: on {training.env} {actions} {word} little structure to find.")
+
+
+def result_of(request: TrainRequest, session: TrainingSession) -> dict[str, Any]:
+    """Everything that is said about a run; what is None has its reason beside it."""
+    training = session.training
+    scores = training.recent_scores
+    steps_here = training.steps - session.began_at
+    return finite(
+        {
+            "run": str(session.run.path),
+            "env": request.env,
+            "agent": request.config.agent,
+            "structured": request.config.structured,
+            "arm": request.config.arm,
+            "preset": request.config.preset,
+            "seed": request.seed,
+            "device": request.device,
+            "threads": request.threads,
+            "steps": training.steps,
+            "updates": training.updates,
+            "episodes": training.episodes,
+            **_or_reason("score_last_100", _mean(scores), "no game has ended"),
+            "score_episodes": len(scores),
+            **_or_reason(
+                "steps_per_second",
+                steps_here / session.seconds if steps_here > 0 else None,
+                "no step was taken since the run was resumed",
+            ),
+            **_evaluation(session),
+            **_q_star(session),
+        }
+    )
+
+
+def evaluation_of(env: str, scores: Sequence[float], lengths: Sequence[int]) -> dict[str, Any]:
+    """Mean and interval of games, and what a human would have."""
+    from svrl.agents.evaluation import Games, human_normalised_mean
+
+    games = Games(scores=tuple(scores), lengths=tuple(lengths))
+    low, high = games.interval()
+    human = human_normalised_mean(env, games.scores)
+    return finite(
+        {
+            "episodes": len(games.scores),
+            "mean": games.mean,
+            "ci_low": low,
+            "ci_high": high,
+            "interval": INTERVAL,
+            **_or_reason("human_normalised", human, "human scores are known for Atari only"),
+            "scores": list(games.scores),
+        }
+    )
+
+
+def _evaluation(session: TrainingSession) -> dict[str, Any]:
+    rows = last_rows(session.run.path / files.EVALUATIONS, 1)
+    if not rows:
+        return {"evaluation": None, "evaluation_reason": "nothing was evaluated"}
+    row = rows[0]
+    if None in row["scores"]:
+        return {"evaluation": None, "evaluation_reason": "a score was not finite"}
+    found = evaluation_of(session.training.env, row["scores"], row["lengths"])
+    return {"evaluation": {"steps": row["steps"], "epsilon": session.training.config.eval_epsilon, **found}}
+
+
+def _q_star(session: TrainingSession) -> dict[str, Any]:
+    if session.q_star is None:
+        return {}
+    last = session.q_star.last
+    return _or_reason("q_star_error", None if last is None else finite(last), session.q_star.reason)
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    return sum(scores) / len(scores) if scores else None
+
+
+def _or_reason(name: str, value: Any, reason: str) -> dict[str, Any]:
+    return {name: value} if value is not None else {name: None, f"{name}_reason": reason}
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)

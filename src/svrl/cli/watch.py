@@ -1,0 +1,171 @@
+"""svrl watch: a film of a trained agent, with the score above the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line
+from svrl.cli.train import sentences, torch_threads
+from svrl.runs.atomic import writing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+    from svrl.agents.agent import Agent
+
+ENDINGS = (".mp4", ".gif")
+MISSING = 'Writing mp4 needs imageio-ffmpeg: pip install "svrl[video]"'
+SMALLEST = 320
+"""Pixels of a picture's shorter side; smaller ones are enlarged by a whole number."""
+RATES = {"atari": 15, "minatar": 10, "control": 20, "gymnasium": 30}
+"""Agent steps in a second that look right: Atari shows every fourth of 60 frames."""
+_STRIP = 28
+_INK, _PAPER = (255, 255, 255), (24, 24, 24)
+
+
+def watch(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The film: .mp4 or .gif.")],
+    episodes: Annotated[int, typer.Option(help="Games to show.")] = 1,
+    max_steps: Annotated[int, typer.Option(help="Most agent steps of a game to show.")] = 5_000,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Probability of a random action (default: the run's own, .001).")
+    ] = None,
+    fps: Annotated[int | None, typer.Option(help="Agent steps in a second (default: by the environment).")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environment and actions.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
+) -> None:
+    """Film a trained agent. The film is written only when everything has worked."""
+    with answering(), sentences(), torch_threads(1):
+        _check(out, episodes, max_steps, epsilon, fps)
+        result = _film(run, out, episodes, max_steps, epsilon, fps, seed)
+    if as_json:
+        print_json(result)
+    else:
+        scores = ", ".join(f"{score:g}" for score in result["scores"])
+        line = f"{out}: {result['frames']} frames at {result['fps']} a second, score {scores}"
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _check(out: Path, episodes: int, max_steps: int, epsilon: float | None, fps: int | None) -> None:
+    if out.suffix.lower() not in ENDINGS:
+        raise BadInputError(f"--out must end in .mp4 or .gif, got {out.name!r}.")
+    for name, value in (("episodes", episodes), ("max-steps", max_steps), ("fps", fps)):
+        if value is not None and value < 1:
+            raise BadInputError(f"--{name} must be at least 1, got {value}.")
+    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+        raise BadInputError(f"--epsilon is a probability in [0, 1], got {epsilon}.")
+    if out.suffix.lower() == ".mp4":
+        _ffmpeg()
+
+
+def _film(
+    run: Path, out: Path, episodes: int, max_steps: int, epsilon: float | None, fps: int | None, seed: int
+) -> dict[str, Any]:
+    from svrl.agents.agent import load_agent
+
+    with progress_line() as progress, writing(out) as temporary:
+        task = progress.add_task("loading")
+        agent = load_agent(run)
+        rate = fps or RATES[agent.spec.family]
+        chance = agent.config.eval_epsilon if epsilon is None else epsilon
+        scores: list[float] = []
+        shown = 0
+
+        def frames() -> Iterator[Image]:
+            nonlocal shown
+            for picture in played(agent, episodes, max_steps, chance, seed, scores):
+                shown += 1
+                progress.update(task, description=f"game {len(scores) + 1}, {shown} frames")
+                yield picture
+
+        write = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
+        write(temporary, frames(), rate)
+    return {"run": str(run), "out": str(out), "env": agent.env, "frames": shown, "fps": rate, "scores": scores}
+
+
+def played(
+    agent: Agent, episodes: int, max_steps: int, epsilon: float, seed: int, scores: list[float]
+) -> Iterator[Image]:
+    """Pictures of whole games, each cut at `max_steps`; the score of each game is added to `scores`."""
+    from svrl.agents.environment import open_env
+    from svrl.agents.seeds import derived_seed, generator_for
+    from svrl.envs.vector import step
+
+    generator = generator_for(seed, "watched actions")
+    env = open_env(agent.source, agent.config, count=1, seed=derived_seed(seed, "watched games"), render=True)
+    try:
+        observations = env.reset()
+        for game in range(episodes):
+            score, at = 0.0, 0
+            while at < max_steps:
+                picture = env.render(0)
+                yield framed(picture, f"{agent.env}   score {score:g}   step {at}")
+                now = step(env, agent.act(observations, epsilon, generator))
+                observations, score, at = now.observations, score + float(now.rewards[0]), at + 1
+                if now.ended[0]:
+                    break
+            scores.append(score)
+            # The environment shows the next game already, so this is the last picture again.
+            end = "over" if now.ended[0] else "cut"
+            yield framed(picture, f"{agent.env}   game {game + 1} {end}: score {score:g} in {at} steps")
+            if not now.ended[0] and game + 1 < episodes:
+                observations = env.reset()
+    finally:
+        env.close()
+
+
+def framed(picture: np.ndarray, text: str) -> Image:
+    """A picture (H, W, 3), enlarged if it is small, with a line of text above it; sides are even, as films need."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    height, width = picture.shape[:2]
+    times = max(1, -(-SMALLEST // min(height, width)))
+    width, height = width * times, height * times
+    film = Image.new("RGB", (width + width % 2, _STRIP + height + height % 2), _PAPER)
+    film.paste(Image.fromarray(picture).resize((width, height), Image.Resampling.NEAREST), (0, _STRIP))
+    pen = ImageDraw.Draw(film)
+    size = 15
+    while size > 8 and pen.textlength(text, ImageFont.load_default(size)) > width - 12:
+        size -= 1
+    pen.text((6, _STRIP // 2), text, fill=_INK, anchor="lm", font=ImageFont.load_default(size))
+    return film
+
+
+def _write_gif(path: Path, frames: Iterator[Image], rate: int) -> None:
+    from PIL import Image
+
+    # Delays of a gif are hundredths of a second, and less than two are not kept by most viewers.
+    delay = 10 * max(2, round(100 / rate))
+    palette = (frame.quantize(128, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE) for frame in frames)
+    first = next(palette)
+    first.save(path, save_all=True, append_images=palette, duration=delay, loop=0)
+
+
+def _write_mp4(path: Path, frames: Iterator[Image], rate: int) -> None:
+    first = next(frames)
+    writer: Generator[None, bytes | None, None] = _ffmpeg().write_frames(
+        str(path), first.size, fps=rate, macro_block_size=2, quality=7, ffmpeg_log_level="error"
+    )
+    writer.send(None)
+    try:
+        writer.send(first.tobytes())
+        for frame in frames:
+            writer.send(frame.tobytes())
+    finally:
+        writer.close()
+
+
+def _ffmpeg() -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module("imageio_ffmpeg")
+    except ImportError as error:
+        raise BadInputError(MISSING) from error

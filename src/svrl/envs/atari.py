@@ -1,0 +1,159 @@
+"""Atari games on ale-py's native vector environment, prepared as the literature does it.
+
+An action is held for 4 frames; an observation is the maximum of the last two of them, in grey,
+shrunk to 84x84 by area, stacked with the three before it. An episode is a whole game: it begins after up
+to 29 frames of doing nothing, the first of them FIRE where the game has it, and is cut off after 108,000
+frames (half an hour). Rewards are raw. Machado et al., JAIR 2018, discuss all of these.
+
+Three things about the native environment that are easily got wrong:
+
+- Its own report of a lost life ends the episode as far as its flags tell. So lives are compared here, step
+  by step. Some games count down to 0 and go on (Bank Heist plays its last life at 0): any fall counts
+  while the game goes on. At the end of a game the lives are those of the next one, and say nothing.
+- It reports last observations of all lanes once any has ended; only those of ended lanes mean anything.
+- A step in which the game ends, or is cut off, may show the screen from before it as its newest frame.
+
+The emulators cannot be cloned or saved, so `capture` gives None: a resumed run begins new games.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from svrl.envs.atari_games import Game
+from svrl.envs.lanes import checked_actions
+from svrl.envs.vector import EnvSpec, Step
+
+FRAME_LIMIT = 108_000
+NOOP_MAX = 30
+STACK = 4
+SIDE = 84
+_PICTURE = (420, 320)
+
+
+class AtariLanes:
+    """N games of one kind, stepped by native threads.
+
+    Attributes:
+        spec: Observations (4, 84, 84), uint8.
+        count: N.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        *,
+        seeds: tuple[int, ...],
+        sticky: float = 0.0,
+        threads: int = 0,
+        frame_limit: int = FRAME_LIMIT,
+        noop_max: int = NOOP_MAX,
+    ) -> None:
+        """Start the emulators.
+
+        Args:
+            game: Which.
+            seeds: One for each lane.
+            sticky: Probability with which a frame repeats the action of the frame before it.
+            threads: Native threads; 0 leaves it to ale-py.
+            frame_limit: Frames after which a game is cut off.
+            noop_max: A game begins after fewer frames than this, drawn uniformly.
+
+        Raises:
+            ValueError: If ale-py is not installed.
+        """
+        self.count = len(seeds)
+        self._native = _native(
+            game.name,
+            self.count,
+            max_num_frames_per_episode=frame_limit,
+            repeat_action_probability=sticky,
+            noop_max=noop_max,
+            num_threads=threads,
+        )
+        names = tuple(action.name.lower() for action in self._native.ale.get_action_set())
+        self.spec = EnvSpec(
+            id=f"atari/{game.name}",
+            family="atari",
+            frame_shape=(SIDE, SIDE),
+            dtype="uint8",
+            stack=STACK,
+            high=255.0,
+            n_actions=len(names),
+            action_names=names,
+        )
+        self._seeds: np.ndarray | None = np.array(seeds)
+        self._lives = np.zeros(self.count, dtype=np.int32)
+        self._newest = np.zeros((self.count, STACK, SIDE, SIDE), dtype=np.uint8)
+
+    def reset(self) -> np.ndarray:
+        """Begin a game in every lane. The seeds serve the first time; later games go on with their streams."""
+        observations, info = self._native.reset(seed=self._seeds)
+        self._seeds = None
+        self._lives, self._newest = info["lives"], observations
+        return self._newest
+
+    def send(self, actions: np.ndarray) -> None:
+        """Hand the actions to the native threads, and return at once."""
+        self._native.send(np.array(checked_actions(actions, self.spec, self.count), dtype=np.int64))
+
+    def recv(self) -> Step:
+        """Wait for the native threads."""
+        observations, rewards, terminal, truncated, info = self._native.recv()
+        ended = terminal | truncated
+        life_lost = (info["lives"] < self._lives) & ~ended
+        final = observations
+        if ended.any():
+            final = observations.copy()
+            final[ended] = info["final_obs"][ended]
+        self._lives, self._newest = info["lives"], observations
+        return Step(observations, final, rewards.astype(np.float64), terminal, truncated, life_lost)
+
+    def capture(self) -> None:
+        """None: the emulators cannot be saved."""
+
+    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
+        """Refused.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(f"{self.spec.id} cannot be restored, for its emulators cannot be saved. Begin new games.")
+
+    def render(self, lane: int = 0) -> np.ndarray:
+        """The newest frame in grey, (420, 320, 3): twice the size of the console's screen."""
+        rows, columns = (np.arange(size) * SIDE // size for size in _PICTURE)
+        grey = self._newest[lane, -1][rows[:, None], columns]
+        return np.repeat(grey[:, :, None], 3, axis=2)
+
+    def close(self) -> None:
+        """End the native threads; the lanes cannot be used afterwards."""
+        self._native = None
+
+
+def _native(game: str, count: int, **settings: Any) -> Any:
+    try:
+        from ale_py.vector_env import AtariVectorEnv
+    except ImportError as error:
+        raise ValueError('Atari needs ale-py: pip install "svrl[atari]"') from error
+    from gymnasium.vector import AutoresetMode
+
+    return AtariVectorEnv(
+        game,
+        count,
+        autoreset_mode=AutoresetMode.SAME_STEP,
+        reward_clipping=False,
+        episodic_life=False,
+        life_loss_info=False,
+        use_fire_reset=True,
+        frameskip=4,
+        maxpool=True,
+        grayscale=True,
+        img_height=SIDE,
+        img_width=SIDE,
+        stack_num=STACK,
+        **settings,
+    )

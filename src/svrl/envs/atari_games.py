@@ -1,0 +1,87 @@
+"""The 57 Atari games that papers report, and what their scores mean.
+
+A score is made comparable between games by
+
+    human-normalised = (score - random) / (human - random)
+
+so that 0 is a random and 1 a human player. The random and human scores are the tables used since
+Wang et al. 2016 (Dueling Network Architectures for Deep Reinforcement Learning) and printed again by
+Badia et al. 2020 (Agent57). The columns paper_* are what "Harnessing Structures for Value-Based
+Planning and Reinforcement Learning" (ICLR 2020) reports of its structured agents against the plain
+ones, where it reports the game.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from dataclasses import dataclass
+from importlib.resources import files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Game:
+    """One game.
+
+    Attributes:
+        name: As in "ms_pacman".
+        actions: Size of its minimal action set.
+        random_score: Mean score of a random player.
+        human_score: Mean score of a human player.
+        paper_dqn, paper_double, paper_dueling: What the paper says that structure did to each agent, or "".
+    """
+
+    name: str
+    actions: int
+    random_score: float
+    human_score: float
+    paper_dqn: str
+    paper_double: str
+    paper_dueling: str
+
+
+def _read() -> dict[str, Game]:
+    with files("svrl.envs").joinpath("atari57.csv").open(encoding="utf-8") as lines:
+        return {
+            row["game"]: Game(
+                name=row["game"],
+                actions=int(row["actions"]),
+                random_score=float(row["random_score"]),
+                human_score=float(row["human_score"]),
+                paper_dqn=row["paper_dqn"],
+                paper_double=row["paper_double"],
+                paper_dueling=row["paper_dueling"],
+            )
+            for row in csv.DictReader(lines)
+        }
+
+
+GAMES: dict[str, Game] = _read()
+"""The games by name, in alphabetical order."""
+
+
+def find_game(name: str) -> Game:
+    """A game by its name: "ms_pacman", "MsPacman" or "atari/ms_pacman".
+
+    Raises:
+        ValueError: With the nearest names, if there is no such game.
+    """
+    short = name.removeprefix("atari/")
+    plain = short.lower().replace("-", "_")
+    squeezed = plain.replace("_", "")
+    for game in GAMES.values():
+        if game.name.replace("_", "") == squeezed:
+            return game
+    close = difflib.get_close_matches(plain, GAMES, n=3, cutoff=0.5)
+    hint = f"The nearest: {', '.join(close)}." if close else f"Choose one of {', '.join(GAMES)}."
+    raise ValueError(f"Atari has no game {short!r} among the {len(GAMES)} known. {hint}")
+
+
+def human_normalised(game: str, score: float) -> float:
+    """A score on the scale where a random player has 0 and a human 1.
+
+    Raises:
+        ValueError: With the nearest names, if there is no such game.
+    """
+    entry = find_game(game)
+    return (score - entry.random_score) / (entry.human_score - entry.random_score)

@@ -1,0 +1,252 @@
+"""Any Gymnasium environment with discrete actions, N copies stepped in a plain loop.
+
+What an agent sees, by the kind of observation space:
+
+- Box of uint8 with two or three axes: a picture (channels, height, width), uint8, in which 255 counts as 1;
+- any other Box: its numbers, float32;
+- Discrete: one-hot, float32; MultiDiscrete, MultiBinary, Tuple, Dict: flattened as Gymnasium does it, float32.
+
+Actions that do not begin at 0 are numbered from 0 here. An episode that ends by a rule and by a limit
+in the same step has ended by the rule: its value does not go on.
+
+`capture` writes down the attributes of the environment and of every wrapper around it. If one of them is of a
+type whose state is unknown, as with physics engines, it gives None.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from svrl.envs.lanes import checked_actions, empty_step, with_endings
+from svrl.envs.snapshot import Unwritable, attributes, read, write
+from svrl.envs.vector import EnvSpec, Step
+
+_MOST_CHANNELS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """How observations of a space reach the agent.
+
+    Attributes:
+        shape, dtype, high: As in `EnvSpec`.
+        view: From what the environment gives to an array of that shape.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Literal["uint8", "float32"]
+    high: float
+    view: Callable[[Any], Any]
+
+
+def seen_through(space: spaces.Space, owner: str) -> Seen:
+    """How observations of `space` reach the agent; the module says which way for which space.
+
+    Raises:
+        ValueError: If the space has no fixed size.
+    """
+    if isinstance(space, spaces.Box):
+        if space.dtype == np.uint8 and len(space.shape) in (2, 3):
+            return _picture(space.shape)
+        shape = space.shape or (1,)
+        high = 255.0 if space.dtype == np.uint8 else 1.0
+        return Seen(shape=shape, dtype="float32", high=high, view=lambda got: np.reshape(got, shape))
+    if not space.is_np_flattenable:
+        raise ValueError(
+            f"{owner} has observations of {type(space).__name__}, whose size is not fixed. "
+            "Wrap it so that it gives a Box, Discrete, MultiDiscrete, Tuple or Dict."
+        )
+    return Seen(shape=(spaces.flatdim(space),), dtype="float32", high=1.0, view=lambda got: spaces.flatten(space, got))
+
+
+def _picture(shape: tuple[int, ...]) -> Seen:
+    if len(shape) == 2:
+        return Seen(shape=(1, *shape), dtype="uint8", high=255.0, view=lambda got: np.asarray(got)[None])
+    if shape[0] <= _MOST_CHANNELS < shape[-1]:
+        return Seen(shape=shape, dtype="uint8", high=255.0, view=lambda got: got)
+    height, width, channels = shape
+    return Seen(
+        shape=(channels, height, width), dtype="uint8", high=255.0, view=lambda got: np.moveaxis(np.asarray(got), -1, 0)
+    )
+
+
+class GymnasiumLanes:
+    """N Gymnasium environments.
+
+    Attributes:
+        spec: Of the environment.
+        count: N.
+        environments: The N environments themselves.
+    """
+
+    def __init__(self, make: Callable[[], gymnasium.Env], *, seeds: tuple[int, ...], name: str) -> None:
+        """Make N environments.
+
+        Args:
+            make: Makes one, a new one at each call.
+            seeds: One for each lane, given to its first reset.
+            name: What to call it.
+
+        Raises:
+            ValueError: If its actions are not discrete, or its observations of no fixed size.
+        """
+        self.count = len(seeds)
+        self.environments = [make() for _ in seeds]
+        if len({id(env) for env in self.environments}) < self.count:
+            raise ValueError(f"The factory of {name} gave the same environment twice. Make a new one at each call.")
+        first = self.environments[0]
+        choices = first.action_space
+        if not isinstance(choices, spaces.Discrete):
+            raise ValueError(
+                f"{name} has actions of {type(choices).__name__}, and only discrete ones can be learned. "
+                "The tasks control/TASK have discretised ones, as in control/inverted-pendulum."
+            )
+        self._start = int(choices.start)
+        self._seen = seen_through(first.observation_space, name)
+        self.spec = EnvSpec(
+            id=name,
+            family="gymnasium",
+            frame_shape=self._seen.shape,
+            dtype=self._seen.dtype,
+            high=self._seen.high,
+            n_actions=int(choices.n),
+            action_names=tuple(str(self._start + k) for k in range(int(choices.n))),
+        )
+        self._seeds: tuple[int, ...] | None = seeds
+        self._actions: list[int] = []
+        self._newest = np.zeros((self.count, *self.spec.observation_shape), dtype=self.spec.dtype)
+
+    def reset(self) -> np.ndarray:
+        """Begin an episode in every lane. The seeds serve the first time; later episodes go on with their streams."""
+        seeds = self._seeds or (None,) * self.count
+        self._seeds = None
+        observations = empty_step(self.spec, self.count).observations
+        for lane, (env, seed) in enumerate(zip(self.environments, seeds, strict=True)):
+            observations[lane] = self._seen.view(env.reset(seed=seed)[0])
+        self._newest = observations
+        return observations
+
+    def send(self, actions: np.ndarray) -> None:
+        """Keep the actions; the work is done by `recv`."""
+        chosen = checked_actions(actions, self.spec, self.count)
+        self._actions = [action + self._start for action in chosen] if self._start else chosen
+
+    def recv(self) -> Step:
+        """Step one environment after another."""
+        step = empty_step(self.spec, self.count)
+        view = self._seen.view
+        endings: dict[int, np.ndarray] = {}
+        for lane, (env, action) in enumerate(zip(self.environments, self._actions, strict=True)):
+            seen, reward, terminal, truncated, _ = env.step(action)
+            if terminal or truncated:
+                endings[lane] = np.array(view(seen), dtype=self.spec.dtype)
+                step.terminal[lane], step.truncated[lane] = terminal, not terminal
+                seen, _ = env.reset()
+            step.observations[lane] = view(seen)
+            step.rewards[lane] = reward
+        self._newest = step.observations
+        return with_endings(step, endings)
+
+    def capture(self) -> dict[str, Any] | None:
+        """The attributes of every environment and its wrappers, or None if one of them cannot be written down."""
+        try:
+            lanes = [write([attributes(layer) for layer in _layers(env)]) for env in self.environments]
+        except Unwritable:
+            return None
+        return {"layers": self._names(), "lanes": lanes, "observations": self._newest.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
+        """Go back to what `capture` saw.
+
+        Raises:
+            ValueError: If it was captured from other environments, or is damaged.
+        """
+        if list(state["layers"]) != self._names() or len(state["lanes"]) != self.count:
+            raise ValueError(f"The state is of other environments than {self.count} of {self.spec.id}. Begin anew.")
+        for env in self.environments:
+            env.reset(seed=0)  # some attributes exist only after a reset
+        for env, lane in zip(self.environments, state["lanes"], strict=True):
+            try:
+                remembered = read(lane)
+            except (KeyError, IndexError, TypeError) as error:
+                raise ValueError(f"The state of {self.spec.id} is damaged and cannot be restored.") from error
+            for layer, held in zip(_layers(env), remembered, strict=True):
+                vars(layer).update(held)
+        self._seeds = None
+        self._newest = np.array(state["observations"], dtype=self.spec.dtype)
+        return self._newest
+
+    def render(self, lane: int = 0) -> np.ndarray:
+        """What the environment draws.
+
+        Raises:
+            ValueError: If it was made without pictures, or what draws them is not installed.
+        """
+        env = self.environments[lane]
+        try:
+            picture = env.render() if env.render_mode == "rgb_array" else None
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise ValueError(f"Pictures of {self.spec.id} need a package that is not installed. {error}") from error
+        if not isinstance(picture, np.ndarray):
+            raise ValueError(f"{self.spec.id} draws no pictures. Make it with render=True, or render_mode='rgb_array'.")
+        return picture
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self.environments:
+            env.close()
+
+    def _names(self) -> list[str]:
+        return [type(layer).__qualname__ for layer in _layers(self.environments[0])]
+
+
+def registered(name: str, *, render: bool = False, also: Iterable[str] = ()) -> Callable[[], gymnasium.Env]:
+    """A factory of a registered environment.
+
+    Args:
+        name: Its Gymnasium id; "package:Name-v0" imports the package first.
+        render: Whether it should be able to draw.
+        also: Names beside the registered ones that may have been meant.
+
+    Raises:
+        ValueError: With the nearest registered name, if there is none of that name.
+    """
+    module, _, short = name.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        gymnasium.spec(short)
+    except ImportError as error:
+        raise ValueError(f"{name} is to be found in {module}, which cannot be imported: {error}.") from error
+    except gymnasium.error.Error as error:
+        # Atari's own ids come and go with ale-py, and atari/GAME is offered in their place.
+        others = [key for key, entry in gymnasium.registry.items() if not str(entry.entry_point).startswith("ale_py")]
+        close = difflib.get_close_matches(name, [*also, *others], n=1, cutoff=0.5)
+        hint = f"Did you mean {close[0]}?" if close else "gymnasium.pprint_registry() lists what there is."
+        raise ValueError(f"There is no environment {name!r}. {hint}") from error
+
+    def make() -> gymnasium.Env:
+        try:
+            return gymnasium.make(short, render_mode="rgb_array" if render else None, disable_env_checker=True)
+        except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+            raise ValueError(f"{name} needs a package that is not installed. {error}") from error
+        except gymnasium.error.Error as error:
+            raise ValueError(f"Gymnasium cannot make {name}: {error}") from error
+
+    return make
+
+
+def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
+    """The wrappers, outermost first, and the environment itself."""
+    layers = [env]
+    while isinstance(layers[-1], gymnasium.Wrapper):
+        layers.append(layers[-1].env)
+    return layers

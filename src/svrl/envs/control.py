@@ -1,0 +1,172 @@
+"""The control tasks as environments: what planning solves exactly can be learned from samples, too.
+
+All lanes move together. A lane starts uniformly in the box, is moved by the task's step with the task's
+noise, as in a rollout, and is paid the task's reward. Nothing is terminal: a task whose goal
+pays for ever goes on paying. Every lane is cut off after 200 steps, which is a truncation.
+
+An agent sees features of the state, each about as large as 1, in the order of the axes:
+
+    (2 x - low - high) / (high - low)                       for an axis from low to high
+    sin a, cos a   with  a = pi (2 x - low - high) / (high - low)   for a periodic one
+
+so that the two ends of a periodic axis look the same, and a pendulum shows the sine and cosine of its angle.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from svrl.envs.lanes import checked_actions
+from svrl.envs.vector import EnvSpec, Step
+from svrl.mdp.catalogue import TASKS, make_task
+from svrl.mdp.control_task import ControlTask
+
+STEP_LIMIT = 200
+_PICTURE = 200
+_DOT = 5
+
+
+def features(task: ControlTask, states: Tensor | np.ndarray) -> np.ndarray:
+    """What an agent sees of states (..., d): (..., f), float32, one number for an axis and two for a periodic one."""
+    columns: list[np.ndarray] = []
+    at = np.asarray(states, dtype=np.float64)
+    for k, axis in enumerate(task.axes):
+        scaled = (2.0 * at[..., k] - (axis.low + axis.high)) / (axis.high - axis.low)
+        columns += [np.sin(math.pi * scaled), np.cos(math.pi * scaled)] if axis.periodic else [scaled]
+    return np.stack(columns, -1).astype(np.float32)
+
+
+def task_with(name: str, actions: int = 0) -> ControlTask:
+    """A task of the catalogue with as many actions as asked for.
+
+    Args:
+        name: Of the task.
+        actions: Their number; 0 takes the task's own.
+
+    Raises:
+        ValueError: If there is no such task, or it cannot have that many actions.
+    """
+    if name not in TASKS or actions == 0:
+        return make_task(name)
+    if "levels" not in inspect.signature(TASKS[name]).parameters:
+        return make_task(name, actions=actions)
+    levels = round(actions ** (1 / 3))
+    if levels**3 != actions:
+        raise ValueError(
+            f"{name} has as many actions as a cube, one level for each of three motors; got {actions}. "
+            f"The nearest is {max(levels, 2) ** 3}."
+        )
+    return make_task(name, levels=levels)
+
+
+class ControlLanes:
+    """N copies of a control task.
+
+    Attributes:
+        spec: Observations (f,), float32.
+        count: N.
+        task: What is simulated.
+        states: (N, d), float64, where the lanes are.
+    """
+
+    def __init__(self, task: ControlTask, count: int, *, seed: int, step_limit: int = STEP_LIMIT) -> None:
+        """Make the lanes; one generator, from the seed, serves all of them."""
+        self.task = task
+        self.count = count
+        self.spec = EnvSpec(
+            id=f"control/{task.name}",
+            family="control",
+            frame_shape=features(task, np.zeros(task.dimensions)).shape,
+            dtype="float32",
+            n_actions=task.n_actions,
+            action_names=tuple(" ".join(f"{part:.4g}" for part in inputs) for inputs in task.actions.tolist()),
+        )
+        self._limit = step_limit
+        self._generator = torch.Generator().manual_seed(seed)
+        self._low = torch.tensor([axis.low for axis in task.axes], dtype=torch.float64)
+        self._span = torch.tensor([axis.high for axis in task.axes], dtype=torch.float64) - self._low
+        self._noise = torch.tensor(task.noise, dtype=torch.float64)
+        self._still = torch.zeros(1, task.dimensions, dtype=torch.float64)
+        self.states = self._starts(count)
+        self._elapsed = np.zeros(count, dtype=np.int64)
+        self._actions = torch.zeros(count, dtype=torch.int64)
+
+    def reset(self) -> np.ndarray:
+        """Begin an episode in every lane."""
+        self.states = self._starts(self.count)
+        self._elapsed = np.zeros(self.count, dtype=np.int64)
+        return features(self.task, self.states)
+
+    def send(self, actions: np.ndarray) -> None:
+        """Keep the actions; the work is done by `recv`."""
+        self._actions = torch.tensor(checked_actions(actions, self.spec, self.count))
+
+    def recv(self) -> Step:
+        """Move all lanes at once."""
+        inputs = self.task.actions[self._actions]
+        rewards = torch.as_tensor(self.task.reward(self.states, inputs)).double().numpy().copy()
+        self.states = self.task.move(self.states, inputs, self._disturbances())
+        self._elapsed += 1
+        final = observations = features(self.task, self.states)
+        truncated = self._elapsed >= self._limit
+        ended = np.flatnonzero(truncated)
+        if len(ended):
+            self.states[ended] = self._starts(len(ended))
+            self._elapsed[ended] = 0
+            observations = features(self.task, self.states)
+        never = np.zeros((2, self.count), dtype=bool)
+        return Step(observations, final, rewards, never[0], truncated, never[1])
+
+    def capture(self) -> dict[str, Any]:
+        """States, steps taken and the generator."""
+        return {
+            "task": self.task.describe(),
+            "states": self.states.numpy().copy(),
+            "elapsed": self._elapsed.copy(),
+            "generator": self._generator.get_state().numpy().copy(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
+        """Go back to what `capture` saw.
+
+        Raises:
+            ValueError: If it was captured from another task, or from another number of lanes.
+        """
+        if dict(state["task"]) != self.task.describe() or len(state["states"]) != self.count:
+            held = f"{len(state['states'])} lanes of {dict(state['task'])}"
+            raise ValueError(
+                f"The state is of {held}, not of {self.count} lanes of {self.task.describe()}. Begin anew."
+            )
+        self.states = torch.from_numpy(np.array(state["states"], dtype=np.float64))
+        self._elapsed = np.array(state["elapsed"], dtype=np.int64)
+        self._generator.set_state(torch.from_numpy(np.array(state["generator"], dtype=np.uint8)))
+        return features(self.task, self.states)
+
+    def render(self, lane: int = 0) -> np.ndarray:
+        """Where the state is in the box of the first two axes, (200, 200, 3); the second axis points up."""
+        picture = np.full((_PICTURE, _PICTURE, 3), 24, dtype=np.uint8)
+        picture[_PICTURE // 2, :] = picture[:, _PICTURE // 2] = 80
+        place = ((self.states[lane] - self._low) / self._span * (_PICTURE - 1)).round().long().tolist()
+        column, row = place[0], _PICTURE - 1 - (place[1] if len(place) > 1 else _PICTURE // 2)
+        picture[max(row - _DOT, 0) : row + _DOT + 1, max(column - _DOT, 0) : column + _DOT + 1] = (255, 200, 60)
+        return picture
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _starts(self, count: int) -> Tensor:
+        uniform = torch.rand(count, self.task.dimensions, dtype=torch.float64, generator=self._generator)
+        return self._low + self._span * uniform
+
+    def _disturbances(self) -> Tensor:
+        if max(self.task.noise) == 0.0:
+            return self._still
+        shape = (self.count, self.task.dimensions)
+        return torch.randn(shape, dtype=torch.float64, generator=self._generator) * self._noise

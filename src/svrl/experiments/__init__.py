@@ -1,0 +1,1 @@
+"""Studies that bring planning and deep reinforcement learning together."""

@@ -1,0 +1,169 @@
+"""How far is an agent's Q from the best there is? On control tasks planning knows the answer.
+
+The task that the agent learns on is put on the grid of its axes and solved exactly, with the agent's
+discount and number of actions. A network is then asked for its values at the grid states. With
+span = max Q* - min Q*, and means over all grid states and actions,
+
+    mean_error       mean |Q - Q*| / span
+    max_error        max |Q - Q*| / span
+    value_error      mean |max_a Q - V*| / span
+    advantage_error  mean |(Q - mean_a Q) - (Q* - mean_a Q*)| / span
+    greedy_loss      mean (V* - V_greedy) / (max V* - min V*)
+
+where V_greedy are the exact values, on the grid, of acting greedily by the network.
+
+What is known is the Q* of the grid without noise. The agent's environment adds the noise of the task to
+its moves and knows no grid; so even a perfect agent keeps a small error here. It also cuts episodes off after
+200 steps, but bootstraps there as if they went on, and that leaves Q* as it is. `noise_nodes` plans with the
+noise, by quadrature, at so many times the cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.evaluation import at_rest
+from svrl.envs.control import features, task_with
+from svrl.mdp import ControlTask, GridMDP
+from svrl.planning import evaluate_policy, policy_loss, solve_exactly
+
+if TYPE_CHECKING:
+    from svrl.agents.agent import Agent
+    from svrl.agents.training import Training
+
+CONTROL = "control/"
+PRECISION = 1e-8
+"""Error of exact values, as a share of the largest that rewards allow."""
+BLOCK = 1 << 20
+"""Values that the network is asked for at once."""
+MOST_VALUES = 10**8
+"""Grid states x actions beyond which Q* is not kept: 800 MB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QErrors:
+    """Errors of one network; the module has the formulas."""
+
+    mean_error: float
+    max_error: float
+    value_error: float
+    advantage_error: float
+    greedy_loss: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QStarError:
+    """An exact Q*, computed once, and where to compare a network with it.
+
+    Attributes:
+        model: The task on its grid, with the agent's discount.
+        observations: What the agent sees at the grid states, (S, width), float32.
+        q_star: (S, A), float64.
+        v_star: (S,), float64.
+    """
+
+    model: GridMDP
+    observations: Tensor
+    q_star: Tensor
+    v_star: Tensor
+
+    @classmethod
+    def of(cls, task: ControlTask, *, discount: float, noise_nodes: int = 1) -> QStarError:
+        """Plan a task.
+
+        Args:
+            task: Its axes say how fine the grid is.
+            discount: The agent's; it replaces the task's own.
+            noise_nodes: Quadrature nodes on each noisy axis; 1 plans without noise.
+
+        Raises:
+            ValueError: If Q* on that grid is too large to be kept.
+        """
+        if task.n_states * task.n_actions > MOST_VALUES:
+            raise ValueError(
+                f"Q* of {task.name} has {task.n_states} x {task.n_actions} values, more than the {MOST_VALUES:.0e} "
+                "that are kept. Take fewer actions."
+            )
+        model = GridMDP(dataclasses.replace(task, discount=discount), noise_nodes=noise_nodes)
+        v_star, _ = solve_exactly(model, _tolerance(model))
+        return cls(
+            model=model,
+            observations=torch.from_numpy(features(task, task.states())),
+            q_star=model.backup(v_star),
+            v_star=v_star,
+        )
+
+    @classmethod
+    def for_training(cls, training: Training) -> QStarError | None:
+        """Of the task that is trained on; None where Q* is not known, and `why_unknown` says why."""
+        return _for(training.env, training.config)
+
+    @classmethod
+    def for_agent(cls, agent: Agent) -> QStarError | None:
+        """Of the task that an agent was trained on; None as in `for_training`."""
+        return _for(agent.env, agent.config)
+
+    @property
+    def span(self) -> float:
+        """Max Q* - min Q*; 1 where Q* is flat."""
+        low, high = self.q_star.aminmax()
+        return float(high - low) or 1.0
+
+    def measure(self, values: Callable[[Tensor], Tensor], device: str | torch.device = "cpu") -> QErrors:
+        """Compare a network, observations (N, width) on `device` -> (N, A), with Q*."""
+        rows = max(1, BLOCK // self.model.n_actions)
+        total = torch.zeros(3, dtype=torch.float64)
+        largest, policy = torch.zeros((), dtype=torch.float64), []
+        for low in range(0, self.model.n_states, rows):
+            with torch.no_grad():
+                q = values(self.observations[low : low + rows].to(device)).cpu().double()
+            best = self.q_star[low : low + rows]
+            wrong = q - best
+            value = q.max(1).values - self.v_star[low : low + rows]
+            advantage = wrong - wrong.mean(1, keepdim=True)
+            total += torch.stack([wrong.abs().sum(), value.abs().sum(), advantage.abs().sum()])
+            largest = torch.maximum(largest, wrong.abs().max())  # Python's max would lose a NaN
+            policy.append(q.argmax(1))
+        mean, of_values, of_advantages = (total / self.span / self.model.n_states).tolist()
+        followed = evaluate_policy(self.model, torch.cat(policy), _tolerance(self.model))
+        return QErrors(
+            mean_error=mean / self.model.n_actions,
+            max_error=float(largest) / self.span,
+            value_error=of_values,
+            advantage_error=of_advantages / self.model.n_actions,
+            greedy_loss=policy_loss(self.v_star, followed).relative,
+        )
+
+    def event_row(self, learner: Training | Agent) -> dict[str, Any]:
+        """A row for logs: steps, updates and the errors of the online network as it is now."""
+        with at_rest(learner.network) as network:
+            errors = self.measure(network, learner.device)
+        return {"steps": learner.steps, "updates": learner.updates, **dataclasses.asdict(errors)}
+
+
+def why_unknown(env: str, config: AgentConfig) -> str:
+    """Why there is no Q* to compare an agent with, in a sentence; empty where there is one."""
+    if not env.startswith(CONTROL):
+        return f"The best Q is known for {CONTROL}TASK only, and {env} is not planned on."
+    if config.clip_rewards:
+        return "The agent learns from the sign of rewards, so its Q is not that of the task. Set clip_rewards to False."
+    return ""
+
+
+def _for(env: str, config: AgentConfig) -> QStarError | None:
+    if why_unknown(env, config):
+        return None
+    return QStarError.of(task_with(env.removeprefix(CONTROL), config.actions), discount=config.discount)
+
+
+def _tolerance(model: GridMDP) -> float:
+    """Absolute, for exact values; those that rewards allow set the scale, because rounding follows it."""
+    most = max(abs(end) for end in model.reward_range)
+    return max(1e-9, PRECISION * most / (1.0 - model.discount))

@@ -1,0 +1,142 @@
+"""How agents learn: score against agent steps.
+
+A point of a curve is the mean score of the last 100 games that had ended by then, the paper's score.
+Where an agent has several seeds, their curves are read at common steps, the line is their mean, and the
+band is a 95% interval of that mean by resampling seeds (percentile bootstrap); thin lines are the seeds.
+Diamonds are evaluations: games on separate environments, nearly without random actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from svrl.reporting.planning_figures import CYCLE
+from svrl.reporting.style import GREY, STYLE
+
+Rows = Sequence[Mapping[str, Any]]
+WINDOW = 100
+"""Games in a smoothed score."""
+LEVEL = 0.95
+RESAMPLES = 2000
+_POINTS = 400
+_MOST_DOTS = 3000
+
+
+def draw_learning(
+    curves: Mapping[str, Sequence[Rows]],
+    *,
+    evaluations: Mapping[str, Sequence[Rows]] | None = None,
+    title: str = "",
+    window: int = WINDOW,
+) -> Figure:
+    """Learning curves of agents.
+
+    Args:
+        curves: For each agent its seeds, for each seed the rows of its episodes: steps and score.
+        evaluations: The same with the rows of evaluations: steps and mean.
+        title: Above the picture.
+        window: Games in a smoothed score.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.6, 3.3), layout="constrained")
+        panel = figure.subplots()
+        alone = sum(len(seeds) for seeds in curves.values()) == 1
+        drawn = False
+        for at, (label, seeds) in enumerate(curves.items()):
+            colour = CYCLE[at % len(CYCLE)]
+            drawn |= _draw_agent(panel, label, seeds, colour, window, dots=alone)
+            drawn |= _draw_evaluations(panel, (evaluations or {}).get(label, ()), colour, named=at == 0)
+        if not drawn:
+            panel.annotate("no game has ended yet", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
+            panel.set(xticks=[], yticks=[])
+        panel.set(title=title, xlabel="agent steps", ylabel=f"score, mean of the last {window} games")
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if drawn:
+            panel.legend(fontsize=8)
+        if alone and drawn:
+            _leave_out_outliers(panel)
+    return figure
+
+
+def smoothed(scores: np.ndarray, window: int = WINDOW) -> np.ndarray:
+    """(n,): mean of the last `window` scores (n,) at each, of fewer at the beginning."""
+    sums = np.concatenate([[0.0], np.cumsum(scores, dtype=np.float64)])
+    ends = np.arange(1, len(scores) + 1)
+    starts = np.maximum(ends - window, 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def seed_band(values: np.ndarray, *, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
+    """(points,) each: interval of the mean over seeds of values (seeds, points), by resampling seeds."""
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(len(values), size=(RESAMPLES, len(values)))
+    counts = np.stack([(chosen == seed).sum(1) for seed in range(len(values))], axis=1)
+    means = counts @ values / len(values)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+def _draw_agent(panel: Axes, label: str, seeds: Sequence[Rows], colour: str, window: int, *, dots: bool) -> bool:
+    lines = [_line(rows, window) for rows in seeds if rows]
+    if not lines:
+        return False
+    if dots:
+        steps, scores = _columns(next(rows for rows in seeds if rows), "score")
+        thin = -(-len(steps) // _MOST_DOTS)
+        panel.plot(steps[::thin], scores[::thin], ".", color=GREY, markersize=2, alpha=0.35, label="one game")
+    if len(lines) == 1:
+        panel.plot(*lines[0], color=colour, label=label)
+        return True
+    # Where all seeds have a score and none has ended yet.
+    grid = np.linspace(max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines), _POINTS)
+    grid = grid if grid[-1] > grid[0] else grid[-1:]
+    for steps, scores in lines:
+        panel.plot(steps, scores, color=colour, linewidth=0.6, alpha=0.5)
+    values = np.stack([np.interp(grid, steps, scores) for steps, scores in lines])
+    panel.fill_between(grid, *seed_band(values), color=colour, alpha=0.2, linewidth=0)
+    panel.plot(grid, values.mean(0), color=colour, label=f"{label} ({len(lines)} seeds)")
+    return True
+
+
+def _leave_out_outliers(panel: Axes) -> None:
+    """Heights that show lines and evaluations whole, and the dots but for the highest and lowest percent."""
+    ends = []
+    for line in panel.get_lines():
+        heights = np.asarray(line.get_ydata(), float)
+        heights = heights[np.isfinite(heights)]
+        if len(heights):
+            ends += list(np.quantile(heights, [0.01, 0.99] if line.get_marker() == "." else [0.0, 1.0]))
+    if ends:
+        room = 0.05 * (max(ends) - min(ends)) or 1.0
+        panel.set_ylim(min(ends) - room, max(ends) + room)
+
+
+def _draw_evaluations(panel: Axes, seeds: Sequence[Rows], colour: str, *, named: bool) -> bool:
+    points = [(row["steps"], row["mean"]) for rows in seeds for row in rows if row.get("mean") is not None]
+    if not points:
+        return False
+    look: dict[str, Any] = {
+        "marker": "D",
+        "markersize": 4,
+        "linestyle": "none",
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.6,
+    }
+    panel.plot(*zip(*points, strict=True), color=colour, label="evaluation" if named else None, **look)
+    return True
+
+
+def _line(rows: Rows, window: int) -> tuple[np.ndarray, np.ndarray]:
+    steps, scores = _columns(rows, "score")
+    return steps, smoothed(scores, window)
+
+
+def _columns(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([row["steps"] for row in rows], float), np.array([row[name] for row in rows], float)

@@ -1,0 +1,118 @@
+"""Tables of runs: the one that closes a training, and the one of everything in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, Any]
+
+
+def training_table(results: Sequence[Row], *, title: str) -> Table:
+    """What trained agents reached.
+
+    Args:
+        results: As `svrl train --json` has them.
+        title: Above the table.
+    """
+    human = any(_evaluated(row).get("human_normalised") is not None for row in results)
+    q_star = any(row.get("q_star_error") for row in results)
+    caption = "score: mean of the last 100 training games. evaluation: mean with a 95% bootstrap interval over games."
+    if human:
+        caption += " human: 0 is a random player, 100% a human."
+    if q_star:
+        caption += " Q* error: mean |Q - Q*| over the span of Q*."
+    names = ["agent", "seed", "steps", "games", "score", "evaluation", *(["human"] if human else [])]
+    table = _table([*names, *(["Q* error"] if q_star else []), "steps/s"], left=("agent",), title=title)
+    table.caption, table.caption_justify = caption, "left"
+    for row in results:
+        cells = [row["arm"], str(row["seed"]), f"{row['steps']:,}", f"{row['episodes']:,}", score_cell(row)]
+        cells.append(evaluation_cell(row.get("evaluation")))
+        if human:
+            cells.append(_number(_evaluated(row).get("human_normalised"), ".1%"))
+        if q_star:
+            cells.append(_number((row.get("q_star_error") or {}).get("mean_error"), ".2%"))
+        table.add_row(*map(Text, cells), _number(row.get("steps_per_second"), ",.0f"))
+    return table
+
+
+def runs_table(rows: Sequence[Row], *, title: str) -> Table:
+    """The runs of a folder.
+
+    Args:
+        rows: As `svrl runs --json` has them.
+        title: Above the table.
+    """
+    table = _table(
+        ["run", "of", "method", "seed", "state", "steps", "score", "evaluation"],
+        left=("run", "of", "method", "state"),
+        title=title,
+    )
+    for row in rows:
+        cells = [
+            str(row["run"]),
+            row.get("env") or row.get("task") or "?",
+            row.get("arm") or row.get("method") or "?",
+            str(row.get("seed", "?")),
+            row["state"],
+            _steps(row),
+            _outcome(row),
+            evaluation_cell(row.get("evaluation")) if row["state"] == "finished" else _last(row.get("last_evaluation")),
+        ]
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def score_cell(row: Row) -> str:
+    """A score with the number of games it is the mean of."""
+    score, games = row.get("score_last_100"), row.get("score_episodes")
+    if score is None:
+        return "-"
+    return f"{score:.4g}" + (f" ({games})" if games is not None and games < 100 else "")
+
+
+def evaluation_cell(evaluation: Row | None) -> str:
+    """A mean with its interval; one game has none."""
+    if not evaluation:
+        return "-"
+    if evaluation["episodes"] == 1:
+        return f"{evaluation['mean']:.4g} (1 game)"
+    return f"{evaluation['mean']:.4g} [{evaluation['ci_low']:.4g}, {evaluation['ci_high']:.4g}]"
+
+
+def _last(evaluation: Row | None) -> str:
+    """The newest evaluation of an unfinished run."""
+    return f"{evaluation['mean']:.4g} at {evaluation['steps']:,}" if evaluation else "-"
+
+
+def _outcome(row: Row) -> str:
+    """A score, or for a plan what its policy loses."""
+    loss = row.get("policy_loss_relative")
+    return f"loss {loss:.2%}" if loss is not None else score_cell(row)
+
+
+def _steps(row: Row) -> str:
+    done, of = row.get("steps"), row.get("steps_wanted")
+    if done is None:
+        return "-"
+    return f"{done:,}" if of is None or done >= of else f"{done:,} of {of:,}"
+
+
+def _evaluated(row: Row) -> Row:
+    return row.get("evaluation") or {}
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _table(names: Sequence[str], *, left: Sequence[str], title: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
+    for name in names:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    return table

@@ -1,0 +1,165 @@
+"""The run directory of an agent in training: what may be resumed, what may grow, and who is at work in it.
+
+```
+config.json         what was asked for, and with which versions
+episodes.jsonl      a row for every game that ended           learning.jsonl    diagnostics
+evaluations.jsonl   a row for every evaluation                q_star.jsonl      error against a planned Q*
+checkpoints/ replay/   what an unfinished run goes on from
+agent.npz  learning_curve.png  result.json                    a finished run
+```
+
+A run is gone on with under its own configuration; only `steps` may grow, also after the end if its
+checkpoints were kept. While a process trains, it holds a lock on the folder, which the system takes back
+however the process ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from svrl.runs.run_directory import CONFIG, RESULT, RunDirectory, read_config, refuse_changes
+
+EPISODES = "episodes.jsonl"
+LEARNING = "learning.jsonl"
+EVALUATIONS = "evaluations.jsonl"
+Q_STAR = "q_star.jsonl"
+AGENT = "agent.npz"
+CURVE = "learning_curve.png"
+STATE = ("checkpoints", "replay")
+"""Folders that an unfinished run goes on from."""
+NOT_COMPARED = ("versions", "begun")
+"""Fields of config.json that say how a run came about, not what it is."""
+_PATIENCE = 1.0
+"""Seconds to wait for a lock: somebody may only be looking."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun:
+    """A folder with an agent in training.
+
+    Attributes:
+        directory: The folder.
+        config: What config.json holds.
+        is_new: Begun by this process.
+    """
+
+    directory: RunDirectory
+    config: dict[str, Any]
+    is_new: bool
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.directory.path
+
+    @classmethod
+    def begin(cls, path: Path, config: Mapping[str, Any]) -> TrainingRun:
+        """Make a folder, or take an empty one, for a new run; ValueError if it holds anything."""
+        return cls(directory=RunDirectory.begin(path, config), config=dict(config), is_new=True)
+
+    @classmethod
+    def resume(cls, path: Path, config: Mapping[str, Any]) -> TrainingRun:
+        """Go on with a run, perhaps for more steps than it was begun with.
+
+        Raises:
+            ValueError: If there is none, if it is finished and cannot grow, or if its configuration differs.
+        """
+        earlier = read_config(path)
+        grows = int(config["steps"]) > int(earlier.get("steps", 0))
+        aside = (*NOT_COMPARED, "steps") if grows else NOT_COMPARED
+        if is_finished(path):
+            if not grows:
+                raise ValueError(
+                    f"{path} holds a finished run of {earlier.get('steps'):,} steps, which is not written over. "
+                    "Give more --steps to go on with it, or another folder."
+                )
+            if not _has_state(path):
+                raise ValueError(
+                    f"{path} was finished without --keep-replay, so it cannot be trained for more steps. "
+                    "Give another folder."
+                )
+        refuse_changes(path, _without(earlier, aside), _without(config, aside))
+        directory = RunDirectory(path=path)
+        merged = {**earlier, "steps": config["steps"]}
+        if grows:
+            # In this order a crash in between leaves an unfinished run, which can be gone on with.
+            for name in (RESULT, AGENT, CURVE):
+                (path / name).unlink(missing_ok=True)
+            directory.write_json(CONFIG, merged)
+        return cls(directory=directory, config=merged, is_new=False)
+
+    def take_back(self) -> None:
+        """Remove a run that this process began and that has come to nothing."""
+        if self.is_new and not _has_state(self.path):
+            self.directory.take_back()
+
+    def finish(self, result: Mapping[str, Any], *, keep_state: bool) -> None:
+        """Write the result, which marks the run as finished, and drop its checkpoints unless they shall stay."""
+        self.directory.finish(result)
+        if not keep_state:
+            for name in STATE:
+                shutil.rmtree(self.path / name, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a folder for this process.
+
+    Raises:
+        ValueError: If another process trains in it.
+    """
+    with _lock(path, fcntl.LOCK_EX, _PATIENCE) as held:
+        if not held:
+            raise ValueError(f"{path} is being trained by another process. Wait for it, or stop it.")
+        yield
+
+
+def is_finished(path: Path) -> bool:
+    """Whether the folder holds a finished run."""
+    return (path / RESULT).exists()
+
+
+def is_running(path: Path) -> bool:
+    """Whether a process is at work in the folder at this moment."""
+    with _lock(path, fcntl.LOCK_SH, 0.0) as held:
+        return not held
+
+
+@contextmanager
+def _lock(path: Path, kind: int, patience: float) -> Iterator[bool]:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _take(folder, kind, patience)
+    finally:
+        os.close(folder)
+
+
+def _take(folder: int, kind: int, patience: float) -> bool:
+    until = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(folder, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.05)
+        except OSError:
+            return True  # a file system without locks: nobody can be found out, so nobody is kept out
+
+
+def _has_state(path: Path) -> bool:
+    folder = path / STATE[0]
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _without(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if name not in names}

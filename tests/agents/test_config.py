@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from svrl.agents.config import BY_FAMILY, PRESETS, AgentConfig, family_of
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_valid_and_survive_json(preset: str) -> None:
+    config = AgentConfig.of(preset, structured=True)
+    assert config.preset == preset
+    assert AgentConfig.from_json(json.loads(json.dumps(config.as_json()))) == config
+
+
+def test_the_presets_say_what_the_paper_and_the_authors_say() -> None:
+    authors, paper = AgentConfig.of("authors"), AgentConfig.of("paper")
+    assert authors == AgentConfig()
+    for config in (authors, paper):
+        assert (config.learning_rate, config.discount, config.batch_size, config.observe) == (1e-5, 0.99, 32, 0.9)
+        assert (config.epsilon_start, config.epsilon_final) == (1.0, 0.01)
+    assert (authors.epsilon_steps, paper.epsilon_steps) == (30_000, 300_000)
+    assert authors.target_every / authors.updates_per_step == 40_000  # agent steps
+    assert paper.target_every / paper.updates_per_step == 10_000
+    assert paper.observe_rise / paper.updates_per_step == 2e6
+    assert (authors.loss, paper.loss) == ("huber", "squared")
+    assert (authors.output, authors.scale, paper.output, paper.scale) == ("fill", "minmax", "estimate", "none")
+    assert authors.steps == 15_000_000
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(AgentConfig), ids=lambda f: f.name)
+def test_every_field_explains_itself(field: dataclasses.Field) -> None:
+    assert field.metadata["help"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"observe": 0.0}, r"observe lies in \(0, 1\], got 0.0"),
+        ({"epsilon_final": 1.2}, r"epsilon_final lies in \[0, 1\], got 1.2"),
+        ({"discount": 1.0}, r"discount lies in \(0, 1\), got 1.0"),
+        ({"agent": "dqnn"}, "agent is one of dqn, double, dueling, got 'dqnn'"),
+        ({"batch_size": 0}, r"batch_size lies in \[1, inf\), got 0"),
+        ({"learning_rate": float("nan")}, r"learning_rate lies in \(0, inf\), got nan"),
+        ({"act_lag": 2}, r"act_lag lies in \[0, 1\], got 2"),
+        ({"learn_from": 10}, "learn_from must be at least the batch size, 32"),
+        ({"hidden": ()}, "hidden needs at least one width"),
+        ({"gradient_clamp": -1.0}, r"gradient_clamp lies in \[0, inf\), got -1.0"),
+    ],
+)
+def test_bad_settings_are_one_sentence(changes: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        AgentConfig(**changes)
+
+
+def test_wrong_names_are_answered_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="Did you mean authors"):
+        AgentConfig.of("author")
+    with pytest.raises(ValueError, match="Did you mean learning_rate"):
+        AgentConfig.of("authors", learning_rte=1.0)
+
+
+def test_arms() -> None:
+    assert AgentConfig(agent="double", structured=True).arm == "sv-double"
+    assert AgentConfig().arm == "dqn"
+
+
+@pytest.mark.parametrize(
+    ("env", "family"),
+    [("atari/breakout", "atari"), ("minatar/x", "minatar"), ("CartPole-v1", "gymnasium"), ("ALE/Pong-v5", "gymnasium")],
+)
+def test_families(env: str, family: str) -> None:
+    assert family_of(env) == family
+    assert BY_FAMILY[family] in PRESETS

@@ -1,0 +1,236 @@
+"""Diagnostics against singular values, closed forms and a network whose rank is known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from itertools import combinations
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from svrl.agents.agent import Agent
+from svrl.agents.config import AgentConfig
+from svrl.agents.diagnostics import (
+    RankStudy,
+    batch_ranks,
+    distinct_rows,
+    dormant_share,
+    energies,
+    feature_rank,
+    held_out_error,
+    rank_study,
+    ranks_at,
+    srank,
+    target_gap,
+)
+from svrl.agents.environment import open_env
+from svrl.agents.networks import build_network
+from svrl.matrix.rank import approximate_rank, spectrum
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def matrices(shape: tuple[int, ...], rank: int, *, offset: float = 0.0, noise: float = 0.0) -> torch.Tensor:
+    *batch, m, n = shape
+    source = generator(rank)
+    left, right = torch.randn(*batch, m, rank, generator=source), torch.randn(*batch, rank, n, generator=source)
+    return left @ right + offset + noise * torch.randn(*shape, generator=source)
+
+
+@pytest.mark.parametrize("shape", [(7, 32, 18), (7, 32, 4), (7, 5, 40), (32, 18)])
+@pytest.mark.parametrize("centre_rows", [False, True])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_energies_are_squared_singular_values(shape: tuple[int, ...], centre_rows: bool, scale: float) -> None:
+    q = scale * matrices(shape, 3, offset=20.0, noise=0.3)
+    truth = spectrum(q.double(), centre_rows=centre_rows)
+    got = energies(q, centre_rows=centre_rows)
+    assert got.shape == truth.shape
+    top = truth[..., :1]
+    assert float(((got.sqrt() - truth) / top).abs().max()) < 1e-7
+
+
+@pytest.mark.parametrize("energy", [0.5, 0.9, 0.99, 0.9999, 1 - 1e-8])
+@pytest.mark.parametrize("centre_rows", [False, True])
+def test_ranks_agree_with_singular_values(energy: float, centre_rows: bool) -> None:
+    for rank in (1, 2, 5):
+        for offset in (0.0, 50.0):
+            q = matrices((200, 32, 18), rank, offset=offset, noise=0.05)
+            truth = approximate_rank(q.double(), energy=energy, centre_rows=centre_rows)
+            assert torch.equal(ranks_at(energies(q, centre_rows=centre_rows), energy), truth)
+
+
+def test_an_energy_of_one_counts_what_is_above_rounding() -> None:
+    assert ranks_at(energies(matrices((20, 32, 18), 3).double()), 1.0).tolist() != [18] * 20
+    exact = torch.zeros(32, 18)
+    exact[0, 0], exact[1, 1], exact[2, 2] = 1.0, 0.1, 1e-3
+    assert int(ranks_at(energies(exact), 1.0)) == 3
+
+
+def test_an_energy_that_is_no_share_is_refused() -> None:
+    for wrong in (0.0, 1.5, math.nan):
+        with pytest.raises(ValueError, match="energy is a share"):
+            ranks_at(torch.ones(3), wrong)
+
+
+def test_batch_ranks_see_the_mean_and_see_past_it() -> None:
+    value = torch.linspace(10.0, 20.0, 32)[:, None].expand(32, 6)
+    advantage = 0.2 * matrices((32, 6), 3)
+    ranks = batch_ranks(torch.stack([value, value + advantage, torch.zeros(32, 6)]))
+    assert ranks.rank_99.tolist() == [1, 1, 0]
+    assert ranks.row_centred_99[0] == 0
+    assert ranks.row_centred_99[1] >= 2
+    assert ranks.rank_9999[1] > ranks.rank_99[1]
+
+
+def test_a_diverged_batch_has_no_rank_and_spoils_no_other() -> None:
+    q = torch.ones(3, 8, 4)
+    q[1, 2, 3] = math.nan
+    q[2, 0, 0] = math.inf
+    ranks = batch_ranks(q)
+    assert ranks.rank_99[0] == 1
+    assert all(bool(part[1:].isnan().all()) for part in ranks)
+    assert math.isnan(feature_rank(q[1]))
+
+
+def test_dormant_units_are_those_far_below_the_layer() -> None:
+    features = torch.ones(10, 8)
+    features[:, 0] = 0.0
+    features[:, 1] = 0.01
+    features[:, 2] = 0.0
+    features[0, 2] = 5.0
+    # Mean activity (0 + .01 + .5 + 5) / 8 = .68875: at .025 the line is .0172.
+    assert dormant_share(features) == 2 / 8
+    assert dormant_share(features, threshold=0.0) == 1 / 8
+    assert dormant_share(features, threshold=0.75) == 3 / 8
+    assert dormant_share(torch.zeros(5, 3)) == 1.0
+    assert dormant_share(100.0 * features) == dormant_share(features)
+
+
+def test_srank_counts_values_and_not_squares() -> None:
+    sigma = torch.tensor([60.0, 30.0, 9.5, 0.5])
+    rows, columns = (torch.linalg.qr(torch.randn(n, 4, generator=generator()))[0] for n in (20, 9))
+    features = rows @ torch.diag(sigma) @ columns.T
+    assert [srank(features, delta) for delta in (0.01, 0.004, 0.2, 0.5)] == [3, 4, 2, 1]
+    share = sigma / sigma.sum()
+    assert feature_rank(features) == pytest.approx(math.exp(-float((share * share.log()).sum())), rel=1e-4)
+    assert srank(torch.zeros(4, 3)) == 0
+    assert feature_rank(torch.eye(6)) == pytest.approx(6.0)
+    with pytest.raises(ValueError, match="delta"):
+        srank(features, 1.0)
+
+
+def test_held_out_error_is_over_hidden_entries_only() -> None:
+    truth = torch.tensor([[[3.0, 4.0], [7.0, 1.0]]]).repeat(3, 1, 1)
+    mask = torch.ones(3, 2, 2, dtype=torch.bool)
+    mask[0, 0] = False  # hidden: 3 and 4, of norm 5
+    mask[2, 1, 1] = False
+    estimate = truth + torch.tensor([[[1.0, 0.0], [100.0, 100.0]]])
+    assert held_out_error(estimate, truth, mask).tolist() == pytest.approx([1 / 5, 100.0])
+    assert held_out_error(estimate[0], truth[0], mask[0]).tolist() == pytest.approx([0.2])
+    assert held_out_error(estimate, truth, torch.ones_like(mask)).numel() == 0
+    assert held_out_error(estimate[0], torch.zeros(2, 2), mask[0]).numel() == 0
+
+
+def test_target_gap_keeps_the_sign_apart_from_the_size() -> None:
+    plain, structured = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.5, 2.0, 4.0])
+    gap = target_gap(plain, structured)
+    assert gap == pytest.approx((-0.125, 0.375, 0.5))
+    assert target_gap(plain, plain) == (0.0, 0.0, 0.0)
+
+
+def test_batches_have_distinct_states_and_every_set_is_as_likely() -> None:
+    rows = distinct_rows(30_000, 3, 6, generator())
+    sets = Counter(tuple(sorted(row)) for row in rows.tolist())
+    assert set(sets) == set(combinations(range(6), 3))
+    expected = 30_000 / 20
+    chi_square = sum((count - expected) ** 2 / expected for count in sets.values())
+    assert chi_square < 43.8  # the .999 quantile at 19 degrees of freedom
+    everything = distinct_rows(50, 6, 6, generator(1))
+    assert everything.sort(1).values.tolist() == [list(range(6))] * 50
+
+
+class Drift(gymnasium.Env):
+    """A point that drifts in the plane by five actions; the game is over once it is far out."""
+
+    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = self.np_random.normal(size=2)
+        return self.at.astype(np.float32), {}
+
+    def step(self, action):
+        angle = 2 * np.pi * action / 5
+        self.at = self.at + 0.3 * np.array([np.cos(angle), np.sin(angle)]) + 0.1 * self.np_random.normal(size=2)
+        return self.at.astype(np.float32), 1.0, bool(np.abs(self.at).max() > 8.0), False, {}
+
+
+def drifter() -> Agent:
+    config = AgentConfig.of("smoke", network="mlp", hidden=(16, 16))
+    env = open_env(Drift, config, count=1, seed=0)
+    env.close()
+    network = build_network(env.spec, config, generator(3))
+    return Agent(source=Drift, spec=env.spec, config=config, network=network, steps=0, updates=0, seed=0)
+
+
+def study(agent: Agent, **changes: object) -> RankStudy:
+    return rank_study(agent, **{"batches": 300, "states": 500, **changes})
+
+
+def test_a_study_is_consistent_with_itself_and_its_seed() -> None:
+    agent = drifter()
+    found = study(agent)
+    for kind in ("", "tight_", "row_centred_", "tight_row_centred_"):
+        histogram, cdf = getattr(found, f"{kind}histogram"), getattr(found, f"{kind}cdf")
+        assert len(histogram) == len(cdf) == 6
+        assert sum(histogram) == 300
+        assert cdf == pytest.approx(np.cumsum(histogram) / 300)
+        assert getattr(found, f"{kind}mean") == float(np.dot(histogram, range(6)) / 300)
+    assert found.tight_mean >= found.mean
+    assert found.tight_row_centred_mean >= found.row_centred_mean
+    assert found.q_min <= found.q_mean <= found.q_max
+    assert study(agent) == found
+    assert study(agent, seed=1) != found
+    written = json.loads(json.dumps(found.as_json()))
+    assert {"energy", "batches", "batch_size", "mean", "histogram", "row_centred_mean"} <= set(written)
+    assert written["histogram"] == list(found.histogram)
+
+
+def test_a_study_finds_the_rank_that_a_network_was_given() -> None:
+    agent = drifter()
+    out = agent.network.action_stream.out
+    direction = torch.tensor([1.0, -2.0, 0.5, 3.0, 1.5])
+    with torch.no_grad():
+        out.weight.copy_(torch.outer(direction, torch.rand(16, generator=generator())))
+        out.bias.zero_()
+    found = study(agent)
+    assert found.histogram == found.tight_histogram == found.row_centred_histogram == (0, 300, 0, 0, 0, 0)
+    with torch.no_grad():
+        out.weight.copy_(torch.outer(torch.ones(5), out.weight[0]))
+    found = study(agent)
+    assert found.mean == 1.0
+    assert found.row_centred_mean == 0.0
+    assert agent.network.training
+    with torch.no_grad():
+        agent.network.action_stream.hidden.weight.zero_()
+        agent.network.action_stream.hidden.bias.fill_(-1.0)
+    assert study(agent).dormant == 1.0
+
+
+def test_a_study_that_cannot_be_made_says_so() -> None:
+    agent = drifter()
+    with pytest.raises(ValueError, match="1 to 20 distinct states"):
+        rank_study(agent, states=20, batch_size=32)
+    with pytest.raises(ValueError, match="energy is a share"):
+        study(agent, energy=99)
+    with torch.no_grad():
+        agent.network.action_stream.out.bias.fill_(math.nan)
+    with pytest.raises(ValueError, match="diverged"):
+        study(agent)

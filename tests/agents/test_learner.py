@@ -1,0 +1,253 @@
+"""Bursts of updates against a reference that makes one update after another, entry by entry."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.learner import Learner
+from svrl.agents.networks import build_network
+from svrl.agents.replay import Batch
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.envs.vector import EnvSpec
+
+SPEC = EnvSpec(id="test", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=6)
+B = 16
+BASE = AgentConfig.of(
+    "classic", batch_size=B, hidden=(12, 9), discount=0.9, target_every=100, learning_rate=1e-2, clip_rewards=True
+)
+ARMS = [
+    {"agent": agent, "structured": structured, "value": value}
+    for agent in ("dqn", "double", "dueling")
+    for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
+]
+
+
+def transitions(count: int, seed: int = 0) -> Batch:
+    source = torch.Generator().manual_seed(seed)
+    return Batch(
+        windows=torch.randn(count, 2, 5, generator=source),
+        actions=torch.randint(6, (count,), generator=source),
+        rewards=3 * torch.randn(count, generator=source),
+        terminal=torch.rand(count, generator=source) < 0.2,
+        life_lost=torch.rand(count, generator=source) < 0.2,
+    )
+
+
+def learner_of(config: AgentConfig, seed: int = 0) -> Learner:
+    network = build_network(SPEC, config, torch.Generator().manual_seed(seed))
+    learner = Learner(network, copy.deepcopy(network), config, StructuredTargets.from_config(config))
+    with torch.no_grad():  # a target network of its own
+        for parameter in learner.target.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(9)))
+    return learner
+
+
+class Reference:
+    """One update at a time, the rule of each agent written out, Adam by its formula."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.online, self.target = copy.deepcopy(learner.online), copy.deepcopy(learner.target)
+        self.config, self.structure = learner.config, learner.structure
+        self.moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in self.online.parameters()]
+        self.updates = 0
+
+    def value(self, q_target: Tensor, q_online: Tensor, completed: Tensor | None, row: int) -> float:
+        double = self.config.agent == "double"
+        if completed is None:
+            action = int((q_online if double else q_target)[row].argmax())
+            return float(q_target[row, action])
+        if self.config.value == "network":
+            return float(q_target[row, int(completed[row].argmax())])
+        action = int((q_online if double else completed)[row].argmax())
+        return float(completed[row, action])
+
+    def update(self, batch: Batch, mask: Tensor | None) -> float:
+        config = self.config
+        with torch.no_grad():
+            q_target, q_online = self.target(batch.windows[:, 1]), self.online(batch.windows[:, 1])
+            completed = None
+            if self.structure is not None:
+                source = q_online if config.agent == "double" and config.value == "network" else q_target
+                completed = self.structure.complete(source, mask).matrix
+        q = self.online(batch.windows[:, 0])
+        total = torch.zeros(())
+        for row in range(B):
+            reward = float(batch.rewards[row])
+            target = math.copysign(1.0, reward) if config.clip_rewards else reward
+            if not (bool(batch.terminal[row]) or (config.life_loss_ends and bool(batch.life_lost[row]))):
+                target += config.discount * self.value(q_target, q_online, completed, row)
+            error = q[row, int(batch.actions[row])] - target
+            if config.loss == "squared" or abs(float(error.detach())) < 1:
+                total = total + (error**2 if config.loss == "squared" else error**2 / 2)
+            else:
+                total = total + error.abs() - 0.5
+        loss = total / B
+        gradients = torch.autograd.grad(loss, list(self.online.parameters()))
+        self.updates += 1
+        with torch.no_grad():
+            for parameter, gradient, (first, second) in zip(
+                self.online.parameters(), gradients, self.moments, strict=True
+            ):
+                limit = config.gradient_clamp or math.inf
+                clamped = gradient.clamp(-limit, limit)
+                first.mul_(0.9).add_(0.1 * clamped)
+                second.mul_(0.999).add_(0.001 * clamped**2)
+                mean, square = first / (1 - 0.9**self.updates), second / (1 - 0.999**self.updates)
+                parameter.sub_(config.learning_rate * mean / (square.sqrt() + config.optimiser_epsilon))
+        return float(loss.detach())
+
+
+def masks_of(learner: Learner, count: int, seed: int) -> list[Tensor | None]:
+    """The masks that the learner will draw."""
+    if learner.structure is None:
+        return [None] * count
+    source = torch.Generator().manual_seed(seed)
+    if learner.config.agent == "double" and learner.structure.value == "network":
+        return [torch.rand(B, 6, generator=source) < learner.config.observe for _ in range(count)]
+    return list(torch.rand(count, B, 6, generator=source) < learner.config.observe)
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
+@pytest.mark.parametrize(
+    "learning",
+    [{}, {"loss": "squared", "gradient_clamp": 0.01}, {"clip_rewards": False, "life_loss_ends": False}],
+    ids=["huber", "squared-clamped", "raw"],
+)
+def test_a_burst_makes_the_updates_of_the_reference(arm: dict, learning: dict) -> None:
+    learner = learner_of(BASE.but(**arm, **learning, observe=0.7))
+    reference, count = Reference(learner), 3
+    batch = transitions(count * B)
+    masks = masks_of(learner, count, seed=4)
+    burst = learner.burst(batch, count, torch.Generator().manual_seed(4))
+    losses = [reference.update(Batch(*(part[k * B : (k + 1) * B] for part in batch)), masks[k]) for k in range(count)]
+    assert burst.losses.tolist() == pytest.approx(losses, rel=1e-4)
+    for ours, theirs in zip(learner.online.parameters(), reference.online.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=2e-5)
+
+
+@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm["structured"]], ids=str)
+@pytest.mark.parametrize("output", ["fill", "estimate"])
+@pytest.mark.parametrize("scale", ["none", "minmax", "row"])
+def test_structure_changes_some_targets_below_one_and_none_at_one(arm: dict, output: str, scale: str) -> None:
+    batch = transitions(4 * B)
+    changed = {}
+    for observe in (0.6, 1.0):
+        learner = learner_of(BASE.but(**arm, output=output, scale=scale, observe=observe))
+        burst = learner.burst(batch, 4, torch.Generator().manual_seed(4))
+        changed[observe] = int((burst.worth.values != burst.worth.plain_values).sum())
+    assert changed[0.6] > 0
+    if output == "fill":
+        assert changed[1.0] == 0
+
+
+@pytest.mark.parametrize("agent", ["dqn", "double", "dueling"])
+@pytest.mark.parametrize("value", ["completed", "network"])
+def test_observing_everything_with_fill_is_the_plain_agent_bit_for_bit(agent: str, value: str) -> None:
+    plain = learner_of(BASE.but(agent=agent))
+    full = learner_of(BASE.but(agent=agent, structured=True, observe=1.0, value=value))
+    for seed in range(5):
+        batch = transitions(2 * B, seed)
+        for learner in (plain, full):
+            learner.burst(batch, 2, torch.Generator().manual_seed(seed))
+    for a, b in zip(plain.online.parameters(), full.online.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("agent", ["dqn", "double", "dueling"])
+def test_one_burst_of_six_is_six_bursts_of_one(agent: str) -> None:
+    whole, single = learner_of(BASE.but(agent=agent)), learner_of(BASE.but(agent=agent))
+    batch = transitions(6 * B)
+    whole.burst(batch, 6, torch.Generator())
+    for k in range(6):
+        single.burst(Batch(*(part[k * B : (k + 1) * B] for part in batch)), 1, torch.Generator())
+    for a, b in zip(whole.online.parameters(), single.online.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_the_target_network_is_copied_when_due_and_only_then() -> None:
+    learner = learner_of(BASE.but(target_every=5))
+    before = [p.clone() for p in learner.target.parameters()]
+    learner.burst(transitions(4 * B), 4, torch.Generator())
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.target.parameters(), strict=True))
+    assert learner.until_copy() == 1
+    with pytest.raises(ValueError, match="1 to 1 updates before the next copy, got 2"):
+        learner.burst(transitions(2 * B), 2, torch.Generator())
+    learner.burst(transitions(B), 1, torch.Generator())
+    assert all(torch.equal(a, b) for a, b in zip(learner.online.parameters(), learner.target.parameters(), strict=True))
+
+
+def test_gradients_never_reach_the_target_network() -> None:
+    learner = learner_of(BASE)
+    learner.burst(transitions(B), 1, torch.Generator())
+    assert all(p.grad is None for p in learner.target.parameters())
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
+def test_captured_and_restored_it_goes_on_exactly(optimiser: str) -> None:
+    config = BASE.but(optimiser=optimiser, agent="dueling", structured=True)
+    one, two = learner_of(config), learner_of(config, seed=7)
+    one.burst(transitions(3 * B), 3, torch.Generator().manual_seed(1))
+    two.restore(one.capture())
+    for learner in (one, two):
+        learner.burst(transitions(3 * B, seed=2), 3, torch.Generator().manual_seed(2))
+    assert two.updates == 6
+    for a, b in zip(one.online.parameters(), two.online.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_convolutional_learner_goes_on_exactly_too() -> None:
+    spec = EnvSpec(id="p", family="minatar", frame_shape=(4, 10, 10), dtype="uint8", n_actions=6)
+    config = AgentConfig.of("minatar", optimiser="adam", batch_size=B)
+    source = torch.Generator().manual_seed(0)
+    pictures = torch.randint(2, (2 * B, 2, 4, 10, 10), generator=source, dtype=torch.uint8)
+    batch = transitions(2 * B)._replace(windows=pictures)
+    learners = []
+    for seed in (0, 7):
+        network = build_network(spec, config, torch.Generator().manual_seed(seed))
+        learners.append(Learner(network, copy.deepcopy(network), config, None))
+    learners[0].burst(batch, 2, source)
+    learners[1].restore(learners[0].capture())
+    for learner in learners:
+        learner.burst(batch, 2, source)
+    for a, b in zip(*(learner.online.parameters() for learner in learners), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_what_is_captured_does_not_move_with_the_learner() -> None:
+    learner = learner_of(BASE)
+    state = learner.capture()
+    kept = {name: value.copy() for name, value in state["online"].items()}
+    learner.burst(transitions(B), 1, torch.Generator())
+    assert all(np.array_equal(kept[name], state["online"][name]) for name in kept)
+
+
+def test_rmsprop_is_centred_as_published_with_minatar() -> None:
+    learner = learner_of(BASE.but(optimiser="rmsprop", optimiser_epsilon=0.01, learning_rate=1e-3))
+    network = copy.deepcopy(learner.online)
+    batch = transitions(B)
+    burst = learner.burst(batch, 1, torch.Generator())
+    q = network(batch.windows[:, 0]).gather(-1, batch.actions[:, None]).squeeze(-1)
+    loss = nn.functional.smooth_l1_loss(q, burst.targets[0])
+    gradients = torch.autograd.grad(loss, list(network.parameters()))
+    for before, gradient, after in zip(network.parameters(), gradients, learner.online.parameters(), strict=True):
+        square, mean = 0.05 * gradient**2, 0.05 * gradient
+        expected = before - 1e-3 * gradient / ((square - mean**2).sqrt() + 0.01)
+        assert torch.allclose(after, expected, atol=1e-6)
+
+
+def test_the_learning_rate_falls_linearly_to_what_is_left_of_it() -> None:
+    config = BASE.but(learning_rate=0.1, learning_rate_left=0.2, steps=1_100, learn_from=100, updates_per_step=0.01)
+    learner = learner_of(config)
+    rates = []
+    for _ in range(10):
+        learner.burst(transitions(B), 1, torch.Generator())
+        rates.append(learner.optimiser.param_groups[0]["lr"])
+    assert rates == pytest.approx(np.linspace(0.1, 0.02, 11)[:10])
+    assert learner_of(BASE).learning_rate() == BASE.learning_rate

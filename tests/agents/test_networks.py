@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.networks import QNetwork, build_network
+from svrl.envs.vector import EnvSpec
+
+ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)
+MINATAR = EnvSpec(id="minatar/x", family="minatar", frame_shape=(4, 10, 10), dtype="uint8", n_actions=6)
+VECTOR = EnvSpec(id="v", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=3)
+KINDS = [(ATARI, "authors"), (MINATAR, "minatar"), (VECTOR, "classic")]
+
+
+def build(spec: EnvSpec, preset: str, seed: int = 0, **changes: object) -> QNetwork:
+    return build_network(spec, AgentConfig.of(preset, **changes), torch.Generator().manual_seed(seed))
+
+
+def look(spec: EnvSpec, count: int = 3) -> torch.Tensor:
+    source = torch.Generator().manual_seed(1)
+    shape = (count, *spec.observation_shape)
+    if spec.dtype == "uint8":
+        return torch.randint(int(spec.high) + 1, shape, generator=source, dtype=torch.uint8)
+    return torch.randn(shape, generator=source)
+
+
+def parameters(network: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+@pytest.mark.parametrize(("spec", "preset"), KINDS)
+@pytest.mark.parametrize("agent", ["dqn", "dueling"])
+def test_values_of_all_actions(spec: EnvSpec, preset: str, agent: str) -> None:
+    network = build(spec, preset, agent=agent)
+    q = network(look(spec))
+    assert q.shape == (3, spec.n_actions)
+    assert q.dtype == torch.float32
+
+
+def test_the_published_sizes() -> None:
+    # Mnih et al. 2015 with 18 actions; MinAtar's with 4 channels and 6 actions.
+    convolutions = 4 * 32 * 64 + 32 + 32 * 64 * 16 + 64 + 64 * 64 * 9 + 64
+    assert parameters(build(ATARI, "authors")) == convolutions + 3136 * 512 + 512 + 512 * 18 + 18
+    assert parameters(build(MINATAR, "minatar")) == 4 * 16 * 9 + 16 + 1024 * 128 + 128 + 128 * 6 + 6
+    dueling = parameters(build(ATARI, "authors", agent="dueling"))
+    assert dueling == parameters(build(ATARI, "authors")) + 3136 * 512 + 512 + 512 + 1
+
+
+def test_dueling_is_value_plus_centred_advantage() -> None:
+    network = build(VECTOR, "classic", agent="dueling")
+    x = network.trunk(look(VECTOR))
+    assert network.value_stream is not None
+    value, advantage = network.value_stream(x), network.action_stream(x)
+    assert torch.allclose(network(look(VECTOR)), value + advantage - advantage.mean(-1, keepdim=True))
+    assert torch.allclose(network(look(VECTOR)).mean(-1, keepdim=True), value, atol=1e-6)
+
+
+def test_double_has_the_plain_network() -> None:
+    plain, double = build(VECTOR, "classic"), build(VECTOR, "classic", agent="double")
+    assert torch.equal(plain(look(VECTOR)), double(look(VECTOR)))
+
+
+def test_pictures_are_scaled_by_their_largest_value() -> None:
+    network = build(ATARI, "authors")
+    white = torch.full((1, 4, 84, 84), 255, dtype=torch.uint8)
+    bare = network.action_stream(network.trunk(torch.ones(1, 4, 84, 84)))
+    assert torch.allclose(network(white), bare)
+
+
+@pytest.mark.parametrize("agent", ["dqn", "dueling"])
+def test_features_lead_to_the_values(agent: str) -> None:
+    network = build(VECTOR, "classic", agent=agent)
+    features = network.features(look(VECTOR))
+    assert features.shape == (3, 128 if agent == "dqn" else 256)
+    assert bool((features >= 0).all())
+    if agent == "dqn":
+        assert torch.allclose(network.action_stream.out(features), network(look(VECTOR)))
+
+
+def test_weights_come_from_the_generator_alone_and_as_torch_draws_them() -> None:
+    before = torch.get_rng_state()
+    one, two, other = build(ATARI, "authors"), build(ATARI, "authors"), build(ATARI, "authors", seed=1)
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(one(look(ATARI)), two(look(ATARI)))
+    assert not torch.equal(one(look(ATARI)), other(look(ATARI)))
+    layer = one.action_stream.hidden
+    bound = 3136**-0.5
+    assert float(layer.weight.abs().max()) <= bound
+    assert float(layer.weight.std()) == pytest.approx(bound / 3**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("spec", "network", "sentence"),
+    [(VECTOR, "nature", "Take network mlp"), (MINATAR, "nature", "larger pictures than minatar/x")],
+)
+def test_a_network_that_cannot_look_at_it(spec: EnvSpec, network: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        build(spec, "classic", network=network)
+
+
+def test_an_mlp_looks_at_anything() -> None:
+    assert build(MINATAR, "classic")(look(MINATAR)).shape == (3, 6)

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from svrl.agents import replay as replay_module
+from svrl.agents.replay import Layout, Replay, next_observations, observations
+from svrl.envs.vector import EnvSpec, Step
+
+from .replay_oracle import Counting, NaiveReplay, all_of, spec_of, transitions
+
+ATARI = EnvSpec(
+    id="atari/breakout", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=4
+)
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def filled(*, stack: int = 4, lanes: int = 3, capacity: int = 60, end: float = 0.1, steps: int = 200) -> Replay:
+    spec = spec_of(stack)
+    env, memory = Counting(spec, lanes, 0, end), Replay(spec, lanes=lanes, capacity=capacity)
+    memory.begin(env.reset())
+    for _ in range(steps):
+        memory.append(*env.step())
+    return memory
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    stack=st.sampled_from([1, 3, 4]),
+    dtype=st.sampled_from(["uint8", "float32"]),
+    lanes=st.integers(1, 4),
+    capacity=st.integers(4, 60),
+    end=st.sampled_from([0.0, 0.02, 0.2, 0.6, 1.0]),
+    seed=st.integers(0, 2**32),
+    interrupt=st.sampled_from([0.0, 0.05]),
+)
+def test_it_is_a_list_of_the_newest_transitions(stack, dtype, lanes, capacity, end, seed, interrupt):
+    spec = spec_of(stack, dtype)
+    env, memory = Counting(spec, lanes, seed, end), Replay(spec, lanes=lanes, capacity=capacity)
+    naive = NaiveReplay(spec, memory.layout)
+    start = env.reset()
+    memory.begin(start)
+    naive.begin(start)
+    for number in range(150):
+        if env.rng.random() < interrupt:
+            start = env.reset()
+            memory.begin(start)
+            naive.begin(start)
+        actions, step = env.step()
+        memory.append(actions, step)
+        naive.append(actions, step)
+        if number % 7 == 0 or number > 140:
+            expected = naive.drawable()
+            assert len(memory) == len(expected)
+            assert all_of(memory) == expected
+    drawn = transitions(memory.sample(64, generator(seed)))
+    assert set(drawn) <= set(naive.drawable())
+    if interrupt == 0.0 and (stack == 1 or end == 0.0):
+        assert len(memory) == lanes * (capacity // lanes)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    stack=st.sampled_from([1, 3, 4]),
+    lanes=st.integers(1, 4),
+    end=st.sampled_from([0.0, 0.1, 1.0]),
+    frame=st.sampled_from([(1,), (2, 2), (3,), (4, 4)]),
+)
+def test_the_kernel_and_its_twin_agree(stack, lanes, end, frame):
+    spec = EnvSpec(id="x", family="gymnasium", frame_shape=frame, dtype="uint8", stack=stack, n_actions=50)
+    env, memory = Counting(spec, lanes, 1, end), Replay(spec, lanes=lanes, capacity=40)
+    memory.begin(env.reset())
+    for _ in range(90):
+        memory.append(*env.step())
+        draws = torch.randint(1 << 62, (9,), generator=generator(memory.made))
+        for one, other in zip(memory._sample_kernel(draws), memory._sample_twin(draws), strict=True):
+            assert one.dtype == other.dtype
+            assert torch.equal(one, other)
+
+
+def test_frames_before_the_first_are_zero():
+    memory = filled(lanes=1, end=0.0, capacity=20, steps=3)
+    windows = memory._sample_kernel(torch.arange(3)).windows
+    zero = (windows.flatten(2) == 0).all(2).tolist()
+    assert zero == [
+        [True, True, True, False, False],
+        [True, True, False, False, False],
+        [True, False, False, False, False],
+    ]
+
+
+def test_observations_are_views_of_the_windows():
+    stacked, single = filled(stack=4).sample(5, generator(0)), filled(stack=1).sample(5, generator(0))
+    assert observations(stacked).shape == next_observations(stacked).shape == (5, 4, 2, 3)
+    assert observations(single).shape == next_observations(single).shape == (5, 2, 3)
+    for batch in (stacked, single):
+        assert observations(batch).data_ptr() == batch.windows.data_ptr()
+        inside = batch.windows.data_ptr() + batch.windows[0, 0].numel()
+        assert next_observations(batch).data_ptr() == inside
+
+
+def test_all_transitions_are_equally_likely():
+    memory = filled(end=0.5)
+    sizes = np.diff(memory.ends, prepend=0)
+    assert len(set(sizes.tolist())) > 1, "lanes of unequal size, or nothing is tested"
+    every = all_of(memory)
+    place = {transition: number for number, transition in enumerate(every)}
+    assert len(place) == len(every)
+    draws = 200 * len(every)
+    drawn = transitions(memory.sample(draws, generator(5)))
+    counts = np.bincount([place[transition] for transition in drawn], minlength=len(every))
+    statistic = ((counts - 200.0) ** 2 / 200.0).sum()
+    freedom = len(every) - 1
+    assert abs(statistic - freedom) < 4.0 * np.sqrt(2.0 * freedom)
+
+
+def test_equal_generators_draw_equal_batches():
+    memory = filled()
+    first, again, other = (memory.sample(32, generator(seed)) for seed in (3, 3, 4))
+    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
+    assert not torch.equal(first.windows, other.windows)
+
+
+def test_a_batch_stays_what_it_was():
+    spec = spec_of(4)
+    env, memory = Counting(spec, 2, 0, 0.1), Replay(spec, lanes=2, capacity=10)
+    memory.begin(env.reset())
+    for _ in range(20):
+        memory.append(*env.step())
+    batch = memory.sample(8, generator(0))
+    before = transitions(batch)
+    for _ in range(50):
+        memory.append(*env.step())
+    assert transitions(batch) == before
+
+
+def test_a_batch_of_no_more_use_is_written_over():
+    memory = filled()
+    old, wanted = memory.sample(8, generator(0)), memory.sample(8, generator(1))
+    again = memory.sample(8, generator(1), out=old)
+    assert again.windows.data_ptr() == old.windows.data_ptr()
+    assert all(torch.equal(one, two) for one, two in zip(again, wanted, strict=True))
+    other = memory.sample(9, generator(1), out=old)
+    assert len(other.actions) == 9
+    assert torch.equal(old.windows, wanted.windows)
+
+
+def test_an_interruption_makes_the_open_states_final_frames():
+    spec = spec_of(4)
+    env, memory = Counting(spec, 2, 0, 0.0), Replay(spec, lanes=2, capacity=40)
+    memory.begin(env.reset())
+    _, last = [env_step(env, memory) for _ in range(6)][-1]
+    memory.begin(env.reset())
+    assert len(memory) == 12
+    after = transitions(memory._sample_kernel(torch.tensor([5, 11])))
+    assert [transition.after for transition in after] == [frame.tobytes() for frame in last.final_observations]
+    env_step(env, memory)
+    newest = memory._sample_kernel(torch.tensor([6, 13]))
+    assert not newest.windows[:, :3].any()
+
+
+def env_step(env: Counting, memory: Replay) -> tuple[np.ndarray, Step]:
+    actions, step = env.step()
+    memory.append(actions, step)
+    return actions, step
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 64])
+def test_a_million_atari_transitions_fit(lanes: int):
+    layout = Layout.of(ATARI, lanes=lanes, capacity=1_000_000)
+    assert layout.lanes * layout.per_lane == 1_000_000
+    assert layout.nbytes < 7.4e9
+
+
+def test_the_arithmetic_is_what_is_allocated():
+    memory = Replay(ATARI, lanes=8, capacity=10_000)
+    arrays = (memory.heads, memory.tails, memory.ends, memory.order, memory.ages)
+    tensors = (memory.frames, memory.actions, memory.rewards, memory.terminal, memory.life_lost)
+    assert memory.nbytes == sum(array.nbytes for array in arrays) + sum(tensor.nbytes for tensor in tensors)
+
+
+def test_untouched_memory_costs_nothing():
+    free = replay_module._free_bytes(torch.device("cpu"))
+    if free < 8e9:
+        pytest.skip("needs 8 GB that are free, without using them")
+    memory = Replay(ATARI, lanes=8, capacity=1_000_000)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        resident = 4096 * int(file.read().split()[1])
+    assert resident < 3e9 < memory.nbytes
+
+
+def test_too_much_is_refused_with_what_to_lower():
+    with pytest.raises(ValueError, match=r"takes .* GB, and .* GB of RAM are free. Lower replay to about [\d,]+\."):
+        Replay(ATARI, lanes=1, capacity=10**10)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"lanes": 0}, "at least one lane"),
+        ({"capacity": 2}, "for 3 environments holds at least 3 transitions, got 2"),
+    ],
+)
+def test_impossible_sizes(change: dict[str, int], sentence: str):
+    with pytest.raises(ValueError, match=sentence):
+        Replay(spec_of(4), **{"lanes": 3, "capacity": 9, **change})
+
+
+def test_wrong_use_is_answered_in_a_sentence():
+    spec = spec_of(4)
+    env, memory = Counting(spec, 3, 0, 0.0), Replay(spec, lanes=3, capacity=30)
+    start = env.reset()
+    actions, step = env.step()
+    with pytest.raises(ValueError, match=r"Call begin\(observations\) first"):
+        memory.append(actions, step)
+    with pytest.raises(ValueError, match="no transition to draw"):
+        memory.sample(1, generator(0))
+    with pytest.raises(ValueError, match=r"observations of shape \(3, 4, 2, 3\), got \(2, 4, 2, 3\)"):
+        memory.begin(start[:2])
+    memory.begin(start)
+    with pytest.raises(ValueError, match="3 actions and rewards"):
+        memory.append(actions[:2], step)
+    assert len(memory) == 0

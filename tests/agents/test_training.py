@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.agents.small_envs import identity, unknowable
+
+from svrl.agents.agent import Agent, load_agent
+from svrl.agents.checkpoint import Checkpoints
+from svrl.agents.config import AgentConfig
+from svrl.agents.evaluation import evaluate
+from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
+from svrl.agents.train import train
+from svrl.agents.training import Training
+
+SMALL = AgentConfig.of(
+    "classic",
+    hidden=(32,),
+    batch_size=32,
+    discount=0.5,
+    learn_from=100,
+    replay=2_000,
+    target_every=50,
+    epsilon_steps=1_000,
+    steps=3_000,
+    log_every=500,
+    eval_every=0,
+    eval_episodes=20,
+    learning_rate=3e-3,
+)
+BRIEF = SMALL.but(steps=400, log_every=100)
+ARMS = [(agent, structured) for agent in ("dqn", "double", "dueling") for structured in (False, True)]
+Source = str | Callable[[], Any]
+
+
+def run(source: Source, config: AgentConfig, seed: int = 0) -> tuple[Training, list[Event]]:
+    training = Training.begin(source, config, seed=seed)
+    return training, list(training.events())
+
+
+def same_weights(a: Training, b: Training) -> bool:
+    pairs = zip(a.network.parameters(), b.network.parameters(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
+@pytest.mark.parametrize(("agent", "structured"), ARMS)
+def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
+    found = train(identity, SMALL.but(agent=agent, structured=structured))
+    games = evaluate(found.network, identity, found.config, episodes=20, seed=1)
+    assert games.mean > 9.5
+    assert np.array_equal(found.act(np.eye(4, dtype=np.float32)), np.arange(4))
+
+
+@pytest.mark.parametrize("value", ["completed", "network"])
+@pytest.mark.parametrize("agent", ["dqn", "double"])
+def test_observing_everything_with_fill_is_the_plain_run_bit_for_bit(agent: str, value: str) -> None:
+    plain, events = run(identity, BRIEF.but(agent=agent))
+    full, others = run(identity, BRIEF.but(agent=agent, structured=True, observe=1.0, value=value))
+    assert same_weights(plain, full)
+    scores = [[event.score for event in some if isinstance(event, EpisodeEnded)] for some in (events, others)]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize("act_lag", [0, 1])
+def test_one_seed_one_run_and_another_seed_another(act_lag: int) -> None:
+    config = BRIEF.but(structured=True, act_lag=act_lag, envs=3)
+    one, first = run(identity, config)
+    two, second = run(identity, config)
+    other, _ = run(identity, config, seed=1)
+    assert same_weights(one, two)
+    assert first == second
+    assert not same_weights(one, other)
+
+
+def test_training_moves_no_global_generator() -> None:
+    before, arrays = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    run(identity, BRIEF.but(structured=True))
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(arrays, np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize(("rate", "envs"), [(0.25, 1), (1.0, 1), (0.25, 3), (2.0, 4)])
+def test_updates_keep_pace_with_the_steps(rate: float, envs: int) -> None:
+    training, events = run(identity, BRIEF.but(updates_per_step=rate, envs=envs))
+    assert training.steps == BRIEF.steps + (-BRIEF.steps) % envs
+    assert training.updates == int(training.steps * rate) - int(BRIEF.learn_from * rate)
+    for event in events:
+        if isinstance(event, Stepped) and event.steps >= BRIEF.learn_from:
+            assert event.updates == int(event.steps * rate) - int(BRIEF.learn_from * rate)
+
+
+def test_bursts_are_cut_at_copies_of_the_target_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = []
+    training = Training.begin(identity, BRIEF.but(envs=8, updates_per_step=1.0, target_every=5))
+    original = training.learner.copy_to_target
+    monkeypatch.setattr(training.learner, "copy_to_target", lambda: (copies.append(training.updates), original()))
+    list(training.events())
+    assert copies == list(range(5, training.updates + 1, 5))
+
+
+def test_with_a_lag_the_actions_come_from_before_the_burst() -> None:
+    """Environments step as if the burst under way had not been made."""
+    training = Training.begin(identity, BRIEF.but(act_lag=1, epsilon_start=0.0, epsilon_final=0.0))
+    checked = 0
+    for event in training.events():
+        if isinstance(event, Stepped) and event.updates and training._pending is not None:
+            with torch.no_grad():
+                behind = training._actor(torch.as_tensor(training._observations)).argmax(-1)
+            assert training._pending.tolist() == behind.tolist()
+            online = zip(training._actor.parameters(), training.network.parameters(), strict=True)
+            checked += any(not torch.equal(a, b) for a, b in online)
+    assert checked > 50
+
+
+def test_events_tell_the_whole_story() -> None:
+    training, events = run(identity, BRIEF.but(structured=True))
+    games = [event for event in events if isinstance(event, EpisodeEnded)]
+    learned = [event for event in events if isinstance(event, Learned)]
+    assert [game.length for game in games] == [10] * 40
+    assert [game.truncated for game in games[:4]] == [True, False, True, False]
+    assert list(training.recent_scores) == [game.score for game in games]
+    assert [event.steps for event in learned] == [200, 300, 400]
+    for event in learned:
+        assert event.observe == 0.9
+        assert event.loss > 0
+        assert event.held_out_error is not None
+        assert event.held_out_error > 0
+        assert 0 < event.targets_changed < 1
+        assert 1 <= event.rank_99 <= event.rank_9999 <= 4
+        assert 0 <= event.dormant <= 1
+    assert [event.steps for event in events if isinstance(event, Stepped)] == list(range(1, 401))
+
+
+def test_a_plain_agent_has_no_bias_and_no_held_out_error() -> None:
+    _, events = run(identity, BRIEF)
+    learned = [event for event in events if isinstance(event, Learned)]
+    assert learned
+    for event in learned:
+        assert (event.row_max_bias, event.target_gap, event.targets_changed) == (0.0, 0.0, 0.0)
+        assert event.held_out_error is event.observe is event.estimate_rank is None
+
+
+def interrupted(source: Source, config: AgentConfig, folder: Path, at: int, seed: int = 0) -> tuple[Training, list]:
+    """Leave a run at a step, save it, and go on from the file in a new one."""
+    first = Training.begin(source, config, seed=seed)
+    events: list[Event] = []
+    for event in first.events():
+        events.append(event)
+        if isinstance(event, Stepped) and event.steps >= at:
+            break
+    Checkpoints(folder).save(first.capture(), first.replay)
+    second = Training.begin(source, config, seed=seed)
+    loaded = Checkpoints(folder).load(second.replay)
+    assert loaded is not None
+    second.restore(loaded.state)
+    return second, events + list(second.events())
+
+
+@pytest.mark.parametrize("at", [37, 250])
+@pytest.mark.parametrize("changes", [{}, {"act_lag": 1, "envs": 3}, {"agent": "double", "value": "network"}], ids=str)
+@pytest.mark.parametrize("source", [identity, "CartPole-v1"], ids=["identity", "CartPole"])
+def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path, source: Source, changes: dict, at: int) -> None:
+    config = BRIEF.but(structured=True, **changes)
+    whole, events = run(source, config)
+    resumed, others = interrupted(source, config, tmp_path, at)
+    assert same_weights(whole, resumed)
+    assert events == others
+    assert (whole.steps, whole.updates, whole.episodes) == (resumed.steps, resumed.updates, resumed.episodes)
+
+
+def test_environments_that_cannot_be_restored_begin_new_games(tmp_path: Path) -> None:
+    resumed, events = interrupted(unknowable, BRIEF, tmp_path, 203)
+    assert resumed.steps == BRIEF.steps
+    lengths = [event.length for event in events if isinstance(event, EpisodeEnded)]
+    assert set(lengths) == {10}, "no game is made of two halves"
+    again, others = interrupted(unknowable, BRIEF, tmp_path / "again", 203)
+    assert same_weights(resumed, again)
+    assert events == others
+
+
+def test_an_agent_survives_its_file(tmp_path: Path) -> None:
+    training, _ = run("CartPole-v1", BRIEF.but(agent="dueling"))
+    agent = Agent.of(training)
+    agent.save(tmp_path / "agent.npz")
+    back = load_agent(tmp_path)
+    look = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    assert torch.equal(agent.q(look), back.q(look))
+    assert (back.config, back.spec, back.steps, back.env) == (agent.config, agent.spec, 400, "CartPole-v1")
+
+
+def test_a_file_that_is_no_agent_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "agent.npz").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"agent\.npz"):
+        load_agent(tmp_path)
+    with pytest.raises(ValueError, match="not the folder of a training run"):
+        load_agent(tmp_path / "elsewhere")

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svrl.agents.agent import load_agent
+from svrl.agents.evaluation import evaluate
+from svrl.cli.train_progress import TrainProgress
+
+KEYS = {"run", "env", "arm", "episodes", "mean", "ci_low", "ci_high", "human_normalised", "scores", "epsilon", "seed"}
+
+
+def test_the_games_are_those_of_the_library(svrl_json, trained):
+    row = svrl_json("eval", trained, "--episodes", 9, "--seed", 4)
+    assert set(row) >= KEYS
+    agent = load_agent(trained)
+    games = evaluate(agent.network, agent.env, agent.config, episodes=9, seed=4)
+    assert row["scores"] == list(games.scores)
+    assert row["mean"] == pytest.approx(np.mean(games.scores))
+    assert (row["ci_low"], row["ci_high"]) == games.interval()
+    assert row["ci_low"] < row["mean"] < row["ci_high"]
+    assert row["epsilon"] == 0.001
+    assert row["human_normalised"] is None
+    assert row["human_normalised_reason"]
+    assert svrl_json("eval", trained, "--episodes", 9, "--seed", 5)["scores"] != row["scores"]
+
+
+def test_epsilon_is_passed_on(svrl_json, trained):
+    greedy, random = (svrl_json("eval", trained, "--episodes", 3, "--epsilon", chance) for chance in (0, 1))
+    assert greedy["epsilon"] == 0
+    assert greedy["scores"] != random["scores"]
+
+
+def test_words_for_people(svrl, trained_minatar):
+    result = svrl("eval", trained_minatar, "--episodes", 4)
+    assert result.exit_code == 0, result.stderr
+    for word in ("minatar/breakout", "sv-double", "150 steps", "4 games", "mean score", "bootstrap"):
+        assert word in result.stdout
+
+
+def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
+    pytest.importorskip("ale_py")
+    options = ("--preset", "smoke", "--steps", 64, "--threads", 1, "--eval-epsilon", 1, "--out", tmp_path / "run")
+    svrl_json("train", "atari/breakout", *options)
+    row = svrl_json("eval", tmp_path / "run", "--episodes", 2, "--epsilon", 1)
+    assert row["human_normalised"] == pytest.approx((row["mean"] - 1.7) / (30.5 - 1.7), abs=0.01)
+    assert "human-normalised" in svrl("eval", tmp_path / "run", "--episodes", 1, "--epsilon", 1).stdout
+
+
+def test_an_unfinished_run_plays_as_its_checkpoint(svrl, svrl_json, tmp_path, monkeypatch):
+    run, calls = tmp_path / "run", iter(range(10**6))
+    with monkeypatch.context() as patch:
+        stop = lambda _: os.kill(os.getpid(), signal.SIGINT) if next(calls) == 90 else None  # noqa: E731
+        patch.setattr(TrainProgress, "__call__", stop)
+        options = ("--preset", "smoke", "--hidden", 32, "--threads", 1, "--out", run)
+        assert svrl("train", "CartPole-v1", *options).exit_code == 130
+    row = svrl_json("eval", run, "--episodes", 2)
+    assert row["steps"] == 91
+    assert row["arm"] == "dqn"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--episodes", 0], "--episodes must be at least 1"),
+        (["--epsilon", 1.5], "--epsilon is a probability"),
+        (["--device", "gpu"], "Use cpu, cuda or cuda:N"),
+    ],
+    ids=["episodes", "epsilon", "device"],
+)
+def test_bad_options(svrl, trained, options, words):
+    result = svrl("eval", trained, *options)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["eval", "rank", "watch"])
+def test_folders_without_an_agent(svrl, tmp_path, trained, command):
+    empty, begun, planned, broken = (tmp_path / name for name in ("empty", "begun", "planned", "broken"))
+    for folder in (empty, begun, planned, broken):
+        folder.mkdir()
+    (begun / "config.json").write_bytes((trained / "config.json").read_bytes())
+    (planned / "config.json").write_text(json.dumps({"task": "toy"}))
+    (broken / "agent.npz").write_bytes((trained / "agent.npz").read_bytes()[:-100])
+    more = ("--out", tmp_path / "film.gif") if command == "watch" else ()
+    for folder in (Path(tmp_path / "nowhere"), empty, begun, planned, broken):
+        result = svrl(command, folder, *more)
+        assert result.exit_code == 2, folder
+        assert str(folder) in result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
+    assert not (tmp_path / "film.gif").exists()

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from svrl.agents.agent import load_agent
+from svrl.agents.diagnostics import rank_study
+
+QUICK = ("--batches", 300, "--states", 500, "--batch-size", 16)
+KEYS = {"energy", "batches", "batch_size", "mean", "histogram", "row_centred_mean"}
+
+
+def test_json_is_the_study_of_the_library(svrl_json, trained, tmp_path):
+    row = svrl_json("rank", trained, *QUICK, "--energy", 0.95, "--seed", 2, "--plot", tmp_path / "rank.svg")
+    assert set(row) >= KEYS
+    study = rank_study(load_agent(trained), batches=300, states=500, batch_size=16, energy=0.95, seed=2).as_json()
+    assert {name: row[name] for name in study} == study
+    assert sum(row["histogram"]) == 300
+    assert len(row["histogram"]) == 5 + 1
+    assert row["mean"] == pytest.approx(np.dot(row["histogram"], np.arange(6)) / 300)
+    assert (tmp_path / "rank.svg").stat().st_size > 5000
+
+
+def test_the_table_and_the_picture_in_the_run(svrl, trained_minatar):
+    result = svrl("rank", trained_minatar, *QUICK)
+    assert result.exit_code == 0, result.stderr
+    for word in ("minatar/breakout", "sv-double", "300 batches of 16 states x 6 actions", "rows centred", "dormant"):
+        assert word in result.stdout
+    assert (trained_minatar / "rank.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--batches", 0], "--batches must be at least 1"),
+        (["--batch-size", 600, "--states", 500], "needs as many different --states"),
+        (["--energy", 1], "--energy is a share between 0 and 1"),
+        (["--plot", "rank.txt"], "--plot must end in .png"),
+        (["--plot", "/nowhere/rank.png"], "/nowhere"),
+        (["--device", "gpu"], "Use cpu, cuda or cuda:N"),
+    ],
+    ids=lambda value: "-".join(map(str, value)).replace("--", "").replace("/", "-") if isinstance(value, list) else "",
+)
+def test_bad_options(svrl, trained, options, words):
+    result = svrl("rank", trained, "--batches", 10, "--states", 100, *options)
+    assert result.exit_code == 2, result.stdout
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr

@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from training_runs import ROWS, SMOKE, assert_same_run, interrupting, names, sending, weights
+
+from svrl.agents.config import PRESETS, AgentConfig
+from svrl.cli import train_options
+from svrl.cli.answers import BadInputError
+from svrl.cli.train_options import arms_of, command_line, config_of, widths
+from svrl.cli.train_progress import TrainProgress, duration
+from svrl.matrix.catalogue import ESTIMATORS
+from svrl.runs.rows import read_rows
+
+KEYS = {
+    "run",
+    "env",
+    "agent",
+    "structured",
+    "seed",
+    "steps",
+    "updates",
+    "episodes",
+    "score_last_100",
+    "steps_per_second",
+    "evaluation",
+}
+FILES = {
+    "config.json",
+    "episodes.jsonl",
+    "learning.jsonl",
+    "evaluations.jsonl",
+    "agent.npz",
+    "learning_curve.png",
+    "result.json",
+}
+
+
+def unexplained(value: dict, name: str = "") -> list[str]:
+    found = []
+    for key, item in value.items():
+        if item is None and f"{key}_reason" not in value:
+            found.append(f"{name}.{key}")
+        if isinstance(item, float) and not math.isfinite(item):
+            found.append(f"{name}.{key}")
+        if isinstance(item, dict):
+            found += unexplained(item, f"{name}.{key}")
+    return found
+
+
+# What can be asked for.
+
+
+def test_every_field_is_a_flag_with_its_help(svrl):
+    shown = re.sub(r"[│\s]+", " ", svrl("train", "--help").stdout)
+    for field in dataclasses.fields(AgentConfig):
+        assert f"--{field.name.replace('_', '-')} " in shown, field.name
+    for panel in ("Agent", "Structure", "Learning", "Acting and remembering", "Length and measuring"):
+        assert f"─ {panel} ─" in shown
+    fields = {field.name for field in dataclasses.fields(AgentConfig)}
+    assert set(train_options.PANELS) <= fields
+    assert set(train_options.ESTIMATORS) == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize(
+    ("env", "preset", "network"),
+    [
+        ("atari/breakout", "authors", "nature"),
+        ("minatar/breakout", "minatar", "minatar"),
+        ("control/mountain-car", "classic", "mlp"),
+        ("CartPole-v1", "classic", "mlp"),
+        ("mine/Env-v0", "classic", "mlp"),
+    ],
+)
+def test_presets_follow_the_family(env, preset, network):
+    config = config_of(env, {})
+    assert config == AgentConfig.of(preset)
+    assert config.network == network
+    assert config_of(env, {"preset": "smoke"}).network == network
+    assert config_of(env, {"preset": "smoke", "network": "mlp"}).network == "mlp"
+
+
+def test_given_options_go_over_the_preset():
+    config = config_of("CartPole-v1", {"hidden": "16,8", "observe": 0.5, "clip_rewards": True, "steps": None})
+    assert config == AgentConfig.of("classic", hidden=(16, 8), observe=0.5, clip_rewards=True)
+    assert widths("128x64") == (128, 64)
+    assert arms_of("dqn, sv-double") == ["dqn", "sv-double"]
+    for text in ("", "dqn,dqn", ","):
+        with pytest.raises(BadInputError):
+            arms_of(text)
+
+
+def test_the_command_of_options_is_read_back():
+    given = {"agent": "double", "structured": True, "clip_rewards": False, "steps": 500, "seed": None, "wandb": None}
+    line = command_line("atari/breakout", given)
+    assert line == "svrl train atari/breakout --agent double --structured --no-clip-rewards --steps 500"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["CartPole-v1", "--agent", "duelling"], "Did you mean dueling?"),
+        (["CartPole-v1", "--preset", "clasic"], "Did you mean classic?"),
+        (["CartPole-v1", "--estimator", "softimpute"], "Did you mean soft-impute?"),
+        (["CartPole-v1", "--scale", "rows"], "Did you mean row?"),
+        (["CartPole-v1", "--observe", "0"], "--observe is a probability in (0, 1], got 0.0"),
+        (["CartPole-v1", "--observe", "1.5"], "--observe is a probability"),
+        (["CartPole-v1", "--structured", "--observe", "nan"], "--observe is a probability"),
+        (["CartPole-v1", "--batch-size", "0"], "--batch-size must be at least 1"),
+        (["CartPole-v1", "--learn-from", "3"], "--learn-from must be at least the batch size"),
+        (["CartPole-v1", "--hidden", "axb"], "--hidden must look like 128x128"),
+        (["CartPole-v1", "--hidden", "0"], "--hidden needs at least one width"),
+        (["CartPole-v1", "--steps", "0"], "--steps must be at least 1"),
+        (["CartPole-v1", "--threads", "0"], "--threads must be between 1 and"),
+        (["CartPole-v1", "--device", "gpu"], "Use cpu, cuda or cuda:N"),
+        (["CartPole-v1", "--device", "cuda:77"], "Use --device cpu"),
+        (["CartPole-v1", "--agents", "dqn,sv-duble"], "Did you mean sv-double?"),
+        (["CartPole-v1", "--agents", "dqn", "--structured"], "--agents says which agents"),
+        (["CartPole-v1", "--resume"], "no run to resume"),
+        (["CartPole-v1", "--wandb", "mine"], 'pip install "svrl[wandb]"'),
+        (["CartPol-v1"], "CartPole-v1"),
+        (["Pendulum-v1"], "discrete"),
+        (["minatar/breakot"], "breakout"),
+        (["control/mountain-cart"], "mountain-car"),
+        (["atari/brekout"], "breakout"),
+        (["CartPole-v1", "--network", "nature"], "nature"),
+    ],
+    ids=lambda value: "-".join(value).replace("--", "").replace("/", "-") if isinstance(value, list) else "",
+)
+def test_bad_input_gets_one_sentence_and_no_folder(svrl, tmp_path, options, words):
+    result = svrl("train", *options, "--out", tmp_path / "run")
+    assert result.exit_code == 2, result.stderr
+    assert result.stdout == ""
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# What comes out.
+
+
+def test_a_run_leaves_its_files_and_says_what_it_reached(svrl_json, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = torch.get_num_threads()
+    result = svrl_json(*SMOKE, "--seed", 3, "--eval-every", 150, "--eval-episodes", 3)
+    assert torch.get_num_threads() == before
+    assert set(result) >= KEYS
+    assert unexplained(result) == []
+    run = tmp_path / "runs" / "CartPole-v1-dqn-seed3"
+    assert result["run"] == "runs/CartPole-v1-dqn-seed3"
+    assert names(run) == FILES
+    assert json.loads((run / "result.json").read_text()) == result
+    episodes, learning, evaluations = (read_rows(run / name) for name in ROWS)
+    assert len(episodes) == result["episodes"]
+    assert [row["steps"] for row in episodes] == list(np.cumsum([row["length"] for row in episodes]))
+    assert result["score_last_100"] == pytest.approx(np.mean([row["score"] for row in episodes][-100:]))
+    assert [row["steps"] for row in learning] == [100, 200, 300, 400]
+    assert learning[-1]["updates"] == result["updates"] == 84
+    assert [row["steps"] for row in evaluations] == [150, 300, 400]
+    assert result["evaluation"]["mean"] == pytest.approx(np.mean(evaluations[-1]["scores"]))
+    assert result["evaluation"]["ci_low"] <= result["evaluation"]["mean"] <= result["evaluation"]["ci_high"]
+    assert result["evaluation"]["episodes"] == 3
+    config = json.loads((run / "config.json").read_text())
+    assert AgentConfig.from_json({name: config[name] for name in AgentConfig.__dataclass_fields__}) == AgentConfig.of(
+        "smoke", network="mlp", hidden=(32,), eval_every=150, eval_episodes=3
+    )
+    assert set(config["versions"]) >= {"svrl", "torch", "python"}
+    assert (run / "learning_curve.png").stat().st_size > 5000
+
+
+def test_two_runs_from_one_seed_are_equal(svrl_json, tmp_path, plain):
+    for name in ("one", "two", "other"):
+        svrl_json(*SMOKE, "--structured", "--out", tmp_path / name, "--seed", 1 if name == "other" else 0)
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+    different = weights(tmp_path / "other")
+    assert any(not np.array_equal(array, different[name]) for name, array in weights(tmp_path / "one").items())
+
+
+def test_the_table_and_the_warning(svrl, tmp_path, plain):
+    result = svrl(*SMOKE, "--structured", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    for word in ("CartPole-v1", "sv-dqn", "evaluation", "steps/s", "bootstrap", str(tmp_path / "run")):
+        assert word in re.sub(r"\s+", " ", result.stdout)
+    assert "2 actions leave little structure to find" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_control_tasks_are_compared_with_the_planned_q(svrl_json, tmp_path, plain):
+    run = tmp_path / "run"
+    command = ("train", "control/inverted-pendulum", "--preset", "smoke", "--actions", 5, "--threads", 1)
+    result = svrl_json(*command, "--no-clip-rewards", "--steps", 200, "--out", run)
+    rows = read_rows(run / "q_star.jsonl")
+    assert [row["steps"] for row in rows] == [100, 200]
+    assert result["q_star_error"] == rows[-1]
+    assert 0 < rows[-1]["mean_error"] <= rows[-1]["max_error"]
+    clipped = svrl_json(*command, "--clip-rewards", "--steps", 100, "--out", tmp_path / "clipped")
+    assert clipped["q_star_error"] is None
+    assert "sign of rewards" in clipped["q_star_error_reason"]
+
+
+@pytest.mark.parametrize("env", ["minatar/breakout", "atari/breakout"])
+def test_other_families(svrl_json, tmp_path, plain, env):
+    quick = ("--preset", "smoke", "--steps", 80, "--log-every", 40, "--threads", 1, "--eval-epsilon", 1)
+    result = svrl_json("train", env, *quick, "--structured", "--out", tmp_path / "run")
+    assert unexplained(result) == []
+    assert result["steps"] == 80
+    assert result["updates"] == 4
+    human = result["evaluation"]["human_normalised"]
+    assert (human is not None) == env.startswith("atari/")
+
+
+# Several runs.
+
+
+def test_arms_and_seeds(svrl, svrl_json, tmp_path, plain):
+    out = tmp_path / "both"
+    command = (*SMOKE, "--agents", "dqn,sv-double", "--seeds", 2, "--seed", 5, "--steps", 150, "--out", out)
+    results = svrl_json(*command)
+    folders = ["dqn-seed5", "dqn-seed6", "sv-double-seed5", "sv-double-seed6"]
+    assert [Path(result["run"]).name for result in results] == folders
+    assert [(result["agent"], result["structured"]) for result in results] == [("dqn", False)] * 2 + [
+        ("double", True)
+    ] * 2
+    assert names(out) == {*folders, "learning_curves.png"}
+    assert "holds a run" in svrl(*command).stderr
+    # One is lost and one was interrupted: only they are trained again.
+    kept = {name: (out / name / "agent.npz").stat().st_mtime_ns for name in folders}
+    (out / "dqn-seed6" / "result.json").unlink()
+    for file in (out / "sv-double-seed5").iterdir():
+        file.unlink()
+    (out / "sv-double-seed5").rmdir()
+    again = svrl_json(*command, "--resume")
+    changed = {name for name in folders if (out / name / "agent.npz").stat().st_mtime_ns != kept[name]}
+    assert changed == {"dqn-seed6", "sv-double-seed5"}
+    rates = ("steps_per_second",)
+    for first, second in zip(results, again, strict=True):
+        assert {k: v for k, v in first.items() if k not in rates} == {k: v for k, v in second.items() if k not in rates}
+    table = svrl(*command, "--resume")
+    assert table.stdout.count("sv-double") == 2
+
+
+def test_several_runs_are_stopped_and_gone_on_with_together(svrl, tmp_path, monkeypatch, plain):
+    out = tmp_path / "both"
+    command = (*SMOKE, "--agents", "dqn,dueling", "--steps", 120, "--out", out)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(150, sending(signal.SIGINT)))
+        result = svrl(*command)
+    assert result.exit_code == 130
+    assert (out / "dqn-seed0" / "result.json").exists()
+    assert not (out / "dueling-seed0" / "result.json").exists()
+    result = svrl(*shlex.split(result.stderr.split("Go on with: svrl ")[1]))
+    assert result.exit_code == 0, result.stderr
+    assert (out / "dueling-seed0" / "result.json").exists()
+
+
+# Who else listens.
+
+
+def test_tensorboard_gets_the_rows(svrl_json, tmp_path, plain):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = tmp_path / "run"
+    svrl_json(*SMOKE, "--tensorboard", "--out", run)
+    board = EventAccumulator(str(run / "tensorboard"))
+    board.Reload()
+    seen = [(event.step, event.value) for event in board.Scalars("episode/score")]
+    assert seen == [(row["steps"], row["score"]) for row in read_rows(run / "episodes.jsonl")]
+    assert [event.step for event in board.Scalars("learning/loss")] == [100, 200, 300, 400]
+    assert len(board.Scalars("evaluation/score")) == 1
+
+
+def test_a_missing_package_is_named_with_its_command(svrl, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = svrl(*SMOKE, "--tensorboard", "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert 'pip install "svrl[tensorboard]"' in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_where_there_is_no_terminal(svrl, tmp_path, monkeypatch, plain):
+    monkeypatch.setattr("svrl.cli.train_progress.LINE_EVERY", 0.0)
+    result = svrl(*SMOKE, "--steps", 100, "--out", tmp_path / "run")
+    lines = result.stderr.splitlines()
+    assert len(lines) == 100
+    for word in ("100 of 100 steps (100%)", "steps/s", "updates/s", "score", "epsilon", "left"):
+        assert word in lines[-1]
+
+
+def test_durations():
+    assert [duration(seconds) for seconds in (0, 65, 7325, 266_400, -1)] == [
+        "0:00",
+        "1:05",
+        "2:02:05",
+        "3 d 2 h",
+        "0:00",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("svrl train ", {"CartPole-v1", "minatar/breakout", "control/mountain-car"}),
+        ("svrl train CartPole-v1 --agent ", {"dqn", "double", "dueling"}),
+        ("svrl train CartPole-v1 --preset ", set(PRESETS)),
+    ],
+    ids=["env", "agent", "preset"],
+)
+def test_completion(line, wanted):
+    words = {"_SVRL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "svrl")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **words},
+    )
+    assert wanted <= set(done.stdout.split())

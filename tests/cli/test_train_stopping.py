@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from training_runs import SMOKE, assert_same_run, interrupting, names, sending, weights
+
+from svrl.agents import evaluation
+from svrl.cli.train_progress import TrainProgress
+from svrl.cli.train_run import Signals, Stopped
+from svrl.runs.rows import read_rows
+
+KINDS = {
+    "plain": (),
+    "structured": ("--structured", "--agent", "double"),
+    "lanes": ("--envs", 3, "--act-lag", 1, "--eval-every", 50),
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_run_becomes_what_it_would_have_been(svrl, tmp_path, monkeypatch, plain, kind, number):
+    command = (*SMOKE, *KINDS[kind], "--steps", 300)
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert svrl(*command, "--out", straight).exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(47, sending(number)))
+        result = svrl(*command, "--out", broken)
+    assert result.exit_code == 128 + number
+    assert not (broken / "result.json").exists()
+    line = result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
+    again = shlex.split(line.split("Go on with: svrl ")[1])
+    assert again[-3:] == ["--out", str(broken), "--resume"]
+    refused = svrl(*command, "--out", broken)
+    assert refused.exit_code == 2
+    assert "--resume" in refused.stderr
+    result = svrl(*again)
+    assert result.exit_code == 0, result.stderr
+    assert_same_run(straight, broken)
+    assert not {"checkpoints", "replay"} & names(broken)
+
+
+def test_a_signal_before_the_first_step_leaves_a_run_to_resume(svrl, tmp_path, monkeypatch, plain):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert svrl(*SMOKE, "--out", straight).exit_code == 0
+    with monkeypatch.context() as patch:
+        made = TrainProgress.__init__
+
+        def make(self: TrainProgress, *arguments: object) -> None:
+            made(self, *arguments)  # type: ignore[arg-type]
+            os.kill(os.getpid(), signal.SIGINT)
+
+        patch.setattr(TrainProgress, "__init__", make)
+        assert svrl(*SMOKE, "--out", broken).exit_code == 130
+    assert names(broken) == {"config.json"}
+    assert svrl(*SMOKE, "--out", broken, "--resume").exit_code == 0
+    assert_same_run(straight, broken)
+
+
+@pytest.mark.parametrize("every", [0, 100], ids=["the last", "one of many"])
+def test_a_signal_does_not_wait_for_an_evaluation(svrl, tmp_path, monkeypatch, plain, every):
+    command = (*SMOKE, "--eval-every", every, "--eval-episodes", 4)
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert svrl(*command, "--out", straight).exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "evaluate", lambda *_, **__: sending(signal.SIGTERM)() or pytest.fail("waited"))
+        result = svrl(*command, "--out", broken)
+    assert result.exit_code == 143, result.stderr
+    assert svrl(*command, "--out", broken, "--resume").exit_code == 0
+    assert_same_run(straight, broken)
+
+
+def test_a_second_signal_is_not_held_back():
+    steps = []
+
+    def twice() -> None:
+        with Signals().held_back() as signals:
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append(signals.came)
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("not reached")
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        twice()
+    assert steps == [signal.SIGINT]
+    signals = Signals()
+    signals.at_once = True
+    with pytest.raises(Stopped), signals.held_back():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_only_steps_may_grow(svrl, svrl_json, tmp_path, monkeypatch, plain):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    svrl_json(*SMOKE, "--steps", 300, "--out", straight)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(100, sending(signal.SIGINT)))
+        assert svrl(*SMOKE, "--steps", 200, "--out", run).exit_code == 130
+    for option, words in (
+        (("--seed", 1), "seed was 0 and is 1"),
+        (("--agent", "double"), "agent was dqn and is double"),
+        (("--steps", 150), "steps was 200 and is 150"),
+        (("--replay", 500), "replay was 1000 and is 500"),
+    ):
+        result = svrl(*SMOKE, "--steps", 200, *option, "--out", run, "--resume")
+        assert result.exit_code == 2
+        assert words in result.stderr
+    config = json.loads((run / "config.json").read_text())
+    config["versions"]["torch"] = "1.0"
+    (run / "config.json").write_text(json.dumps(config))
+    assert svrl_json(*SMOKE, "--steps", 300, "--out", run, "--resume")["steps"] == 300
+    assert_same_run(straight, run)
+    assert json.loads((run / "config.json").read_text())["steps"] == 300
+
+
+def test_a_finished_run_grows_if_its_memory_was_kept(svrl, svrl_json, tmp_path, plain):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    svrl_json(*SMOKE, "--steps", 300, "--out", straight)
+    svrl_json(*SMOKE, "--steps", 200, "--out", run, "--keep-replay")
+    assert {"checkpoints", "replay"} <= names(run)
+    for again in ((), ("--resume",)):
+        result = svrl(*SMOKE, "--steps", 200, "--out", run, *again)
+        assert result.exit_code == 2
+        assert "finished run" in result.stderr
+    svrl_json(*SMOKE, "--steps", 300, "--out", run, "--resume")
+    for name, array in weights(straight).items():
+        assert np.array_equal(array, weights(run)[name]), name
+    assert read_rows(straight / "episodes.jsonl") == read_rows(run / "episodes.jsonl")
+    assert [row["steps"] for row in read_rows(run / "evaluations.jsonl")] == [200, 300]
+    result = svrl(*SMOKE, "--steps", 400, "--out", run, "--resume")
+    assert result.exit_code == 2
+    assert "without --keep-replay" in result.stderr
+
+
+def test_a_run_goes_on_with_its_own_number_of_steps(svrl, svrl_json, tmp_path, monkeypatch, plain):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(50, sending(signal.SIGINT)))
+        assert svrl(*SMOKE, "--steps", 120, "--out", run).exit_code == 130
+    assert svrl_json(*SMOKE, "--out", run, "--resume")["steps"] == 120
+
+
+def test_two_processes_do_not_train_in_one_folder(svrl, tmp_path, monkeypatch, plain):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(50, sending(signal.SIGINT)))
+        assert svrl(*SMOKE, "--out", run).exit_code == 130
+    folder = os.open(run, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        result = svrl(*SMOKE, "--out", run, "--resume")
+    finally:
+        os.close(folder)
+    assert result.exit_code == 2
+    assert "being trained by another process" in result.stderr
+
+
+def program(*arguments: object, **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "svrl", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
+    )  # type: ignore[call-overload, no-any-return]
+
+
+def test_a_killed_process_loses_at_most_the_last_interval(svrl, tmp_path, plain):
+    command = (*SMOKE, "--steps", 2000, "--log-every", 500)
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    process = program(*command, "--out", broken, "--checkpoint-every", 0.05)
+    try:
+        while not (broken / "checkpoints").exists() or len(names(broken / "checkpoints")) < 2:
+            assert process.poll() is None, process.stderr
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.communicate()
+    assert not (broken / "result.json").exists(), "it was killed in the middle"
+    assert svrl(*command, "--out", straight).exit_code == 0
+    result = svrl(*command, "--out", broken, "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert_same_run(straight, broken)
+
+
+def test_a_full_disk_is_said_in_one_sentence_and_loses_nothing(svrl, tmp_path, plain):
+    command = (*SMOKE, "--steps", 1500)
+    run = tmp_path / "run"
+    process = program(
+        *command,
+        "--out",
+        run,
+        "--checkpoint-every",
+        0.05,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)),
+    )
+    _, errors = process.communicate()
+    assert process.returncode == 2, errors
+    assert errors.count("\n") == 1, errors
+    assert "File too large" in errors
+    assert "--resume" in errors
+    result = svrl(*command, "--out", run, "--resume")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_places_that_cannot_be_written(svrl, tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "deep", tmp_path / "full", Path("/proc/run")):
+        result = svrl(*SMOKE, "--out", out)
+        assert result.exit_code == 2, out
+        assert result.stderr.count("\n") == 1, result.stderr
+    assert (tmp_path / "full" / "thesis.txt").read_text() == "mine"

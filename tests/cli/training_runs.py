@@ -1,0 +1,51 @@
+"""Runs of a few hundred steps: how to make, stop and compare them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from svrl.cli.train_progress import TrainProgress
+from svrl.runs.rows import read_rows
+
+SMOKE = ("train", "CartPole-v1", "--preset", "smoke", "--hidden", 32, "--threads", 1)
+ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")
+
+
+def names(path: Path) -> set[str]:
+    return {file.name for file in path.iterdir()}
+
+
+def weights(run: Path) -> dict[str, np.ndarray]:
+    with np.load(run / "agent.npz", allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Agents and rows are equal, to the last bit."""
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, array in first.items():
+        assert np.array_equal(array, second[name]), name
+    for name in ROWS:
+        assert read_rows(one / name) == read_rows(other / name), name
+
+
+def interrupting(after: int, act: Callable[[], None]) -> Callable[[TrainProgress], None]:
+    """A progress bar that does something after so many calls."""
+    calls = 0
+
+    def call(self: TrainProgress) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == after:
+            act()
+
+    return call
+
+
+def sending(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from svrl.envs.atari_games import GAMES, find_game, human_normalised
+
+
+def test_there_are_57() -> None:
+    assert len(GAMES) == 57
+    assert list(GAMES) == sorted(GAMES)
+    assert all(game.human_score > game.random_score for game in GAMES.values())
+    assert {game.paper_dqn for game in GAMES.values()} <= {"better", "slightly better", "similar", "worse", ""}
+
+
+def test_known_scores() -> None:
+    # Wang et al. 2016, table of raw scores with no-op starts.
+    breakout = GAMES["breakout"]
+    assert (breakout.actions, breakout.random_score, breakout.human_score) == (4, 1.7, 30.5)
+    assert human_normalised("breakout", 1.7) == 0.0
+    assert human_normalised("atari/breakout", 30.5) == 1.0
+    assert human_normalised("breakout", 16.1) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", ["ms_pacman", "MsPacman", "ms-pacman", "atari/MsPacman", "mspacman"])
+def test_names_may_be_written_in_several_ways(name: str) -> None:
+    assert find_game(name).name == "ms_pacman"
+
+
+def test_an_unknown_game_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"no game 'brakeout'.*nearest: breakout"):
+        find_game("brakeout")
+    with pytest.raises(ValueError, match="Choose one of alien, amidar"):
+        find_game("zzzzzz")

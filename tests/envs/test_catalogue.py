@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import svrl.envs
+from svrl.envs.catalogue import known_environments, make_env
+
+
+def test_names_to_offer() -> None:
+    names = known_environments()
+    assert len(names) == len(set(names)) >= 57 + 5 + 5
+    assert {"atari/breakout", "minatar/asterix", "control/cart-pole", "CartPole-v1"} <= set(names)
+
+
+def test_offering_names_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "torch", "gymnasium", "ale_py", "minatar")
+    code = (
+        "import sys; from svrl.envs.catalogue import known_environments; known_environments(); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", svrl.envs.__all__)
+def test_public_names_are_there(name: str) -> None:
+    assert getattr(svrl.envs, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("CartPole-v11", {}, "Did you mean CartPole-v1?"),
+        ("breakout", {}, "Did you mean atari/breakout?"),
+        ("atari/pongg", {}, "nearest: pong"),
+        ("zzzzqqqq", {}, "There is no environment 'zzzzqqqq'"),
+        ("no_such_package:Thing-v0", {}, "cannot be imported"),
+        ("Pendulum-v1", {}, "only discrete ones can be learned.*control/inverted-pendulum"),
+        ("CartPole-v1", {"sticky": 0.25}, "only Atari and MinAtar"),
+        ("CartPole-v1", {"actions": 5}, "control/TASK alone"),
+        ("minatar/breakout", {"sticky": 1.5}, r"probability in \[0, 1\]"),
+        ("control/cart-pole", {"actions": -1}, "0 or more"),
+        ("CartPole-v1", {"seed": -1}, "from 0, got -1"),
+        ("CartPole-v1", {"count": 0}, "At least 1 environment"),
+    ],
+)
+def test_what_cannot_be_made_is_answered_in_a_sentence(name: str, settings: dict, sentence: str) -> None:
+    order = {"count": 1, "seed": 0, **settings}
+    with pytest.raises(ValueError, match=sentence):
+        make_env(name, order.pop("count"), **order)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import logging
+import sys
+
+import numpy as np
+import pytest
+from minatar import Environment
+
+from svrl.envs.catalogue import MINATAR, make_env
+from svrl.envs.lanes import lane_seeds
+from svrl.envs.minatar import MINATAR_GAMES, MinAtarLanes, _quiet_import
+from svrl.envs.vector import step
+
+from .playing import assert_equal, played, through_a_file
+
+
+@pytest.mark.parametrize("game", MINATAR_GAMES)
+def test_every_step_is_that_of_the_game_itself(game: str) -> None:
+    env = MinAtarLanes(game, seeds=(11,), sticky=0.1)
+    hand = Environment(game, sticky_action_prob=0.1, difficulty_ramping=True)
+    hand.seed(11)
+    hand.reset()
+    np.testing.assert_array_equal(env.reset()[0], np.moveaxis(hand.state(), 2, 0))
+    ends = 0
+    for action in np.random.default_rng(0).integers(6, size=2600):
+        got = step(env, np.array([action]))
+        reward, terminal = hand.act(int(action))
+        assert (got.rewards[0], got.terminal[0], got.truncated[0]) == (reward, terminal, False)
+        np.testing.assert_array_equal(got.final_observations[0], np.moveaxis(hand.state(), 2, 0))
+        if terminal:
+            ends += 1
+            hand.reset()
+            np.testing.assert_array_equal(got.observations[0], np.moveaxis(hand.state(), 2, 0))
+    assert ends > 0
+
+
+@pytest.mark.parametrize("game", MINATAR_GAMES)
+def test_every_game_can_be_restored(game: str) -> None:
+    env = make_env(f"minatar/{game}", 2, seed=0, sticky=0.1)
+    env.reset()
+    played(env, 333)
+    state = through_a_file(env.capture())
+    ahead = played(env, 300, seed=1)
+    other = make_env(f"minatar/{game}", 2, seed=5, sticky=0.1)
+    other.restore(state)
+    assert_equal(ahead, played(other, 300, seed=1))
+    assert other._games[0].random is other._games[0].env.random, "one generator serves game and stickiness"
+
+
+def test_who_stays_under_the_ball_plays_for_ever_and_is_cut_off() -> None:
+    env = MinAtarLanes("breakout", seeds=lane_seeds(0, 1), frame_limit=1500)
+    seen = env.reset()
+    for t in range(1, 3001):
+        paddle, ball = (int(np.argwhere(seen[0, channel])[0, 1]) for channel in (0, 1))
+        got = step(env, np.array([0 if ball == paddle else 1 if ball < paddle else 3]))
+        assert not got.terminal[0]
+        assert got.truncated[0] == (t % 1500 == 0)
+        seen = got.observations
+    assert got.final_observations is not got.observations
+
+
+def test_the_limit_is_restored() -> None:
+    env, other = (MinAtarLanes("freeway", seeds=(seed,), frame_limit=100) for seed in (0, 1))
+    env.reset()
+    played(env, 70)
+    other.restore(env.capture())
+    assert [bool(got.truncated[0]) for got in played(other, 40)].index(True) == 29
+
+
+def test_unknown_and_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="Did you mean seaquest"):
+        make_env("minatar/seequest", 1, seed=0)
+    monkeypatch.setitem(sys.modules, "minatar", None)
+    with pytest.raises(ValueError, match=r'MinAtar needs minatar: pip install "svrl\[minatar\]"'):
+        make_env("minatar/seaquest", 1, seed=0)
+
+
+def test_importing_it_leaves_logging_alone() -> None:
+    root = logging.getLogger()
+    before = list(root.handlers), list(root.filters)
+    with _quiet_import():
+        assert root.handlers, "so that a warning sets up none"
+    assert (root.handlers, root.filters) == before
+
+
+def test_the_catalogue_knows_the_games() -> None:
+    assert MINATAR == MINATAR_GAMES

@@ -1,0 +1,174 @@
+"""The same agents on a CUDA device: plain torch on both, so they agree up to rounding."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.learner import Learner
+from svrl.agents.networks import build_network
+from svrl.agents.replay import Batch, Replay, next_observations, observations
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.envs.vector import EnvSpec, Step
+from svrl.matrix import SoftImpute
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)
+VECTOR = EnvSpec(id="v", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=6)
+ARMS = [
+    {"agent": agent, "structured": structured, "value": value}
+    for agent in ("dqn", "double", "dueling")
+    for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
+]
+
+
+def steps_of(spec: EnvSpec, lanes: int, count: int, seed: int = 0):
+    """Random transitions with random ends, as an environment would give them."""
+    rng = np.random.default_rng(seed)
+
+    def look(fresh: np.ndarray, before: np.ndarray) -> np.ndarray:
+        if spec.stack == 1:
+            return rng.standard_normal((lanes, *spec.frame_shape)).astype(np.float32)
+        frames = rng.integers(0, 256, (lanes, 1, *spec.frame_shape), dtype=np.uint8)
+        history = np.where(fresh[:, None, None, None], 0, before[:, 1:]).astype(np.uint8)
+        return np.concatenate([history, frames], 1)
+
+    now = look(np.ones(lanes, bool), np.zeros((lanes, *spec.observation_shape), spec.dtype))
+    yield now
+    for _ in range(count):
+        after = look(np.zeros(lanes, bool), now)
+        terminal, truncated = rng.random(lanes) < 0.05, rng.random(lanes) < 0.02
+        truncated &= ~terminal
+        ended = terminal | truncated
+        fresh = look(np.ones(lanes, bool), now)
+        now = np.where(ended.reshape(-1, *[1] * (after.ndim - 1)), fresh, after)
+        yield (
+            rng.integers(0, spec.n_actions, lanes),
+            Step(now, after, rng.standard_normal(lanes), terminal, truncated, rng.random(lanes) < 0.1),
+        )
+
+
+@pytest.mark.parametrize("spec", [ATARI, VECTOR], ids=["stacked", "vectors"])
+def test_the_memory_on_the_card_holds_what_the_one_in_ram_holds(spec: EnvSpec) -> None:
+    memories = [Replay(spec, lanes=3, capacity=120, device=device) for device in ("cpu", "cuda")]
+    first, *rest = steps_of(spec, 3, 200)
+    for memory in memories:
+        memory.begin(first)
+        for actions, step in rest:
+            memory.append(actions, step)
+    draws = torch.randint(1 << 62, (500,), generator=torch.Generator().manual_seed(0))
+    one, two = memories[0]._sample_kernel(draws), memories[1]._sample_twin(draws.cuda())
+    for ours, theirs in zip(one, two, strict=True):
+        assert torch.equal(ours, theirs.cpu())
+
+
+def burst_on(device: str, config: AgentConfig, spec: EnvSpec, batch: Batch, count: int, masks: torch.Tensor):
+    network = build_network(spec, config, torch.Generator().manual_seed(0)).to(device)
+    structure = StructuredTargets.from_config(config)
+    learner = Learner(network, copy.deepcopy(network), config, structure)
+    if structure is not None:
+
+        class Told:
+            """The same observed sets on both devices."""
+
+            value = structure.value
+            at = 0
+
+            def __call__(self, q: torch.Tensor, generator: torch.Generator, *, updates: int = 0):
+                mask = masks[: len(q)] if q.ndim == 3 else masks[self.at]
+                self.at += 1
+                return structure.complete(q, mask.to(q.device))
+
+        learner.structure = Told()  # type: ignore[assignment]
+    moved = Batch(*(part.to(device) for part in batch))
+    burst = learner.burst(moved, count, torch.Generator(device).manual_seed(0))
+    return learner, burst
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
+def test_a_burst_on_the_card_is_the_burst_on_the_cpu(arm: dict) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    config = AgentConfig.of("authors", learning_rate=1e-4, batch_size=32, tolerance=1e-6, **arm)
+    source = torch.Generator().manual_seed(3)
+    count = 4
+    batch = Batch(
+        windows=torch.randint(256, (32 * count, 5, 84, 84), generator=source, dtype=torch.uint8),
+        actions=torch.randint(18, (32 * count,), generator=source),
+        rewards=torch.randn(32 * count, generator=source),
+        terminal=torch.rand(32 * count, generator=source) < 0.1,
+        life_lost=torch.rand(32 * count, generator=source) < 0.1,
+    )
+    masks = torch.rand(count, 32, 18, generator=source) < 0.8
+    (one, first), (two, second) = (burst_on(device, config, ATARI, batch, count, masks) for device in ("cpu", "cuda"))
+    assert torch.allclose(first.losses, second.losses.cpu(), rtol=1e-3, atol=1e-5)
+    assert torch.allclose(first.targets, second.targets.cpu(), atol=1e-4)
+    # Adam divides by the gradient's size: where that is rounding, so is the sign of the step.
+    for a, b in zip(one.online.parameters(), two.online.parameters(), strict=True):
+        far = (a.detach() - b.detach().cpu()).abs() > 2e-5
+        assert float(far.float().mean()) < 0.02
+
+
+@pytest.mark.parametrize("scale", ["none", "minmax", "row"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_completion_agrees(scale: str, dtype: torch.dtype) -> None:
+    source = torch.Generator().manual_seed(0)
+    q = torch.randn(8, 32, 3, generator=source) @ torch.randn(8, 3, 18, generator=source) + 3
+    q, mask = q.to(dtype), torch.rand(8, 32, 18, generator=source) < 0.8
+    rule = StructuredTargets(scale=scale, estimator=SoftImpute(tolerance=1e-7))
+    one, two = rule.complete(q, mask).matrix, rule.complete(q.cuda(), mask.cuda()).matrix
+    assert torch.allclose(one, two.cpu(), atol=2e-3)
+
+
+def test_observations_are_views_on_the_card_too() -> None:
+    memory = Replay(ATARI, lanes=1, capacity=64, device="cuda")
+    first, *rest = steps_of(ATARI, 1, 40)
+    memory.begin(first)
+    for actions, step in rest:
+        memory.append(actions, step)
+    batch = memory.sample(8, torch.Generator("cuda").manual_seed(0))
+    assert observations(batch).shape == next_observations(batch).shape == (8, 4, 84, 84)
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
+@pytest.mark.parametrize("act_lag", [0, 1])
+def test_training_runs_and_repeats(arm: dict, act_lag: int) -> None:
+    pytest.importorskip("gymnasium")
+    from svrl.agents.training import Training
+
+    config = AgentConfig.of("classic", steps=600, learn_from=100, log_every=200, envs=4, act_lag=act_lag, **arm)
+    runs = []
+    for _ in range(2):
+        training = Training.begin("CartPole-v1", config, seed=0, device="cuda")
+        list(training.events())
+        runs.append([parameter.detach().clone() for parameter in training.network.parameters()])
+        assert training.replay.device.type == "cuda"
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*runs, strict=True))
+
+
+def test_a_checkpoint_of_the_card_goes_on(tmp_path) -> None:
+    pytest.importorskip("gymnasium")
+    from svrl.agents.checkpoint import Checkpoints
+    from svrl.agents.events import Stepped
+    from svrl.agents.training import Training
+
+    config = AgentConfig.of("classic", steps=600, learn_from=100, structured=True)
+    whole = Training.begin("CartPole-v1", config, seed=0, device="cuda")
+    for event in whole.events():
+        if isinstance(event, Stepped) and event.steps == 300:
+            Checkpoints(tmp_path).save(whole.capture(), whole.replay)
+    resumed = Training.begin("CartPole-v1", config, seed=0, device="cuda")
+    loaded = Checkpoints(tmp_path).load(resumed.replay)
+    assert loaded is not None
+    resumed.restore(loaded.state)
+    list(resumed.events())
+    assert list(whole.recent_scores) == list(resumed.recent_scores)
+    for a, b in zip(whole.network.parameters(), resumed.network.parameters(), strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
