@@ -14,7 +14,7 @@ from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
-from svrl.agents.train import train
+from svrl.agents.train_agent import train
 from svrl.agents.training import Training
 
 SMALL = AgentConfig.of(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from svrl.agents.evaluation import Games, evaluate
     from svrl.agents.replay import Batch, Replay
     from svrl.agents.structured_targets import Completion, StructuredTargets
-    from svrl.agents.train import train
+    from svrl.agents.train_agent import train
     from svrl.agents.training import Training
 
 # The command line reads the configuration, and must not wait for torch.
@@ -29,7 +29,7 @@ _PLACES = {
     "evaluate": "evaluation",
     "load_agent": "agent",
     "rank_study": "diagnostics",
-    "train": "train",
+    "train": "train_agent",
 }
 
 __all__ = [

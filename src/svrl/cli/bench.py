@@ -39,6 +39,24 @@ def planning(
     _report(_planning(quick), "svrl bench planning" + (" --quick" if quick else ""), as_json)
 
 
+@app.command("update")
+def update(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """What structure costs in an update, against the authors' estimator; drawing batches, against Stable-Baselines3."""
+    _report(_update(quick), "svrl bench update" + (" --quick" if quick else ""), as_json)
+
+
+@app.command("env")
+def env(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer steps.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """Whole training loops against Stable-Baselines3's DQN, with the same settings, on one thread."""
+    _report(_env(quick), "svrl bench env" + (" --quick" if quick else ""), as_json)
+
+
 def _report(measurements: Iterator[Row], command: str, as_json: bool) -> None:
     with answering("Stopped before all was measured."):
         rows = _collect(measurements)
@@ -67,6 +85,20 @@ def _planning(quick: bool) -> Iterator[Row]:
     from svrl.benchmarks.planning import measure_planning
 
     yield from measure_planning(quick)
+
+
+def _update(quick: bool) -> Iterator[Row]:
+    from svrl.benchmarks.replay import measure_replay
+    from svrl.benchmarks.update import measure_update
+
+    yield from measure_update(quick)
+    yield from measure_replay(quick)
+
+
+def _env(quick: bool) -> Iterator[Row]:
+    from svrl.benchmarks.loop import measure_loop
+
+    yield from measure_loop(quick)
 
 
 def _matrix(quick: bool, seed: int) -> Iterator[Row]:
