@@ -123,6 +123,14 @@ class AgentConfig:
                 raise ValueError(f"AgentConfig has no field {name!r}. {_nearest(name, known)}")
         return cls(**{**PRESETS[preset], "preset": preset, **changes})
 
+    @classmethod
+    def for_env(cls, env: str, preset: str | None = None, **changes: Any) -> AgentConfig:
+        """A preset as it suits an environment, with changes; by default the preset of the environment's family."""
+        family = family_of(env)
+        preset = BY_FAMILY[family] if preset is None else preset
+        own = SMOKE_BY_FAMILY[family] if preset == "smoke" else {}
+        return cls.of(preset, **{**own, **changes})
+
     def but(self, **changes: Any) -> AgentConfig:
         """This record with changes."""
         return dataclasses.replace(self, **changes)
@@ -227,6 +235,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "log_every": 100,
         "eval_every": 0,
         "eval_episodes": 1,
+        # An untrained network that never fires would play Breakout for 108,000 frames.
+        "eval_epsilon": 0.5,
     },
 }
 """What each preset changes."""
@@ -234,13 +244,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 BY_FAMILY = {"atari": "authors", "minatar": "minatar", "control": "classic", "gymnasium": "classic"}
 """The default preset of each family of environments."""
 
-NETWORK_BY_FAMILY: dict[str, NetworkName] = {
-    "atari": "nature",
-    "minatar": "minatar",
-    "control": "mlp",
-    "gymnasium": "mlp",
+SMOKE_BY_FAMILY: dict[str, dict[str, Any]] = {
+    "atari": {"network": "nature"},
+    "minatar": {"network": "minatar", "hidden": (128,), "clip_rewards": False},
+    "control": {"network": "mlp", "hidden": (64,), "clip_rewards": False},
+    "gymnasium": {"network": "mlp", "hidden": (64,), "clip_rewards": False},
 }
-"""The network of the preset `smoke`, which serves all families."""
+"""What else the preset `smoke` changes: it serves all families."""
 
 
 def family_of(env: str) -> str:

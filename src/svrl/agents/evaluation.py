@@ -206,14 +206,14 @@ def paper_score(scores: Sequence[float]) -> float | None:
     return math.fsum(last) / len(last) if last else None
 
 
-def with_evaluation(training: Training) -> Iterator[Event]:
+def with_evaluation(training: Training, progress: Callable[[int, int], None] | None = None) -> Iterator[Event]:
     """The events of a training, with `Evaluated` among them.
 
     An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
     `Stepped`, the last event of a step: whoever saves at `Stepped` has the evaluation already, and a run
     resumed from there neither repeats nor skips one. One more comes at the end, unless that step has just been
     evaluated. The seed follows from the training's seed and the step, so that a resumed run plays the games
-    that an uninterrupted one does.
+    that an uninterrupted one does. `progress` is told of (games over, games to play).
     """
     every = training.config.eval_every
     passed = training.steps // every if every else 0
@@ -221,13 +221,13 @@ def with_evaluation(training: Training) -> Iterator[Event]:
     for event in training.events():
         if every and isinstance(event, Stepped) and training.steps // every > passed:
             passed, evaluated_at = training.steps // every, training.steps
-            yield _evaluated(training)
+            yield _evaluated(training, progress)
         yield event
     if evaluated_at != training.steps:
-        yield _evaluated(training)
+        yield _evaluated(training, progress)
 
 
-def _evaluated(training: Training) -> Evaluated:
+def _evaluated(training: Training, progress: Callable[[int, int], None] | None) -> Evaluated:
     games = evaluate(
         training.network,
         training.source,
@@ -235,6 +235,7 @@ def _evaluated(training: Training) -> Evaluated:
         episodes=training.config.eval_episodes,
         seed=derived_seed(training.seed, f"evaluation after {training.steps} steps"),
         device=training.device,
+        progress=progress,
     )
     return Evaluated(
         steps=training.steps,

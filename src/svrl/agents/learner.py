@@ -160,7 +160,8 @@ class Learner:
 
     def _step(self, predicted: Tensor, targets: Tensor) -> Tensor:
         loss: Tensor = self._loss(predicted, targets)
-        self.optimiser.zero_grad(set_to_none=True)
+        for parameter in self.parameters:  # quicker than zero_grad, which records a profile
+            parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         if self.config.gradient_clamp > 0:
             nn.utils.clip_grad_value_(self.parameters, self.config.gradient_clamp)

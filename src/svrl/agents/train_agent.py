@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from svrl.agents.agent import Agent
-from svrl.agents.config import BY_FAMILY, AgentConfig, family_of
-from svrl.agents.environment import EnvSource
+from svrl.agents.config import AgentConfig
+from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Event
 from svrl.agents.training import Training
@@ -36,7 +36,7 @@ def train(
         watch: Called with every event, see `svrl.agents.events`.
     """
     if config is None:
-        config = AgentConfig.of(BY_FAMILY[family_of(env) if isinstance(env, str) else "gymnasium"])
+        config = AgentConfig.for_env(name_of(env))
     training = Training.begin(env, config, seed=seed, device=device)
     try:
         for event in with_evaluation(training):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from svrl.agents.config import BY_FAMILY, CHOICES, NETWORK_BY_FAMILY, PRESETS, AgentConfig, family_of
+from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, family_of
 from svrl.cli.answers import BadInputError, nearest
 from svrl.cli.plan_request import ESTIMATORS
 
@@ -81,10 +81,8 @@ def config_of(env: str, given: Mapping[str, Any]) -> AgentConfig:
             raise nearest(name, got, _WORDS[name])
     if "hidden" in changes:
         changes["hidden"] = widths(changes["hidden"])
-    if preset == "smoke":
-        changes = {"network": NETWORK_BY_FAMILY[family_of(env)], **changes}
     try:
-        return AgentConfig.of(preset, **changes)
+        return AgentConfig.for_env(env, preset, **changes)
     except ValueError as error:
         raise BadInputError(_with_flag(str(error))) from error
 

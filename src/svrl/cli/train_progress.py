@@ -83,6 +83,10 @@ class TrainProgress:
         """Show what is done instead of training, in a terminal only."""
         self._bar.update(self._task, description=f"{self._label}: {what}", completed=self._training.steps)
 
+    def evaluating(self, done: int, of: int) -> None:
+        """Show how far an evaluation is."""
+        self.say(f"evaluating, {done} of {of} games")
+
     def skip(self) -> None:
         """Begin to measure anew, after something that was not training."""
         self._marks.clear()

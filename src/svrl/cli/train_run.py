@@ -229,7 +229,7 @@ class TrainingSession:
                 began = before = time.monotonic()
                 if self.training.steps >= self.training.config.steps:
                     self._before_evaluation(consumers, progress)
-                for event in with_evaluation(self.training):
+                for event in with_evaluation(self.training, progress.evaluating):
                     if isinstance(event, Evaluated):
                         self._after_evaluation(time.monotonic() - before, progress)
                     for consumer in consumers:
