@@ -12,12 +12,18 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-demo: $(VENV)/.core ## complete a matrix in front of your eyes, then plan the pendulum from 20% of the backups
+demo: $(VENV)/.core ## complete a matrix in front of your eyes, plan the pendulum from 20% of the backups, train on CartPole
 	@$(BIN)/python examples/demo.py
 	@echo "==> planning the inverted pendulum: 2500 states, 1000 actions, 20% of the pairs an iteration"
 	@rm -rf demo/pendulum
 	@OMP_NUM_THREADS=1 $(BIN)/svrl plan inverted-pendulum --method svp --observe 0.2 --iterations 100 --threads 1 --compare --out demo/pendulum
 	@echo "==> pictures and rows are in demo/pendulum"
+	@echo "==> training on CartPole, plain and structured, about a minute each"
+	@rm -rf demo/cartpole
+	@OMP_NUM_THREADS=1 $(BIN)/svrl train CartPole-v1 --agents dqn,sv-dqn --steps 30000 --eval-every 0 --out demo/cartpole
+	@echo "==> how low is the rank of what it learned?"
+	@OMP_NUM_THREADS=1 $(BIN)/svrl rank demo/cartpole/sv-dqn-seed0 --batches 2000 --plot demo/cartpole/ranks.png
+	@echo "==> curves and ranks are in demo/cartpole: learning_curves.png, ranks.png"
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@echo "==> running the tests"

@@ -20,7 +20,14 @@ from svrl.envs.vector import EnvSpec
 SPEC = EnvSpec(id="test", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=6)
 B = 16
 BASE = AgentConfig.of(
-    "classic", batch_size=B, hidden=(12, 9), discount=0.9, target_every=100, learning_rate=1e-2, clip_rewards=True
+    "classic",
+    learning_rate_left=1.0,
+    batch_size=B,
+    hidden=(12, 9),
+    discount=0.9,
+    target_every=100,
+    learning_rate=1e-2,
+    clip_rewards=True,
 )
 ARMS = [
     {"agent": agent, "structured": structured, "value": value}

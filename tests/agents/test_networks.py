@@ -73,7 +73,7 @@ def test_pictures_are_scaled_by_their_largest_value() -> None:
 def test_features_lead_to_the_values(agent: str) -> None:
     network = build(VECTOR, "classic", agent=agent)
     features = network.features(look(VECTOR))
-    assert features.shape == (3, 128 if agent == "dqn" else 256)
+    assert features.shape == (3, 256 if agent == "dqn" else 512)
     assert bool((features >= 0).all())
     if agent == "dqn":
         assert torch.allclose(network.action_stream.out(features), network(look(VECTOR)))

@@ -19,6 +19,7 @@ from svrl.agents.training import Training
 
 SMALL = AgentConfig.of(
     "classic",
+    envs=1,
     hidden=(32,),
     batch_size=32,
     discount=0.5,

@@ -24,7 +24,7 @@ def test_the_games_are_those_of_the_library(svrl_json, trained):
     assert row["mean"] == pytest.approx(np.mean(games.scores))
     assert (row["ci_low"], row["ci_high"]) == games.interval()
     assert row["ci_low"] < row["mean"] < row["ci_high"]
-    assert row["epsilon"] == 0.001
+    assert row["epsilon"] == agent.config.eval_epsilon
     assert row["human_normalised"] is None
     assert row["human_normalised_reason"]
     assert svrl_json("eval", trained, "--episodes", 9, "--seed", 5)["scores"] != row["scores"]

@@ -27,7 +27,13 @@ ROUNDS = 3
 def measure_loop(quick: bool = False) -> Iterator[Row]:
     """Microseconds of an agent step, acting, remembering and learning included."""
     cart = AgentConfig.of(
-        "classic", hidden=(128, 128), updates_per_step=0.25, learn_from=500, steps=1_500 if quick else 6_000
+        "classic",
+        envs=1,
+        hidden=(128, 128),
+        learning_rate_left=1.0,
+        updates_per_step=0.25,
+        learn_from=500,
+        steps=1_500 if quick else 6_000,
     )
     game = AgentConfig.of("authors", learn_from=200, replay=5_000, steps=400 if quick else 1_200)
     with one_thread():
