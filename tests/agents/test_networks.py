@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from svrl.agents.config import AgentConfig
+from svrl.agents.diagnostics import dormant_share
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
 
@@ -102,3 +105,12 @@ def test_a_network_that_cannot_look_at_it(spec: EnvSpec, network: str, sentence:
 
 def test_an_mlp_looks_at_anything() -> None:
     assert build(MINATAR, "classic")(look(MINATAR)).shape == (3, 6)
+
+
+def test_dormant_units_are_held_against_their_own_stream() -> None:
+    network = build(VECTOR, "classic", agent="dueling")
+    assert network.feature_widths == (256, 256)
+    quiet = torch.cat([torch.rand(50, 256) + 0.5, 0.001 * (torch.rand(50, 256) + 0.5)], -1)
+    assert dormant_share(quiet) == 0.5
+    assert dormant_share(quiet, widths=network.feature_widths) == 0.0
+    assert math.isnan(dormant_share(torch.full((3, 4), torch.nan)))

@@ -9,6 +9,7 @@ import torch
 from svrl.agents.config import AgentConfig
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import FactorALS, Observed, RowMean, SoftImpute
+from svrl.matrix.catalogue import ESTIMATORS
 
 SCALES = ("none", "minmax", "row")
 
@@ -183,12 +184,30 @@ def test_bad_settings_are_one_sentence(changes: dict[str, object], sentence: str
 
 
 def test_from_config() -> None:
-    assert StructuredTargets.from_config(AgentConfig()) is None
+    assert StructuredTargets.from_config(AgentConfig(estimator="hard-impute")) is None
     rule = StructuredTargets.from_config(AgentConfig(structured=True, estimator="row-mean", scale="row"))
     assert rule is not None
     assert isinstance(rule.estimator, RowMean)
     with pytest.raises(ValueError, match="no estimator 'softimp'"):
         StructuredTargets.from_config(AgentConfig(structured=True, estimator="softimp"))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_estimator_of_the_catalogue_serves_an_agent(name: str) -> None:
+    config = AgentConfig(structured=True, estimator=name, rank=2 if name == "hard-impute" else 0)
+    rule = StructuredTargets.from_config(config)
+    assert rule is not None
+    q = values(2, 32, 6)
+    found = rule(q, masks())
+    assert bool(torch.isfinite(found.matrix).all())
+    assert found.rank.shape == found.code.shape == (2,)
+
+
+def test_a_rank_that_is_missing_or_out_of_place_is_one_sentence() -> None:
+    with pytest.raises(ValueError, match="hard-impute cannot find the rank by itself"):
+        StructuredTargets.from_config(AgentConfig(structured=True, estimator="hard-impute"))
+    with pytest.raises(ValueError, match="row-mean has no rank to set"):
+        StructuredTargets.from_config(AgentConfig(structured=True, estimator="row-mean", rank=3))
 
 
 def test_numpy_values_are_not_needed_but_ranks_come_back_as_tensors() -> None:

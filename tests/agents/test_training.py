@@ -133,6 +133,7 @@ def test_events_tell_the_whole_story() -> None:
         assert 0 < event.targets_changed < 1
         assert 1 <= event.rank_99 <= event.rank_9999 <= 4
         assert 0 <= event.dormant <= 1
+        assert event.estimates_converged == 1
     assert [event.steps for event in events if isinstance(event, Stepped)] == list(range(1, 401))
 
 
@@ -141,8 +142,31 @@ def test_a_plain_agent_has_no_bias_and_no_held_out_error() -> None:
     learned = [event for event in events if isinstance(event, Learned)]
     assert learned
     for event in learned:
-        assert (event.row_max_bias, event.target_gap, event.targets_changed) == (0.0, 0.0, 0.0)
-        assert event.held_out_error is event.observe is event.estimate_rank is None
+        assert (event.target_bias, event.target_gap, event.targets_changed, event.row_max_bias) == (0.0,) * 4
+        assert event.held_out_error is event.observe is event.estimate_rank is event.estimates_converged is None
+
+
+def test_the_two_biases_are_two_things() -> None:
+    """With the network's value a target can only fall, whatever the largest entry of a completed row does."""
+    config = BRIEF.but(structured=True, value="network", observe=0.5, steps=800, log_every=20)
+    _, events = run(identity, config)
+    learned = [event for event in events if isinstance(event, Learned)]
+    assert all(event.target_bias <= 0 for event in learned)
+    assert any(event.row_max_bias != pytest.approx(event.target_bias, rel=0.01) for event in learned)
+
+
+@pytest.mark.parametrize("kind", [EpisodeEnded, Learned, Stepped])
+def test_left_at_any_event_it_goes_on_with_the_next(kind: type[Event]) -> None:
+    config = BRIEF.but(envs=3, log_every=30)
+    _, whole = run(identity, config)
+    training = Training.begin(identity, config, seed=0)
+    heard: list[Event] = []
+    while training.steps < config.steps or training._untold:
+        for event in training.events():
+            heard.append(event)
+            if isinstance(event, kind):
+                break
+    assert heard == whole
 
 
 def interrupted(source: Source, config: AgentConfig, folder: Path, at: int, seed: int = 0) -> tuple[Training, list]:
@@ -181,6 +205,21 @@ def test_environments_that_cannot_be_restored_begin_new_games(tmp_path: Path) ->
     again, others = interrupted(unknowable, BRIEF, tmp_path / "again", 203)
     assert same_weights(resumed, again)
     assert events == others
+
+
+def test_with_a_lag_a_resumed_agent_acts_with_its_own_network(tmp_path: Path) -> None:
+    config = BRIEF.but(act_lag=1)
+    first = Training.begin(unknowable, config, seed=0)
+    for event in first.events():
+        if event.steps >= 300:
+            break
+    Checkpoints(tmp_path).save(first.capture(), first.replay)
+    second = Training.begin(unknowable, config, seed=0)
+    loaded = Checkpoints(tmp_path).load(second.replay)
+    assert loaded is not None
+    second.restore(loaded.state)
+    pairs = zip(second._actor.parameters(), first.network.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
 
 
 def test_an_agent_survives_its_file(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_checkpoint_of_the_card_goes_on(tmp_path) -> None:
     from svrl.agents.events import Stepped
     from svrl.agents.training import Training
 
-    config = AgentConfig.of("classic", steps=600, learn_from=100, structured=True, envs=1)
+    config = AgentConfig.of("classic", steps=600, learn_from=100, log_every=100, structured=True, envs=1)
     whole = Training.begin("CartPole-v1", config, seed=0, device="cuda")
     for event in whole.events():
         if isinstance(event, Stepped) and event.steps == 300:

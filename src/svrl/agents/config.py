@@ -45,6 +45,7 @@ class AgentConfig:
     observe: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
     observe_rise: int = _set(0, "Updates over which p rises linearly to 1; 0 keeps it.")
     estimator: str = _set("soft-impute", "Estimator of svrl.matrix that completes the matrix.")
+    rank: int = _set(0, "Rank of hard-impute and factor-als; with 0 factor-als finds it.")
     ratio: float = _set(0.02, "Shrinkage of soft-impute as a share of the largest singular value.")
     tolerance: float = _set(1e-3, "Relative change at which soft-impute stops.")
     output: Output = _set("fill", "fill keeps observed entries, estimate takes all from the estimator.")
@@ -163,7 +164,7 @@ RANGES: dict[str, str] = {
     **dict.fromkeys(("ratio", "tolerance", "learning_rate", "optimiser_epsilon", "updates_per_step"), "(0, inf)"),
     **dict.fromkeys(("batch_size", "target_every", "replay", "envs", "steps", "log_every"), "[1, inf)"),
     **dict.fromkeys(("eval_episodes", "learn_from"), "[1, inf)"),
-    **dict.fromkeys(("observe_rise", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
+    **dict.fromkeys(("observe_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
     "act_lag": "[0, 1]",
 }
 """Where the numbers lie; a round bracket leaves its end out."""

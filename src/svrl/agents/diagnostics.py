@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -110,10 +110,16 @@ def batch_ranks(q: Tensor) -> BatchRanks:
     return BatchRanks(*(torch.where(finite, ranks.double(), math.nan) for ranks in found))
 
 
-def dormant_share(features: Tensor, threshold: float = DORMANT) -> float:
-    """Share of the units that are dormant on features (N, F); 1 where every unit is silent."""
+def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:
+    """Share of the units that are dormant on features (N, F); 1 where every unit is silent, NaN if not finite.
+
+    A unit is held against its own layer: give the widths of the layers where several stand side by side.
+    """
     activity = features.detach().cpu().double().abs().mean(0)
-    return float((activity <= threshold * activity.mean()).double().mean())
+    if not bool(torch.isfinite(activity).all()):
+        return math.nan
+    layers = torch.split(activity, list(widths or [len(activity)]))
+    return sum(int((layer <= threshold * layer.mean()).sum()) for layer in layers) / len(activity)
 
 
 def feature_rank(features: Tensor) -> float:
@@ -260,7 +266,7 @@ def rank_study(
         **_four_kinds(q, rows, energy),
         feature_rank=feature_rank(features),
         srank=srank(features),
-        dormant=dormant_share(features),
+        dormant=dormant_share(features, widths=agent.network.feature_widths),
         q_mean=float(q.mean()),
         q_std=float(q.std(correction=0)),
         q_min=float(q.min()),

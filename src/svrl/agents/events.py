@@ -1,7 +1,8 @@
 """What training tells the world, one record after another.
 
 Training is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints
-are consumers. At each event the agent is between two steps, so that it may be saved there.
+are consumers. Every step ends in a `Stepped`: whoever saves there has heard everything about the steps that
+are saved.
 """
 
 from __future__ import annotations
@@ -60,15 +61,18 @@ class Learned(Event):
         q_mean, q_max: Mean and mean row maximum of the online network's values on the batch.
         target_mean: Mean target.
         observe: p, or None for a plain agent.
-        row_max_bias: Mean of what the structured rule makes the next state worth, less what the plain rule does; a
-            plain agent has 0.
+        target_bias: Mean of what the structured rule makes the next states worth, less what the plain rule does; 0 for
+            a plain agent.
         target_gap: Mean absolute difference of the same two.
         targets_changed: Share of the targets that structure changed.
+        row_max_bias: Mean of the largest entry of a completed row, less the largest of the network's row; 0 for a
+            plain agent.
         held_out_error: Relative error of the estimator on the entries of the batch that were not observed, or None.
-        estimate_rank: Mean rank of the estimate, or None.
+        estimate_rank: Mean rank of the estimates, or None.
+        estimates_converged: Share of the estimations that converged, or None.
         rank_99, rank_9999: Mean approximate rank of the target network's matrices at energy .99 and .9999.
         row_centred_rank_99: The same with each row's mean taken out, at energy .99.
-        feature_rank: Effective rank of the online network's last features on the batch.
+        feature_rank: Effective rank of the online network's last features, on states of the memory.
         dormant: Share of the last features' units that are dormant.
     """
 
@@ -78,11 +82,13 @@ class Learned(Event):
     q_max: float
     target_mean: float
     observe: float | None
-    row_max_bias: float
+    target_bias: float
     target_gap: float
     targets_changed: float
+    row_max_bias: float
     held_out_error: float | None
     estimate_rank: float | None
+    estimates_converged: float | None
     rank_99: float
     rank_9999: float
     row_centred_rank_99: float

@@ -61,6 +61,15 @@ class QNetwork(nn.Module):
         self.action_stream = Stream(inputs, width, n_actions)
         self.value_stream = Stream(inputs, width, 1) if dueling else None
 
+    @property
+    def feature_widths(self) -> tuple[int, ...]:
+        """Widths of the layers that `features` puts side by side."""
+        return tuple(stream.hidden.out_features for stream in self._streams)
+
+    @property
+    def _streams(self) -> list[Stream]:
+        return [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
+
     def _trunk(self, observations: Tensor) -> Tensor:
         x = observations.float()
         return self.trunk(x if self.high == 1.0 else x / self.high)
@@ -76,8 +85,7 @@ class QNetwork(nn.Module):
     def features(self, observations: Tensor) -> Tensor:
         """The last hidden activations (N, F); those of both streams, side by side, of a dueling network."""
         x = self._trunk(observations)
-        streams = [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
-        return torch.cat([stream.activations(x) for stream in streams], -1)
+        return torch.cat([stream.activations(x) for stream in self._streams], -1)
 
 
 def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator) -> QNetwork:

@@ -39,12 +39,14 @@ class Completion(NamedTuple):
         mask: (..., B, A), bool: what was observed.
         estimate: (..., B, A), what the estimator says about every entry, in the units of the values.
         rank: (...), of the estimates.
+        code: (...), how each estimation ended; 0 is success, see `svrl.matrix.Outcome`.
     """
 
     matrix: Tensor
     mask: Tensor
     estimate: Tensor
     rank: Tensor
+    code: Tensor
 
 
 def _soft_impute() -> Estimator:
@@ -90,18 +92,16 @@ class StructuredTargets:
         """What a configuration asks for; None is the plain agent.
 
         Raises:
-            ValueError: If there is no such estimator.
+            ValueError: If there is no such estimator, or its rank is missing.
         """
         if not config.structured:
             return None
         if config.estimator not in ESTIMATORS:
             raise ValueError(f"There is no estimator {config.estimator!r}. Choose one of {', '.join(ESTIMATORS)}.")
-        make = ESTIMATORS[config.estimator]
-        soft = config.estimator == "soft-impute"
         return cls(
             observe=config.observe,
             rise=config.observe_rise,
-            estimator=make(ratio=config.ratio, tolerance=config.tolerance, max_steps=AUTHORS_STEPS) if soft else make(),
+            estimator=_estimator(config),
             scale=config.scale,
             output=config.output,
             value=config.value,
@@ -139,7 +139,8 @@ class StructuredTargets:
         estimate = estimate * factor + offset
         known = mask.any(-1, keepdim=True) & torch.isfinite(estimate).all(-1).all(-1)[..., None, None]
         take = known if self.output == "estimate" else known & ~mask
-        return Completion(torch.where(take, estimate, q), mask, estimate, torch.as_tensor(found.rank))
+        rank, code = torch.as_tensor(found.rank), torch.as_tensor(found.code)
+        return Completion(torch.where(take, estimate, q), mask, estimate, rank, code)
 
     def _scaled(self, q: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | float, Tensor | float]:
         """(scaled, offset, factor) with q = scaled * factor + offset."""
@@ -155,3 +156,14 @@ class StructuredTargets:
         factor = (high - low) / 2
         offset = low + factor
         return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor
+
+
+def _estimator(config: AgentConfig) -> Estimator:
+    make, name = ESTIMATORS[config.estimator], config.estimator
+    if config.rank and name not in ("hard-impute", "factor-als"):
+        raise ValueError(f"{name} has no rank to set, only hard-impute and factor-als have; got rank {config.rank}.")
+    if name == "soft-impute":
+        return make(ratio=config.ratio, tolerance=config.tolerance, max_steps=AUTHORS_STEPS)
+    if name == "hard-impute" and not config.rank:
+        raise ValueError("hard-impute cannot find the rank by itself: set rank to 1 or more, got 0.")
+    return make(rank=config.rank) if config.rank else make()

@@ -82,6 +82,7 @@ class Training:
         self._logged = 0
         self._batch: Batch | None = None
         self._burst: Burst | None = None
+        self._untold: deque[Event] = deque()
         self._observations: np.ndarray | None = None
         self._pending: np.ndarray | None = None
 
@@ -108,17 +109,23 @@ class Training:
         return epsilon_at(self.config, self.steps)
 
     def events(self) -> Iterator[Event]:
-        """Train until config.steps. May be left at any event, and called again to go on."""
+        """Train until config.steps. May be left at any event; called again it goes on with the next one."""
         if self._observations is None:
             self._observations = self._envs.reset()
             self.replay.begin(self._observations)
-        advance = self._step_lagging if self.config.act_lag else self._step_at_once
-        while self.steps < self.config.steps:
-            before = self.steps
-            yield from self._account(advance())
-            if self.updates and self.steps // self.config.log_every > before // self.config.log_every:
-                yield self._describe()
-            yield Stepped(steps=self.steps, updates=self.updates, epsilon=self.epsilon)
+        while self._untold or self.steps < self.config.steps:
+            if not self._untold:
+                self._untold.extend(self._advance())
+            yield self._untold.popleft()
+
+    def _advance(self) -> list[Event]:
+        """One step of all environments, and what there is to tell about it."""
+        before, every = self.steps, self.config.log_every
+        step = self._step_lagging() if self.config.act_lag else self._step_at_once()
+        told: list[Event] = [*self._account(step)]
+        if self.updates and self.steps // every > before // every:
+            told.append(self._describe())
+        return [*told, Stepped(steps=self.steps, updates=self.updates, epsilon=self.epsilon)]
 
     def _step_at_once(self) -> Step:
         actions = self._choose()
@@ -195,7 +202,7 @@ class Training:
             epsilon=self.epsilon,
             loss=loss,
             observe=None if structure is None else structure.probability(self.updates),
-            **describe_burst(self._burst, self._recent_features()),
+            **describe_burst(self._burst, self._recent_features(), self.network.feature_widths),
         )
 
     @torch.no_grad()
@@ -229,9 +236,11 @@ class Training:
         """
         self.steps, self.episodes = int(state["steps"]), int(state["episodes"])
         self.recent_scores = deque(state["recent_scores"], maxlen=WINDOW)
-        self._losses = list(torch.as_tensor(state["losses"]))
+        self._losses = list(torch.as_tensor(state["losses"]).to(self.device))
+        self._untold.clear()
         self._logged = int(state["logged"])
         self.learner.restore(state["learner"])
+        copy_weights(self.network, self._actor)
         for name, source in self._generators.items():
             source.set_state(torch.as_tensor(state["generators"][name]))
         if state["observations"] is None:

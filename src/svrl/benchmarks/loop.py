@@ -51,7 +51,7 @@ def measure_loop(quick: bool = False) -> Iterator[Row]:
 
 
 def _ours(name: str, config: AgentConfig, seed: int) -> float:
-    training = Training.begin(name, config.but(log_every=config.steps * 2), seed=seed)
+    training = Training.begin(name, config, seed=seed)
     try:
         return seconds(lambda: [None for _ in training.events()])
     finally:
