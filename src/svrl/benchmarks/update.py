@@ -1,8 +1,9 @@
 """What structure costs: the share of SV-RL in one update of the Nature network, ours and the authors' estimator.
 
-18 actions, a batch of 32, on the CPU with one thread. The matrices are the target network's at the frames of
-a real game. Plain updates and completions are timed in turns, so that whatever else the machine does falls
-on both; a share is completion / (completion + plain update).
+18 actions, a batch of 32, on the CPU with one thread. The matrices are a new network's at the frames of a real
+game, whose rank is low, and Gaussian ones, which have no structure and take the estimator longest. Plain
+updates and completions are timed in turns, so that whatever else the machine does falls on both; a share is
+completion / (completion + plain update).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner
@@ -31,33 +33,45 @@ LIMIT = 2.0
 
 def measure_update(quick: bool = False) -> Iterator[Row]:
     """The share of structure in an update, against the authors' estimator and against the limit."""
-    with one_thread():
-        update, ours, theirs = _timed(5 if quick else 25)
-    share, peer = (100 * seconds / (seconds + update) for seconds in (ours, theirs))
-    note = {"update_ms": 1e3 * update, "ours_us": 1e6 * ours, "peer_us": 1e6 * theirs}
-    name = "structure's share of an update, Nature CNN, 32x18, CPU"
-    yield Row(name=name, unit="%", ours=share, peer=peer, peer_name="the authors' estimator (fancyimpute)", note=note)
-    yield Row(name="the same against its limit", unit="%", ours=share, peer=LIMIT, peer_name="limit", note=note)
-
-
-def _timed(rounds: int) -> list[float]:
-    """Median seconds of a plain update, of our completion and of the authors' one."""
     config = AgentConfig.of("authors", structured=True)
-    batches, spec = game_batches(rounds)
+    batches, spec = game_batches(5 if quick else 25)
     network = build_network(spec, config, torch.Generator().manual_seed(0))
     learner = Learner(network, copy.deepcopy(network), config.but(structured=False), None)
+    with torch.no_grad():
+        played = [learner.target(next_observations(batch)) for batch in batches]
+    source = torch.Generator().manual_seed(1)
+    families = {
+        "a new network's": played,
+        "Gaussian": [torch.randn(32, spec.n_actions, generator=source) for _ in batches],
+    }
+    with one_thread():
+        for name, matrices in families.items():
+            yield from _share(name, learner, batches, matrices, config)
+
+
+def _share(
+    name: str, learner: Learner, batches: list[Batch], matrices: list[Tensor], config: AgentConfig
+) -> Iterator[Row]:
+    update, ours, theirs = _timed(learner, batches, matrices, config)
+    share, peer = (100 * seconds / (seconds + update) for seconds in (ours, theirs))
+    note = {"update_ms": 1e3 * update, "ours_us": 1e6 * ours, "peer_us": 1e6 * theirs}
+    what = f"structure's share of an update, Nature CNN, 32x18, CPU, {name} values"
+    yield Row(name=what, unit="%", ours=share, peer=peer, peer_name="the authors' estimator (fancyimpute)", note=note)
+    yield Row(name=f"{what}, against its limit", unit="%", ours=share, peer=LIMIT, peer_name="limit", note=note)
+
+
+def _timed(learner: Learner, batches: list[Batch], matrices: list[Tensor], config: AgentConfig) -> list[float]:
+    """Median seconds of a plain update, of our completion and of the authors' one."""
     structure = StructuredTargets.from_config(config)
     assert structure is not None
     masks = torch.Generator().manual_seed(0)
     calls = []
-    for batch in batches:
-        with torch.no_grad():
-            q = learner.target(next_observations(batch))[None]
-        holes = _authors_matrix(q[0].numpy(), masks)
+    for batch, q in zip(batches, matrices, strict=True):
+        holes = _authors_matrix(q.numpy(), masks)
         calls.append(
             (
                 lambda batch=batch: learner.burst(batch, 1, masks),
-                lambda q=q: structure(q, masks),
+                lambda q=q: structure(q[None], masks),
                 lambda holes=holes: fancy_soft_impute(holes),
             )
         )
