@@ -257,4 +257,4 @@ def test_the_learning_rate_falls_linearly_to_what_is_left_of_it() -> None:
         learner.burst(transitions(B), 1, torch.Generator())
         rates.append(learner.optimiser.param_groups[0]["lr"])
     assert rates == pytest.approx(np.linspace(0.1, 0.02, 11)[:10])
-    assert learner_of(BASE).learning_rate() == BASE.learning_rate
+    assert BASE.learning_rate_at(7) == BASE.learning_rate

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def test_epsilon_is_passed_on(svrl_json, trained):
     greedy, random = (svrl_json("eval", trained, "--episodes", 3, "--epsilon", chance) for chance in (0, 1))
     assert greedy["epsilon"] == 0
     assert greedy["scores"] != random["scores"]
+
+
+@pytest.mark.parametrize("command", ["eval", "watch"])
+def test_the_default_epsilon_is_whatever_the_run_has(svrl, svrl_json, trained, command):
+    assert svrl_json("eval", trained, "--episodes", 1)["epsilon"] == 0.5
+    shown = re.sub(r"[│\s]+", " ", svrl(command, "--help").stdout)
+    assert "(default: the run's own)" in shown
+    assert ".001" not in shown
 
 
 def test_words_for_people(svrl, trained_minatar):

@@ -173,9 +173,9 @@ def test_a_run_leaves_its_files_and_says_what_it_reached(svrl_json, tmp_path, mo
     assert result["evaluation"]["ci_low"] <= result["evaluation"]["mean"] <= result["evaluation"]["ci_high"]
     assert result["evaluation"]["episodes"] == 3
     config = json.loads((run / "config.json").read_text())
-    assert AgentConfig.from_json({name: config[name] for name in AgentConfig.__dataclass_fields__}) == AgentConfig.for_env(
-        "CartPole-v1", "smoke", hidden=(32,), eval_every=150, eval_episodes=3
-    )
+    assert AgentConfig.from_json(
+        {name: config[name] for name in AgentConfig.__dataclass_fields__}
+    ) == AgentConfig.for_env("CartPole-v1", "smoke", hidden=(32,), eval_every=150, eval_episodes=3)
     assert set(config["versions"]) >= {"svrl", "torch", "python"}
     assert (run / "learning_curve.png").stat().st_size > 5000
 
@@ -249,6 +249,23 @@ def test_arms_and_seeds(svrl, svrl_json, tmp_path, plain):
         assert {k: v for k, v in first.items() if k not in rates} == {k: v for k, v in second.items() if k not in rates}
     table = svrl(*command, "--resume")
     assert table.stdout.count("sv-double") == 2
+
+
+def test_several_runs_are_gone_on_with_under_their_own_settings(svrl, svrl_json, tmp_path, plain):
+    out = tmp_path / "both"
+    command = (*SMOKE, "--agents", "dqn,double", "--steps", 120, "--out", out)
+    results = svrl_json(*command)
+    refused = svrl(*command, "--learning-rate", 0.5, "--resume")
+    assert refused.exit_code == 2
+    assert refused.stdout == ""
+    assert "learning-rate was" in refused.stderr
+    assert "is 0.5" in refused.stderr
+    assert svrl_json(*command, "--steps", 100, "--resume") == results
+    # Nothing is trained if one of them is another run.
+    for file in (out / "dqn-seed0").iterdir():
+        file.unlink()
+    assert svrl(*command, "--learning-rate", 0.5, "--resume").exit_code == 2
+    assert names(out / "dqn-seed0") == set()
 
 
 def test_several_runs_are_stopped_and_gone_on_with_together(svrl, tmp_path, monkeypatch, plain):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ from training_runs import SMOKE, assert_same_run, interrupting, names, sending, 
 
 from svrl.agents import evaluation
 from svrl.cli.train_progress import TrainProgress
-from svrl.cli.train_run import Signals, Stopped
+from svrl.experiments.stop_signals import Signals, Stopped
 from svrl.runs.rows import read_rows
 
 KINDS = {
@@ -142,6 +143,85 @@ def test_a_finished_run_grows_if_its_memory_was_kept(svrl, svrl_json, tmp_path, 
     result = svrl(*SMOKE, "--steps", 400, "--out", run, "--resume")
     assert result.exit_code == 2
     assert "without --keep-replay" in result.stderr
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def refuse_memory(*_: object, **__: object) -> None:
+    raise MemoryError
+
+
+def refuse_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("trouble", ["damaged checkpoints", "no memory", "a missing extra"])
+def test_a_finished_run_that_cannot_grow_stays_as_it_is(svrl, svrl_json, tmp_path, monkeypatch, plain, trouble):
+    run = tmp_path / "run"
+    svrl_json(*SMOKE, "--steps", 200, "--out", run, "--keep-replay")
+    more: tuple[str, ...] = ()
+    if trouble == "damaged checkpoints":
+        for file in (run / "checkpoints").iterdir():
+            file.write_bytes(file.read_bytes()[:-100])
+    elif trouble == "no memory":
+        monkeypatch.setattr("svrl.agents.training.Replay", refuse_memory)
+    else:
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        more = ("--tensorboard",)
+    before = contents(run)
+    assert {"result.json", "agent.npz", "learning_curve.png"} <= set(before)
+    result = svrl(*SMOKE, "--steps", 300, "--out", run, "--resume", *more)
+    assert result.exit_code == 2, result.stderr
+    assert contents(run) == before
+    assert svrl_json("eval", run, "--episodes", 1)["steps"] == 200
+
+
+def test_a_run_that_grows_says_where_its_learning_rate_goes(svrl, svrl_json, tmp_path, plain):
+    run = tmp_path / "run"
+    falling = (*SMOKE, "--learning-rate", 0.001, "--learning-rate-left", 0.1, "--out", run)
+    svrl_json(*falling, "--steps", 200, "--keep-replay")
+    result = svrl(*falling, "--steps", 400, "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    now, later = 34, 84  # updates after 200 and 400 steps
+    for rate in (0.001 * 0.1, 0.001 * (1 - 0.9 * now / later)):
+        assert f" {rate:.3g} " in result.stderr
+    assert json.loads((run / "config.json").read_text())["steps"] == 400
+
+
+@pytest.mark.parametrize(
+    ("target", "trouble", "code"),
+    [
+        ("svrl.agents.training.Replay", refuse_memory, 2),
+        ("svrl.agents.checkpoint.Checkpoints.save", refuse_disk, 2),
+        ("svrl.agents.training.Replay", lambda **_: None, 1),
+        ("svrl.cli.train_progress.TrainProgress.__call__", interrupting(60, lambda: int("x" + [])), 1),  # type: ignore
+    ],
+    ids=["no memory", "no room for a checkpoint", "an error at the start", "an error before the first checkpoint"],
+)
+def test_a_failed_start_leaves_its_folder_free(svrl, tmp_path, monkeypatch, plain, target, trouble, code):
+    pytest.importorskip("tensorboard")
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(target, trouble)
+        result = svrl(*SMOKE, "--tensorboard", "--out", run)
+    assert result.exit_code == code, result.stderr
+    assert code == 2 or isinstance(result.exception, TypeError)
+    assert "--resume" not in result.stderr
+    assert not run.exists()
+    assert svrl(*SMOKE, "--seed", 1, "--out", run).exit_code == 0
+
+
+def test_an_error_after_a_checkpoint_leaves_a_run_to_resume(svrl, tmp_path, monkeypatch, plain):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    assert svrl(*SMOKE, "--out", straight).exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(10, lambda: int("x" + [])))  # type: ignore[operator]
+        assert svrl(*SMOKE, "--checkpoint-every", 0, "--out", run).exit_code == 1
+    assert svrl(*SMOKE, "--out", run, "--resume").exit_code == 0
+    assert_same_run(straight, run)
 
 
 def test_a_run_goes_on_with_its_own_number_of_steps(svrl, svrl_json, tmp_path, monkeypatch, plain):

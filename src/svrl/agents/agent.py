@@ -18,12 +18,10 @@ from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
 from svrl.runs.arrays import read_arrays, write_arrays
+from svrl.runs.training_run import AGENT
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
-
-AGENT = "agent.npz"
-"""The file of an agent in its run directory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

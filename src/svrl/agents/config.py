@@ -104,6 +104,11 @@ class AgentConfig:
         """Updates that are due after so many agent steps."""
         return max(0, int(steps * self.updates_per_step) - int(self.learn_from * self.updates_per_step))
 
+    def learning_rate_at(self, updates: int) -> float:
+        """The step size of the update after so many."""
+        done = min(1.0, updates / max(1, self.updates_after(self.steps)))
+        return self.learning_rate * (1.0 - (1.0 - self.learning_rate_left) * done)
+
     @property
     def arm(self) -> str:
         """The name in comparisons: dqn, double, dueling, sv-dqn, sv-double or sv-dueling."""

@@ -78,12 +78,6 @@ class Learner:
         huber = config.loss == "huber"
         self._loss = nn.functional.smooth_l1_loss if huber else nn.functional.mse_loss
 
-    def learning_rate(self) -> float:
-        """Of the next update."""
-        config = self.config
-        done = min(1.0, self.updates / max(1, config.updates_after(config.steps)))
-        return config.learning_rate * (1.0 - (1.0 - config.learning_rate_left) * done)
-
     def until_copy(self) -> int:
         """Updates left before the target network is copied: the longest burst."""
         return self.config.target_every - self.updates % self.config.target_every
@@ -166,7 +160,7 @@ class Learner:
         if self.config.gradient_clamp > 0:
             nn.utils.clip_grad_value_(self.parameters, self.config.gradient_clamp)
         if self.config.learning_rate_left < 1.0:
-            self.optimiser.param_groups[0]["lr"] = self.learning_rate()
+            self.optimiser.param_groups[0]["lr"] = self.config.learning_rate_at(self.updates)
         self.optimiser.step()
         return loss.detach()
 

@@ -34,8 +34,32 @@ def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[No
         _stop(interrupted, INTERRUPTED)
 
 
-def _stop(sentence: str, code: int) -> NoReturn:
+@contextmanager
+def sentences() -> Iterator[None]:
+    """What the library says about agents and bad input, as the command's one sentence."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        raise BadInputError(str(error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error):
+            raise BadInputError(
+                "The agent does not fit into memory: lower --replay, --envs or --batch-size."
+            ) from error
+        raise
+
+
+def say(sentence: str) -> None:
+    """One line on stderr."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    say(sentence)
     raise typer.Exit(code)
 
 

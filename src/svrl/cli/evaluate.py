@@ -8,16 +8,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
 from svrl.cli.plan_request import check_device
-from svrl.cli.train import sentences, torch_threads
+from svrl.cli.torch_threads import torch_threads
 
 
 def evaluate_run(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
     episodes: Annotated[int, typer.Option(help="Games to play.")] = 20,
     epsilon: Annotated[
-        float | None, typer.Option(help="Probability of a random action (default: the run's own, .001).")
+        float | None, typer.Option(help="Probability of a random action (default: the run's own).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments and actions.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
@@ -39,7 +39,7 @@ def evaluate_run(
 def _evaluate(run: Path, episodes: int, epsilon: float | None, seed: int, device: str) -> dict[str, Any]:
     from svrl.agents.agent import load_agent
     from svrl.agents.evaluation import evaluate
-    from svrl.cli.train_report import evaluation_of
+    from svrl.experiments.training_result import evaluation_of
 
     if episodes < 1:
         raise BadInputError(f"--episodes must be at least 1, got {episodes}.")

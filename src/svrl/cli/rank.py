@@ -10,9 +10,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
 from svrl.cli.plan_request import check_device
-from svrl.cli.train import sentences, torch_threads
+from svrl.cli.torch_threads import torch_threads
 from svrl.runs.atomic import writing
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +14,15 @@ import typer
 from rich.console import Console
 
 from svrl.cli import train_options as asked
-from svrl.cli.answers import BadInputError, answering, print_json
+from svrl.cli.answers import BadInputError, answering, print_json, say, sentences
 from svrl.cli.plan_request import MOST_THREADS, check_device
+from svrl.cli.torch_threads import torch_threads
 from svrl.cli.train_options import TrainRequest
+from svrl.cli.train_progress import TrainProgress
 
 if TYPE_CHECKING:
-    from svrl.cli.train_run import Habits, Signals
+    from svrl.experiments.stop_signals import Signals
+    from svrl.experiments.training_session import Habits
 
 WIDE = 110
 """Columns of the closing table where there is no terminal."""
@@ -29,22 +32,8 @@ _OWN = ("agents", "seeds", "seed", "device", "threads", "tensorboard", "wandb", 
 
 @asked.with_fields
 def train(
-    env: Annotated[
-        str,
-        typer.Argument(
-            metavar="ENV",
-            help="atari/GAME, minatar/GAME, control/TASK, or any Gymnasium id with discrete actions.",
-            autocompletion=asked.known_names,
-        ),
-    ],
-    agents: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ARM,ARM",
-            help=f"Train several, one after another: {', '.join(asked.ARMS)}; sv- is --structured.",
-            autocompletion=lambda: list(asked.ARMS),
-        ),
-    ] = None,
+    env: asked.EnvName,
+    agents: asked.ArmList = None,
     seeds: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Train each so many times, from --seed on.")
     ] = None,
@@ -79,11 +68,14 @@ def train(
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
     with answering():
-        from svrl.cli.train_run import Habits, Signals
+        from svrl.experiments.stop_signals import Signals
 
         _check_own(own, fields)
         with Signals().held_back() as signals:
             plans = _requests(env, fields, own, out, resume)
+            # Here, because it is slow to import: whoever has mistyped an option does not wait for it.
+            from svrl.experiments.training_session import Habits
+
             habits = Habits(
                 checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb
             )
@@ -164,10 +156,8 @@ def _train_all(
     from svrl.runs.run_directory import CONFIG, RESULT
     from svrl.runs.training_run import is_finished
 
-    if not resume and not single:
-        for request in requests:
-            if (request.out / CONFIG).exists():
-                raise BadInputError(f"{request.out} holds a run. Add --resume to go on, or give another folder.")
+    if not single:
+        _check_folders(requests, resume)
     results = []
     for request in requests:
         if not single and is_finished(request.out) and _is_enough(request):
@@ -182,6 +172,24 @@ def _train_all(
     return results
 
 
+def _check_folders(requests: list[TrainRequest], resume: bool) -> None:
+    """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
+    from svrl.experiments.training_result import settings_of
+    from svrl.runs.run_directory import CONFIG
+    from svrl.runs.training_run import refuse_other_settings
+
+    for request in requests:
+        if not (request.out / CONFIG).exists():
+            continue
+        if not resume:
+            raise BadInputError(f"{request.out} holds a run. Add --resume to go on, or give another folder.")
+        settings = settings_of(
+            request.env, request.config, seed=request.seed, device=request.device, threads=request.threads
+        )
+        with sentences():
+            refuse_other_settings(request.out, settings, but=("steps",))
+
+
 def _is_enough(request: TrainRequest) -> bool:
     from svrl.runs.run_directory import read_config
 
@@ -190,50 +198,38 @@ def _is_enough(request: TrainRequest) -> bool:
 
 
 def _train_one(request: TrainRequest, habits: Habits, signals: Signals, going_on: bool) -> dict[str, Any]:
-    from svrl.cli.train_report import provenance
-    from svrl.cli.train_run import Stopped, carry_out
-    from svrl.runs.run_directory import read_config
-    from svrl.runs.training_run import TrainingRun, locked
+    from svrl.experiments.training_session import train_in_directory
 
-    config = {**request.as_json(), **provenance()}
-    with sentences(), ExitStack() as held:
-        if going_on:
-            earlier = read_config(request.out)  # or the sentence that there is nothing to go on with
-            held.enter_context(locked(request.out))
-            run = TrainingRun.resume(request.out, config)
-            if run.config["steps"] > earlier["steps"] and request.config.learning_rate_left < 1.0:
-                say(
-                    "Note: the learning rate falls over all steps, so with more of them it falls more slowly from here."
-                )
-        else:
-            run = TrainingRun.begin(request.out, config)
-            held.enter_context(locked(request.out))
-        if signals.came is not None:
-            raise Stopped(signals.came)
-        with torch_threads(request.threads):
-            try:
-                return carry_out(request, run, habits, signals)
-            except (ValueError, ImportError):
-                run.take_back()
-                raise
+    label = f"{request.env} {request.config.arm} seed {request.seed}"
+    with sentences(), torch_threads(request.threads):
+        return train_in_directory(
+            request.env,
+            request.config,
+            folder=request.out,
+            seed=request.seed,
+            device=request.device,
+            resume=going_on,
+            habits=habits,
+            progress=lambda training: TrainProgress(training, label),
+            say=say,
+            signals=signals,
+        )
 
 
 @contextmanager
 def _stopping(place: Path, again: str) -> Iterator[None]:
     """End with the command that goes on, whatever stopped the run."""
-    from svrl.cli.train_run import Stopped
+    from svrl.experiments.stop_signals import Stopped
 
     try:
         with answering(f"Stopped at once; the last checkpoint is in {place}. Go on with: {again}"):
             try:
                 yield
             except OSError as error:
-                if not (place / "config.json").exists():
-                    raise
-                raise BadInputError(
-                    f"{error.filename or place}: {error.strerror or error}. "
-                    f"The last checkpoint is in {place}. When that is repaired, go on with: {again}"
-                ) from error
+                what = f"{error.filename or place}: {error.strerror or error}."
+                if (place / "config.json").exists():
+                    what += f" The last checkpoint is in {place}. When that is repaired, go on with: {again}"
+                raise BadInputError(what) from error
     except Stopped as stop:
         say(f"Stopped; what was done is in {place}. Go on with: {again}")
         raise typer.Exit(128 + stop.number) from None
@@ -254,43 +250,6 @@ def _draw(requests: list[TrainRequest]) -> None:
         evaluations.setdefault(request.config.arm, []).append(read_rows(request.out / files.EVALUATIONS))
     with writing(requests[0].out.parent / CURVES) as temporary:
         save_figure(draw_learning(curves, evaluations=evaluations, title=requests[0].env), temporary)
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Set torch's threads for a while."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count)
-        yield
-    finally:
-        torch.set_num_threads(earlier)
-
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """What the library says about bad input, as the command's one sentence."""
-    try:
-        yield
-    except ValueError as error:
-        raise BadInputError(str(error)) from error
-    except ImportError as error:
-        if "pip install" not in str(error):
-            raise
-        raise BadInputError(str(error)) from error
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error):
-            raise BadInputError(
-                "The agent does not fit into memory: lower --replay, --envs or --batch-size."
-            ) from error
-        raise
-
-
-def say(sentence: str) -> None:
-    """One line on stderr."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)
 
 
 def _print(env: str, results: list[dict[str, Any]], place: Path) -> None:

@@ -27,6 +27,31 @@ PANELS = {
 """The first field of each panel of the help; the fields after it follow."""
 ARMS = tuple(f"{prefix}{kind}" for prefix in ("", "sv-") for kind in CHOICES["agent"])
 """What --agents chooses from; sv- is --structured."""
+
+
+def known_names() -> list[str]:
+    """Environments to offer for completion; any other Gymnasium id will do as well."""
+    from svrl.envs.catalogue import known_environments
+
+    return known_environments()
+
+
+EnvName = Annotated[
+    str,
+    typer.Argument(
+        metavar="ENV",
+        help="atari/GAME, minatar/GAME, control/TASK, or any Gymnasium id with discrete actions.",
+        autocompletion=known_names,
+    ),
+]
+ArmList = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARM,ARM",
+        help=f"Train several, one after another: {', '.join(ARMS)}; sv- is --structured.",
+        autocompletion=lambda: list(ARMS),
+    ),
+]
 _WORDS = {**CHOICES, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
 
 
@@ -49,23 +74,6 @@ class TrainRequest:
     device: str
     threads: int
     out: Path
-
-    def as_json(self) -> dict[str, Any]:
-        """What config.json holds, but for versions."""
-        return {
-            "env": self.env,
-            "seed": self.seed,
-            "device": self.device,
-            "threads": self.threads,
-            **self.config.as_json(),
-        }
-
-
-def known_names() -> list[str]:
-    """Environments to offer for completion; any other Gymnasium id will do as well."""
-    from svrl.envs.catalogue import known_environments
-
-    return known_environments()
 
 
 def config_of(env: str, given: Mapping[str, Any]) -> AgentConfig:

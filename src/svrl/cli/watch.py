@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line
-from svrl.cli.train import sentences, torch_threads
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
+from svrl.cli.torch_threads import torch_threads
 from svrl.runs.atomic import writing
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def watch(
     episodes: Annotated[int, typer.Option(help="Games to show.")] = 1,
     max_steps: Annotated[int, typer.Option(help="Most agent steps of a game to show.")] = 5_000,
     epsilon: Annotated[
-        float | None, typer.Option(help="Probability of a random action (default: the run's own, .001).")
+        float | None, typer.Option(help="Probability of a random action (default: the run's own).")
     ] = None,
     fps: Annotated[int | None, typer.Option(help="Agent steps in a second (default: by the environment).")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environment and actions.")] = 0,

@@ -6,16 +6,17 @@ episodes.jsonl      a row for every game that ended           learning.jsonl    
 evaluations.jsonl   a row for every evaluation                q_star.jsonl      error against a planned Q*
 checkpoints/ replay/   what an unfinished run goes on from
 agent.npz  learning_curve.png  result.json                    a finished run
+tensorboard/ wandb/    what those programs write
 ```
 
 A run is gone on with under its own configuration; only `steps` may grow, also after the end if its
-checkpoints were kept. While a process trains, it holds a lock on the folder, which the system takes back
-however the process ends.
+checkpoints were kept. The agent of a finished run is given up only when its state has been loaded.
+While a process trains, it holds a lock on the folder, which the system takes back however the process
+ends.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
@@ -33,10 +34,13 @@ EVALUATIONS = "evaluations.jsonl"
 Q_STAR = "q_star.jsonl"
 AGENT = "agent.npz"
 CURVE = "learning_curve.png"
+TENSORBOARD = "tensorboard"
 STATE = ("checkpoints", "replay")
 """Folders that an unfinished run goes on from."""
 NOT_COMPARED = ("versions", "begun")
 """Fields of config.json that say how a run came about, not what it is."""
+_ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
+_BOARDS = (TENSORBOARD, "wandb")
 _PATIENCE = 1.0
 """Seconds to wait for a lock: somebody may only be looking."""
 
@@ -47,38 +51,48 @@ class TrainingRun:
 
     Attributes:
         directory: The folder.
-        config: What config.json holds.
-        is_new: Begun by this process.
+        config: What config.json shall hold.
+        earlier_steps: The length that the run was to have before this process; None if this one began it.
     """
 
     directory: RunDirectory
     config: dict[str, Any]
-    is_new: bool
+    earlier_steps: int | None = None
 
     @property
     def path(self) -> Path:
         """The folder."""
         return self.directory.path
 
+    @property
+    def is_new(self) -> bool:
+        """Begun by this process."""
+        return self.earlier_steps is None
+
+    @property
+    def grows(self) -> bool:
+        """Whether the run gets more steps than it was to have."""
+        return self.earlier_steps is not None and int(self.config["steps"]) > self.earlier_steps
+
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any]) -> TrainingRun:
         """Make a folder, or take an empty one, for a new run; ValueError if it holds anything."""
-        return cls(directory=RunDirectory.begin(path, config), config=dict(config), is_new=True)
+        return cls(directory=RunDirectory.begin(path, config), config=dict(config))
 
     @classmethod
     def resume(cls, path: Path, config: Mapping[str, Any]) -> TrainingRun:
-        """Go on with a run, perhaps for more steps than it was begun with.
+        """Go on with a run, perhaps for more steps than it was begun with. Nothing is written; see `reopen`.
 
         Raises:
             ValueError: If there is none, if it is finished and cannot grow, or if its configuration differs.
         """
         earlier = read_config(path)
-        grows = int(config["steps"]) > int(earlier.get("steps", 0))
-        aside = (*NOT_COMPARED, "steps") if grows else NOT_COMPARED
+        steps = int(earlier.get("steps", 0))
+        grows = int(config["steps"]) > steps
         if is_finished(path):
             if not grows:
                 raise ValueError(
-                    f"{path} holds a finished run of {earlier.get('steps'):,} steps, which is not written over. "
+                    f"{path} holds a finished run of {steps:,} steps, which is not written over. "
                     "Give more --steps to go on with it, or another folder."
                 )
             if not _has_state(path):
@@ -86,20 +100,30 @@ class TrainingRun:
                     f"{path} was finished without --keep-replay, so it cannot be trained for more steps. "
                     "Give another folder."
                 )
-        refuse_changes(path, _without(earlier, aside), _without(config, aside))
-        directory = RunDirectory(path=path)
+        refuse_other_settings(path, config, but=("steps",) if grows else ())
         merged = {**earlier, "steps": config["steps"]}
-        if grows:
+        return cls(directory=RunDirectory(path=path), config=merged, earlier_steps=steps)
+
+    def reopen(self) -> None:
+        """Make a run that grows an unfinished one of its new length.
+
+        Call it when everything that may fail has been made: the agent of a finished run goes.
+        """
+        if self.grows:
             # In this order a crash in between leaves an unfinished run, which can be gone on with.
             for name in (RESULT, AGENT, CURVE):
-                (path / name).unlink(missing_ok=True)
-            directory.write_json(CONFIG, merged)
-        return cls(directory=directory, config=merged, is_new=False)
+                (self.path / name).unlink(missing_ok=True)
+            self.directory.write_json(CONFIG, self.config)
 
     def take_back(self) -> None:
-        """Remove a run that this process began and that has come to nothing."""
-        if self.is_new and not _has_state(self.path):
-            self.directory.take_back()
+        """Remove a run that this process began and that failed before its first checkpoint, rows and all."""
+        if not self.is_new or _has_state(self.path):
+            return
+        for name in _ROWS:
+            (self.path / name).unlink(missing_ok=True)
+        for name in (*STATE, *_BOARDS):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        self.directory.take_back()
 
     def finish(self, result: Mapping[str, Any], *, keep_state: bool) -> None:
         """Write the result, which marks the run as finished, and drop its checkpoints unless they shall stay."""
@@ -109,6 +133,18 @@ class TrainingRun:
                 shutil.rmtree(self.path / name, ignore_errors=True)
 
 
+def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: tuple[str, ...] = ()) -> None:
+    """Raise ValueError, with a sentence that names them, if a run has other settings than these.
+
+    Args:
+        path: The folder of the run.
+        config: The settings; when the run was begun, and with which versions, is not compared.
+        but: Names of more settings that may differ.
+    """
+    aside = (*NOT_COMPARED, *but)
+    refuse_changes(path, _without(read_config(path), aside), _without(config, aside))
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a folder for this process.
@@ -116,7 +152,7 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         ValueError: If another process trains in it.
     """
-    with _lock(path, fcntl.LOCK_EX, _PATIENCE) as held:
+    with _lock(path, shared=False, patience=_PATIENCE) as held:
         if not held:
             raise ValueError(f"{path} is being trained by another process. Wait for it, or stop it.")
         yield
@@ -129,20 +165,25 @@ def is_finished(path: Path) -> bool:
 
 def is_running(path: Path) -> bool:
     """Whether a process is at work in the folder at this moment."""
-    with _lock(path, fcntl.LOCK_SH, 0.0) as held:
+    with _lock(path, shared=True, patience=0.0) as held:
         return not held
 
 
 @contextmanager
-def _lock(path: Path, kind: int, patience: float) -> Iterator[bool]:
+def _lock(path: Path, *, shared: bool, patience: float) -> Iterator[bool]:
+    # Here, because the names of files above are wanted on systems without it too.
+    import fcntl
+
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield _take(folder, kind, patience)
+        yield _take(folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, patience)
     finally:
         os.close(folder)
 
 
 def _take(folder: int, kind: int, patience: float) -> bool:
+    import fcntl
+
     until = time.monotonic() + patience
     while True:
         try:
@@ -157,8 +198,7 @@ def _take(folder: int, kind: int, patience: float) -> bool:
 
 
 def _has_state(path: Path) -> bool:
-    folder = path / STATE[0]
-    return folder.is_dir() and any(folder.iterdir())
+    return any(file.stem.isdecimal() for file in (path / STATE[0]).glob("*.npz"))
 
 
 def _without(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `svrl train` says about a run: its result, its versions, and a warning where structure has little to do."""
+"""What is said about a training: its settings before, its versions, its result after."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from svrl.runs import training_run as files
 from svrl.runs.rows import last_rows
 from svrl.runs.run_directory import finite
 
 if TYPE_CHECKING:
-    from svrl.agents.training import Training
-    from svrl.cli.train_options import TrainRequest
-    from svrl.cli.train_run import TrainingSession
+    from svrl.agents.config import AgentConfig
+    from svrl.experiments.training_session import TrainingSession
 
-LEAST_ACTIONS = 3
 INTERVAL = "95%, percentile bootstrap over games"
+
+
+def settings_of(env: str, config: AgentConfig, *, seed: int, device: str, threads: int) -> dict[str, Any]:
+    """What config.json holds, but for the versions.
+
+    Args:
+        env: Name of the environment.
+        config: All settings of the agent.
+        seed: Of everything random.
+        device: cpu, cuda or cuda:N.
+        threads: CPU threads of torch, whose number may change the last digits.
+    """
+    return {"env": env, "seed": seed, "device": device, "threads": threads, **config.as_json()}
 
 
 def provenance() -> dict[str, Any]:
@@ -38,30 +47,22 @@ def provenance() -> dict[str, Any]:
     return {"begun": datetime.now(UTC).isoformat(timespec="microseconds"), "versions": versions}
 
 
-def warn_of_few_actions(training: Training) -> None:
-    """Say on stderr if a matrix has too few columns for structure to matter."""
-    actions = training.spec.n_actions
-    if training.config.structured and actions < LEAST_ACTIONS:
-        word = "action leaves" if actions == 1 else "actions leave"
-        _say(f"Warning: on {training.env} {actions} {word} little structure to find.")
-
-
-def result_of(request: TrainRequest, session: TrainingSession) -> dict[str, Any]:
+def result_of(session: TrainingSession) -> dict[str, Any]:
     """Everything that is said about a run; what is None has its reason beside it."""
-    training = session.training
+    training, asked = session.training, session.run.config
     scores = training.recent_scores
     steps_here = training.steps - session.began_at
     return finite(
         {
             "run": str(session.run.path),
-            "env": request.env,
-            "agent": request.config.agent,
-            "structured": request.config.structured,
-            "arm": request.config.arm,
-            "preset": request.config.preset,
-            "seed": request.seed,
-            "device": request.device,
-            "threads": request.threads,
+            "env": training.env,
+            "agent": training.config.agent,
+            "structured": training.config.structured,
+            "arm": training.config.arm,
+            "preset": training.config.preset,
+            "seed": training.seed,
+            "device": asked["device"],
+            "threads": asked["threads"],
             "steps": training.steps,
             "updates": training.updates,
             "episodes": training.episodes,
@@ -122,7 +123,3 @@ def _mean(scores: Sequence[float]) -> float | None:
 
 def _or_reason(name: str, value: Any, reason: str) -> dict[str, Any]:
     return {name: value} if value is not None else {name: None, f"{name}_reason": reason}
-
-
-def _say(sentence: str) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)

@@ -1,0 +1,297 @@
+"""Training in a run directory: events go to rows, pictures and checkpoints, and a signal loses nothing.
+
+A checkpoint is written every few minutes, at the end, when a signal comes, and before a long evaluation, so that
+a signal need not wait until that is over. Checkpoints are made at `Stepped`, the last event of a step:
+the rows of a step and its checkpoint belong together.
+
+Nothing that was there is given up before everything that may fail has been made, and a new run that fails before
+its first checkpoint leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from svrl.agents.agent import save_agent
+from svrl.agents.checkpoint import Checkpoints
+from svrl.agents.config import AgentConfig
+from svrl.agents.environment import EnvSource, name_of
+from svrl.agents.evaluation import with_evaluation
+from svrl.agents.events import Evaluated, Event, Stepped
+from svrl.agents.training import Training
+from svrl.experiments.stop_signals import Signals
+from svrl.experiments.training_listeners import Consumer, Progress, QStarRows, Rows, Unseen
+from svrl.experiments.training_result import provenance, result_of, settings_of
+from svrl.runs import training_run as files
+from svrl.runs.rows import read_rows
+from svrl.runs.run_directory import read_config
+from svrl.runs.training_run import TrainingRun, locked
+
+LONG_EVALUATION = 2.0
+"""Seconds of an evaluation that is worth a checkpoint before it."""
+LEAST_ACTIONS = 3
+"""Columns that a matrix needs for structure to matter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Habits:
+    """How a run is kept and shown; nothing here changes what is learned.
+
+    Attributes:
+        checkpoint_every: Seconds between two checkpoints.
+        keep_replay: Keep checkpoints and replay memory after the end, so that the run can be extended.
+        tensorboard: Write scalars for TensorBoard.
+        wandb: Project of Weights & Biases, or None.
+    """
+
+    checkpoint_every: float = 600.0
+    keep_replay: bool = False
+    tensorboard: bool = False
+    wandb: str | None = None
+
+
+def train_in_directory(
+    env: EnvSource,
+    config: AgentConfig | None = None,
+    *,
+    folder: str | Path,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    resume: bool = False,
+    habits: Habits | None = None,
+    watch: Callable[[Event], None] | None = None,
+    progress: Callable[[Training], Progress] = Unseen,
+    say: Callable[[str], None] | None = None,
+    signals: Signals | None = None,
+) -> dict[str, Any]:
+    """Train one agent to its end in a run directory; `svrl.runs.training_run` says what is in it.
+
+    Torch's threads are taken as they are, and are a setting of the run like every other.
+
+    Args:
+        env: The name of an environment, or a function that makes one of your own.
+        config: All settings; by default the preset of the environment's family.
+        folder: New or empty; with `resume` that of the run.
+        seed: Of everything random.
+        device: "cpu", "cuda" or "cuda:1".
+        resume: Go on with an interrupted run, or for more steps with a finished one whose replay was kept.
+        habits: How the run is kept and shown.
+        watch: Called with every event, see `svrl.agents.events`.
+        progress: Makes what shows a person how it goes.
+        say: Takes notes and warnings for a person, a sentence each.
+        signals: Those that somebody holds back already; by default they are held back here.
+
+    Returns:
+        What result.json holds. `svrl.load_agent(folder)` is the agent.
+
+    Raises:
+        Stopped: If Ctrl-C or SIGTERM came; everything is saved, and `resume` goes on.
+        ValueError: If the folder is not free, holds another run, or something was asked for that cannot be.
+    """
+    config = AgentConfig.for_env(name_of(env)) if config is None else config
+    asked = settings_of(name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads())
+    say = say or (lambda _: None)
+    with ExitStack() as held:
+        signals = signals or held.enter_context(Signals().held_back())
+        run = held.enter_context(_opened(Path(folder), {**asked, **provenance()}, resume))
+        signals.stop_if_came()
+        training = held.enter_context(closing(Training.begin(env, config, seed=seed, device=device)))
+        _warn_of_few_actions(training, say)
+        session = TrainingSession(training, run, habits or Habits(), signals, say)
+        session.restore()
+        session.train(progress, watch or (lambda _: None))
+        result = result_of(session)
+        session.finish(result)
+    return result
+
+
+@contextmanager
+def _opened(path: Path, config: dict[str, Any], resume: bool) -> Iterator[TrainingRun]:
+    """A run that nobody else is at work in; a new one is taken back if it fails before its first checkpoint."""
+    if resume:
+        read_config(path)  # or the sentence that there is nothing to go on with
+        with locked(path):
+            yield TrainingRun.resume(path, config)
+        return
+    run = TrainingRun.begin(path, config)
+    with locked(path):
+        try:
+            yield run
+        except Exception:
+            run.take_back()
+            raise
+
+
+class TrainingSession:
+    """What this process does for a run, from where it stands to its end.
+
+    Attributes:
+        seconds: What training took, evaluations left out.
+        began_at: Steps of the run when this process took it up.
+        q_star: The comparison with a planned Q*, on control tasks.
+    """
+
+    def __init__(
+        self, training: Training, run: TrainingRun, habits: Habits, signals: Signals, say: Callable[[str], None]
+    ) -> None:
+        self.training, self.run, self.habits, self.signals, self.say = training, run, habits, signals, say
+        self.checkpoints = Checkpoints(run.path)
+        self.seconds = 0.0
+        self.began_at = 0
+        self.q_star: QStarRows | None = None
+        self._consumers: list[Consumer] = []
+        self._evaluating = 0.0
+        self._last_evaluation: float | None = None
+        self._saved = time.monotonic()
+        self._saved_at = -1
+
+    def restore(self) -> None:
+        """Go back to the newest checkpoint, if there is one."""
+        loaded = self.checkpoints.load(self.training.replay)
+        if loaded is not None:
+            self.training.restore(loaded.state)
+            self._saved_at = self.training.steps
+            if loaded.note:
+                self.say(f"Note: {loaded.note}")
+        self.began_at = self.training.steps
+
+    def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], None]) -> None:
+        """To the end of the run.
+
+        Raises:
+            Stopped: If a signal came; everything is saved.
+        """
+        with ExitStack() as at_the_end:
+            at_the_end.callback(self._consumers.clear)
+            for consumer in self._make_consumers():
+                at_the_end.callback(consumer.close)
+                self._consumers.append(consumer)
+            self.run.reopen()
+            _tell_of_the_rate(self.training, self.run, self.say)
+            progress = make_progress(self.training)
+            try:
+                with progress.shown():
+                    self._stop_if_asked()
+                    self._follow(progress, watch)
+            finally:
+                self.signals.at_once = False
+
+    def _follow(self, progress: Progress, watch: Callable[[Event], None]) -> None:
+        """Pass every event on, and save when it is time to."""
+        began = before = time.monotonic()
+        if self.training.steps >= self.training.config.steps:
+            self._before_evaluation(progress)
+        for event in with_evaluation(self.training, progress.evaluating):
+            if isinstance(event, Evaluated):
+                self._after_evaluation(time.monotonic() - before, progress)
+            for consumer in self._consumers:
+                consumer(event)
+            watch(event)
+            if isinstance(event, Stepped):
+                progress()
+                self._stop_if_asked()
+                self._save_if_due(progress)
+                before = time.monotonic()
+        self.signals.at_once = False
+        self.seconds = time.monotonic() - began - self._evaluating
+        if self.q_star is not None:
+            self.q_star.measure()
+
+    def _make_consumers(self) -> Iterator[Consumer]:
+        """Those that may fail come first, and the rows, which forget what came after a checkpoint, last."""
+        since = self.training.steps
+        if self.habits.tensorboard:
+            from svrl.reporting.tensorboard import TensorBoard
+
+            yield TensorBoard(self.run.path / files.TENSORBOARD, since=since)
+        if self.habits.wandb is not None:
+            from svrl.reporting.wandb import WandB
+
+            yield WandB(self.habits.wandb, self.run.path, self.run.config)
+        if self.training.spec.family == "control":
+            self.q_star = QStarRows(self.run, self.training)
+            yield self.q_star
+        yield Rows(self.run, since)
+
+    def _stop_if_asked(self) -> None:
+        if self.signals.came is not None:
+            self._save()
+            self.signals.stop_if_came()
+
+    def _save_if_due(self, progress: Progress) -> None:
+        """A checkpoint if the last is old, or if the next step leads to an evaluation that may take long."""
+        config, steps = self.training.config, self.training.steps
+        every = config.eval_every
+        evaluates = bool(every) and (steps + config.envs) // every > steps // every
+        if steps >= config.steps or evaluates:
+            self._before_evaluation(progress)
+        elif time.monotonic() - self._saved >= self.habits.checkpoint_every:
+            self._save()
+
+    def _before_evaluation(self, progress: Progress) -> None:
+        progress.say("evaluating")
+        if self._last_evaluation is None or self._last_evaluation >= LONG_EVALUATION:
+            self._save()
+            self.signals.at_once = True
+            self.signals.stop_if_came()
+
+    def _after_evaluation(self, seconds: float, progress: Progress) -> None:
+        self.signals.at_once = False
+        self._last_evaluation = seconds
+        self._evaluating += seconds
+        progress.skip()
+
+    def _save(self) -> None:
+        """Rows first: whatever a checkpoint goes on from has its rows."""
+        for consumer in self._consumers:
+            consumer.flush()
+        if self.training.steps != self._saved_at and self.training.steps > 0:
+            self.checkpoints.save(self.training.capture(), self.training.replay)
+            self._saved_at = self.training.steps
+        self._saved = time.monotonic()
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the agent, its curve and the result; checkpoints go unless they shall stay."""
+        from svrl.reporting.learning_figure import draw_learning
+        from svrl.reporting.planning_figures import save_figure
+
+        if self.habits.keep_replay:
+            self._save()
+        path, config = self.run.path, self.training.config
+        save_agent(path / files.AGENT, self.training)
+        figure = draw_learning(
+            {config.arm: [read_rows(path / files.EPISODES)]},
+            evaluations={config.arm: [read_rows(path / files.EVALUATIONS)]},
+            title=f"{self.training.env}, {config.arm}, seed {self.training.seed}",
+        )
+        with self.run.directory.writing(files.CURVE) as temporary:
+            save_figure(figure, temporary)
+        self.run.finish(result, keep_state=self.habits.keep_replay)
+
+
+def _warn_of_few_actions(training: Training, say: Callable[[str], None]) -> None:
+    """Say if a matrix has too few columns for structure to matter."""
+    actions = training.spec.n_actions
+    if training.config.structured and actions < LEAST_ACTIONS:
+        word = "action leaves" if actions == 1 else "actions leave"
+        say(f"Warning: on {training.env} {actions} {word} little structure to find.")
+
+
+def _tell_of_the_rate(training: Training, run: TrainingRun, say: Callable[[str], None]) -> None:
+    """Say if more steps make a learning rate that has fallen go up again."""
+    config, updates = training.config, training.updates
+    if run.earlier_steps is None or not run.grows:
+        return
+    now, then = (config.but(steps=steps).learning_rate_at(updates) for steps in (run.earlier_steps, config.steps))
+    if then > now:
+        say(
+            f"Note: the learning rate falls over all steps. It is {now:.3g} here and goes up to {then:.3g} "
+            f"with {config.steps:,} steps instead of {run.earlier_steps:,}."
+        )

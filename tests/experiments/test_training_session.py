@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import svrl
+from svrl.agents.config import AgentConfig
+from svrl.agents.events import Event, Stepped
+from svrl.agents.learner import weights_of
+from svrl.agents.training import Training
+from svrl.experiments.stop_signals import Stopped
+from svrl.experiments.training_listeners import Unseen
+from svrl.experiments.training_session import Habits, train_in_directory
+from svrl.runs.rows import read_rows
+
+ENV = "CartPole-v1"
+SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pictures, which take longer than everything else."""
+    monkeypatch.setattr(
+        "svrl.reporting.planning_figures.save_figure", lambda figure, path: path.write_bytes(b"picture")
+    )
+
+
+def at_step(number: int, act: Callable[[], object]) -> Callable[[Event], None]:
+    def watch(event: Event) -> None:
+        if isinstance(event, Stepped) and event.steps == number:
+            act()
+
+    return watch
+
+
+def assert_same_weights(folder: Path, wanted: dict[str, np.ndarray]) -> None:
+    found = weights_of(svrl.load_agent(folder).network)
+    for name, array in wanted.items():
+        assert np.array_equal(found[name], array), name
+
+
+def test_the_agent_is_that_of_train_and_everybody_hears_the_same(tmp_path: Path):
+    seen: list[Event] = []
+    heard: list[Event] = []
+    result = train_in_directory(ENV, SMOKE, folder=tmp_path / "run", seed=3, watch=seen.append)
+    agent = svrl.train(ENV, SMOKE, seed=3, watch=heard.append)
+    assert seen == heard
+    assert_same_weights(tmp_path / "run", weights_of(agent.network))
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    assert (result["env"], result["steps"], result["seed"], result["device"]) == (ENV, 200, 3, "cpu")
+    assert result["threads"] == torch.get_num_threads()
+    assert len(read_rows(tmp_path / "run" / "episodes.jsonl")) == result["episodes"]
+
+
+def test_a_signal_saves_and_resume_goes_on(tmp_path: Path):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    train_in_directory(ENV, SMOKE, folder=straight)
+    stop = at_step(70, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stopped) as stopped:
+        train_in_directory(ENV, SMOKE, folder=broken, watch=stop)
+    assert stopped.value.number == signal.SIGTERM
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    assert not (broken / "result.json").exists()
+    first: list[Event] = []
+    train_in_directory(ENV, SMOKE, folder=broken, resume=True, watch=first.append)
+    assert first[0].steps == 71
+    assert_same_weights(broken, weights_of(svrl.load_agent(straight).network))
+    assert read_rows(broken / "episodes.jsonl") == read_rows(straight / "episodes.jsonl")
+
+
+def test_a_run_in_another_thread(tmp_path: Path):
+    results: list[dict] = []
+    work = threading.Thread(target=lambda: results.append(train_in_directory(ENV, SMOKE, folder=tmp_path / "run")))
+    work.start()
+    work.join()
+    assert results[0]["steps"] == 200
+
+
+def own_env() -> gymnasium.Env:
+    return gymnasium.make(ENV)
+
+
+def test_an_environment_of_ones_own(tmp_path: Path):
+    config = SMOKE.but(steps=100)
+    stop = at_step(60, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(Stopped):
+        train_in_directory(own_env, config, folder=tmp_path / "run", watch=stop)
+    with pytest.raises(ValueError, match="env was own_env and is CartPole-v1"):
+        train_in_directory(ENV, config, folder=tmp_path / "run", resume=True)
+    assert train_in_directory(own_env, config, folder=tmp_path / "run", resume=True)["env"] == "own_env"
+
+
+def test_progress_and_notes_are_handed_in(tmp_path: Path):
+    class Counting(Unseen):
+        def __init__(self, training: Training) -> None:
+            calls.append(f"{training.env}")
+
+        def __call__(self) -> None:
+            calls.append("step")
+
+        def say(self, what: str) -> None:
+            calls.append(what)
+
+        def evaluating(self, done: int, of: int) -> None:
+            calls.append("game")
+
+        def skip(self) -> None:
+            calls.append("skip")
+
+    calls: list[str] = []
+    said: list[str] = []
+    config = SMOKE.but(structured=True, steps=60, learn_from=32, eval_episodes=2)
+    train_in_directory(ENV, config, folder=tmp_path / "run", progress=Counting, say=said.append)
+    assert calls == [ENV, *["step"] * 60, "evaluating", "game", "game", "skip"]
+    assert said == ["Warning: on CartPole-v1 2 actions leave little structure to find."]
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing(tmp_path: Path):
+    with pytest.raises(ZeroDivisionError):
+        train_in_directory(ENV, SMOKE, folder=tmp_path / "run", watch=at_step(50, lambda: 1 / 0))
+    assert list(tmp_path.iterdir()) == []
+    habits = Habits(checkpoint_every=0.0)
+    with pytest.raises(ZeroDivisionError):
+        train_in_directory(ENV, SMOKE, folder=tmp_path / "run", habits=habits, watch=at_step(50, lambda: 1 / 0))
+    with pytest.raises(ValueError, match="unfinished run"):
+        train_in_directory(ENV, SMOKE, folder=tmp_path / "run")
+    assert train_in_directory(ENV, SMOKE, folder=tmp_path / "run", resume=True)["steps"] == 200
+
+
+def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path: Path):
+    config = SMOKE.but(learning_rate_left=0.0)
+    said: list[str] = []
+    train_in_directory(ENV, config, folder=tmp_path / "run", habits=Habits(keep_replay=True), say=said.append)
+    assert said == []
+    longer = config.but(steps=400)
+    train_in_directory(ENV, longer, folder=tmp_path / "run", resume=True, say=said.append)
+    training = Training.begin(ENV, longer)
+    for event in training.events():
+        if event.steps == 200:
+            then = longer.learning_rate_at(training.updates)
+    # The rate of the last update is that after all updates but one.
+    last = training.learner.optimiser.param_groups[0]["lr"]
+    assert last == pytest.approx(longer.learning_rate_at(training.updates - 1))
+    training.close()
+    assert len(said) == 1
+    assert f"It is 0 here and goes up to {then:.3g} with 400 steps instead of 200." in said[0]
