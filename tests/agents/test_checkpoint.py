@@ -1,69 +1,23 @@
 from __future__ import annotations
 
-import itertools
 import resource
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svrl.agents import checkpoint as checkpoint_module
 from svrl.agents import replay_segments
 from svrl.agents.checkpoint import Checkpoints
-from svrl.agents.replay import Replay
 from svrl.runs.arrays import read_arrays, write_arrays
 
-from .replay_oracle import Counting, all_of, spec_of
+from .checkpoint_rig import Rig, assert_equal_memories, listed, names
+from .replay_oracle import all_of
 
 
-class Rig:
-    """A memory that grows, and what saves it. The state is the number of steps."""
-
-    def __init__(self, folder: Path, *, stack: int = 4, lanes: int = 2, capacity: int = 40, end: float = 0.1) -> None:
-        self.spec, self.lanes, self.capacity = spec_of(stack), lanes, capacity
-        self.env = Counting(self.spec, lanes, 0, end)
-        self.replay = self.empty()
-        self.replay.begin(self.env.reset())
-        self.checkpoints = Checkpoints(folder)
-
-    def empty(self) -> Replay:
-        return Replay(self.spec, lanes=self.lanes, capacity=self.capacity)
-
-    def step(self, count: int, *others: Replay) -> None:
-        for _ in range(count):
-            actions, step = self.env.step()
-            for memory in (self.replay, *others):
-                memory.append(actions, step)
-
-    def save(self) -> None:
-        self.checkpoints.save({"steps": self.replay.made}, self.replay)
-
-
-def assert_equal_memories(one: Replay, other: Replay) -> None:
-    assert len(one) == len(other)
-    assert all_of(one) == all_of(other)
-    if len(one):
-        drawn = [memory.sample(40, torch.Generator().manual_seed(7)) for memory in (one, other)]
-        assert all(torch.equal(mine, theirs) for mine, theirs in zip(*drawn, strict=True))
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
-def listed(path: Path) -> list[str]:
-    return [entry["name"] for entry in read_arrays(path)["segments"]]
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     stack=st.sampled_from([1, 4]),
     lanes=st.integers(1, 3),
@@ -166,162 +120,6 @@ def test_the_state_alone_can_be_read(tmp_path: Path):
     found = Checkpoints(tmp_path).load(None)
     assert found is not None
     assert found.state == {"steps": 9}
-
-
-def delete(path: Path) -> None:
-    path.unlink()
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def garble(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    middle = data.index(b"\x93NUMPY") + 128  # where the numbers of the first entry begin
-    data[middle] ^= 0xFF
-    path.write_bytes(bytes(data))
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-@pytest.mark.parametrize("harm", [delete, truncate, garble, empty])
-def test_any_combination_of_damaged_files(tmp_path: Path, harm: Any):
-    rig = Rig(tmp_path / "whole")
-    memories, needs = {}, {}
-    for steps in (12, 25):
-        rig.step(steps - rig.replay.made)
-        rig.save()
-        memories[steps] = all_of(rig.replay)
-        needs[steps] = {f"checkpoints/{len(memories):09d}.npz"}
-        needs[steps] |= {f"replay/{name}" for name in listed(tmp_path / "whole" / min(needs[steps]))}
-    files = names(tmp_path / "whole")
-    assert len(files) == 4
-    for bad in itertools.chain.from_iterable(itertools.combinations(files, n) for n in range(5)):
-        folder = tmp_path / "harmed"
-        shutil.copytree(tmp_path / "whole", folder)
-        for name in bad:
-            harm(folder / name)
-        usable = [steps for steps in (25, 12) if not needs[steps] & set(bad)]
-        loaded = rig.empty()
-        if usable:
-            found = Checkpoints(folder).load(loaded)
-            assert found is not None
-            assert found.state["steps"] == usable[0]
-            assert all_of(loaded) == memories[usable[0]]
-            gone = harm is delete and "checkpoints/000000002.npz" in bad
-            assert (found.note is None) == (usable[0] == 25 or gone)
-        elif Checkpoints(folder).exists:
-            with pytest.raises(ValueError, match=r"No checkpoint in .* can be used, so the run cannot be resumed"):
-                Checkpoints(folder).load(loaded)
-            assert len(loaded) == 0
-        shutil.rmtree(folder)
-
-
-def test_going_on_after_a_damaged_checkpoint(tmp_path: Path):
-    rig = Rig(tmp_path, end=0.0)
-    for _ in range(3):
-        rig.step(5)
-        rig.save()
-    garble(tmp_path / "checkpoints" / "000000003.npz")
-    rig.replay, rig.checkpoints = rig.empty(), Checkpoints(tmp_path)
-    found = rig.checkpoints.load(rig.replay)
-    assert found is not None
-    assert found.state["steps"] == 10
-    assert found.note is not None
-    assert "000000003.npz is damaged" in found.note
-    assert found.note.endswith("Used the checkpoint before it, 000000002.npz.")
-    rig.replay.begin(rig.env.reset())
-    rig.step(4)
-    rig.save()
-    assert [name for name in names(tmp_path) if "checkpoints" in name] == [
-        "checkpoints/000000002.npz",
-        "checkpoints/000000004.npz",
-    ]
-    loaded = rig.empty()
-    assert Checkpoints(tmp_path).load(loaded).state["steps"] == 14
-    assert_equal_memories(rig.replay, loaded)
-
-
-class Killed(BaseException):
-    """What nobody catches."""
-
-
-@pytest.mark.parametrize("writes", [0, 1, 2])
-def test_a_process_killed_between_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int):
-    rig = Rig(tmp_path)
-    rig.step(10)
-    rig.save()
-    saved = all_of(rig.replay)
-    rig.step(10)
-    snapshot = tmp_path / "killed"
-    left = itertools.count(writes, -1)
-
-    def write_or_die(path: Path, tree: Any) -> None:
-        if next(left) == 0:
-            for part in ("checkpoints", "replay"):
-                shutil.copytree(tmp_path / part, snapshot / part)
-            (snapshot / path.parent.name / f".{path.stem}-x.npz").write_bytes(b"half")
-            raise Killed
-        write_arrays(path, tree)
-
-    monkeypatch.setattr(checkpoint_module, "write_arrays", write_or_die)
-    if writes < 2:
-        with pytest.raises(Killed):
-            rig.save()
-        monkeypatch.undo()
-        rig.replay, rig.checkpoints = rig.empty(), Checkpoints(snapshot)
-        found = rig.checkpoints.load(rig.replay)
-        assert found is not None
-        assert (found.state, found.note) == ({"steps": 10}, None)
-        assert all_of(rig.replay) == saved
-        rig.replay.begin(rig.env.reset())
-        rig.step(3)
-        rig.save()
-        assert not [name for name in names(snapshot) if "/." in name]
-        checkpoints = sorted((snapshot / "checkpoints").iterdir())
-        assert {name for path in checkpoints for name in listed(path)} == {
-            path.name for path in (snapshot / "replay").iterdir()
-        }
-    else:
-        rig.save()
-        assert not snapshot.exists()
-
-
-ENDLESS = """
-import sys
-from pathlib import Path
-from tests.agents.test_checkpoint import Rig
-rig = Rig(Path(sys.argv[1]), capacity=400)
-while True:
-    rig.step(37)
-    rig.save()
-    print(rig.replay.made, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_process_killed_at_any_moment(tmp_path: Path):
-    for number, after in enumerate((1, 3, 8, 15, 40)):
-        folder = tmp_path / str(number)
-        process = subprocess.Popen(
-            [sys.executable, "-c", ENDLESS, folder], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
-        )
-        assert process.stdout is not None
-        told = [int(process.stdout.readline()) for _ in range(after)]
-        time.sleep(0.0007 * number)
-        process.kill()
-        told += [int(line) for line in process.stdout.read().split()]
-        process.wait()
-        rig = Rig(tmp_path / "again", capacity=400)
-        found = Checkpoints(folder).load(loaded := rig.empty())
-        assert found is not None
-        assert found.note is None
-        assert found.state["steps"] in (told[-1], told[-1] + 37)
-        rig.step(found.state["steps"])
-        assert_equal_memories(rig.replay, loaded)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_it(tmp_path: Path):

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svrl.agents import replay as replay_module
 from svrl.agents.replay import Layout, Replay, next_observations, observations
+from svrl.agents.replay_room import free_ram
 from svrl.envs.vector import EnvSpec, Step
 
 from .replay_oracle import Counting, NaiveReplay, all_of, spec_of, transitions
@@ -61,7 +61,7 @@ def test_it_is_a_list_of_the_newest_transitions(stack, dtype, lanes, capacity, e
             assert all_of(memory) == expected
     drawn = transitions(memory.sample(64, generator(seed)))
     assert set(drawn) <= set(naive.drawable())
-    if interrupt == 0.0 and (stack == 1 or end == 0.0):
+    if interrupt == 0.0 and end == 0.0:
         assert len(memory) == lanes * (capacity // lanes)
 
 
@@ -178,6 +178,38 @@ def test_a_million_atari_transitions_fit(lanes: int):
     assert layout.nbytes < 7.4e9
 
 
+@pytest.mark.parametrize("capacity", [50_000, 1_000_000])
+def test_single_frames_are_stored_once(capacity: int):
+    frame = 10 * 10 * 10
+    spec = EnvSpec(id="x", family="minatar", frame_shape=(10, 10, 10), dtype="uint8", n_actions=6)
+    assert Layout.of(spec, lanes=1, capacity=capacity).nbytes < 1.16 * capacity * frame
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 9, 40])
+@pytest.mark.parametrize("stack", [1, 4])
+def test_short_episodes_cost_what_the_text_says(stack: int, length: int):
+    spec = spec_of(stack)
+    env, memory = Counting(spec, 1, 0, 0.0), Replay(spec, lanes=1, capacity=320)
+    naive = NaiveReplay(spec, memory.layout)
+    start = env.reset()
+    memory.begin(start)
+    naive.begin(start)
+    most, least = 0, 320
+    for number in range(1, 1200):
+        env.end = float(number % length == 0)
+        actions, step = env.step()
+        memory.append(actions, step)
+        naive.append(actions, step)
+        if number > 700:
+            most, least = max(most, len(memory)), min(least, len(memory))
+    assert all_of(memory) == naive.drawable()
+    share = min(1.0, memory.layout.slots / 320 * length / (length + 1))
+    assert abs(most - 320 * share) <= 4
+    assert most - least <= 5
+    if length >= (8 if stack == 1 else 40):
+        assert least == 320
+
+
 def test_the_arithmetic_is_what_is_allocated():
     memory = Replay(ATARI, lanes=8, capacity=10_000)
     arrays = (memory.heads, memory.tails, memory.ends, memory.order, memory.ages)
@@ -186,8 +218,7 @@ def test_the_arithmetic_is_what_is_allocated():
 
 
 def test_untouched_memory_costs_nothing():
-    free = replay_module._free_bytes(torch.device("cpu"))
-    if free < 8e9:
+    if free_ram() < 8e9:
         pytest.skip("needs 8 GB that are free, without using them")
     memory = Replay(ATARI, lanes=8, capacity=1_000_000)
     with open("/proc/self/statm", encoding="ascii") as file:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,14 @@ def test_a_file_that_is_no_agent_is_one_sentence(tmp_path: Path) -> None:
         load_agent(tmp_path)
     with pytest.raises(ValueError, match="not the folder of a training run"):
         load_agent(tmp_path / "elsewhere")
+
+
+def test_nothing_is_imported_because_a_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "strange.py").write_text("raise SystemExit('executed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    training, _ = run("CartPole-v1", BRIEF)
+    agent = dataclasses.replace(Agent.of(training), source="strange:CartPole-v1")
+    agent.save(tmp_path / "agent.npz")
+    with pytest.raises(ValueError, match="would import strange"):
+        load_agent(tmp_path)
+    assert Agent.load(tmp_path / "agent.npz", source="CartPole-v1").env == "CartPole-v1"

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import svrl.envs
-from svrl.envs.catalogue import known_environments, make_env
+from svrl.envs.catalogue import describe_env, known_environments, make_env
 
 
 def test_names_to_offer() -> None:
@@ -51,3 +52,30 @@ def test_what_cannot_be_made_is_answered_in_a_sentence(name: str, settings: dict
     order = {"count": 1, "seed": 0, **settings}
     with pytest.raises(ValueError, match=sentence):
         make_env(name, order.pop("count"), **order)
+
+
+PACKAGE = """
+from pathlib import Path
+import gymnasium
+Path(__file__).with_name("ran").touch()
+gymnasium.register(id="Elsewhere-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+"""
+
+
+def test_a_name_that_is_not_trusted_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "somewhere_else.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = "somewhere_else:Elsewhere-v0"
+    for make in (lambda: make_env(name, 1, seed=0, trusted=False), lambda: describe_env(name, trusted=False)):
+        with pytest.raises(ValueError, match=r"would import somewhere_else, .* with from_factory\."):
+            make()
+    assert not (tmp_path / "ran").exists()
+    assert describe_env(name).n_actions == 2
+    assert (tmp_path / "ran").exists()
+    with pytest.raises(ValueError, match="would import somewhere_else"):
+        describe_env(name, trusted=False)  # although it is known by now
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "control/mountain-car"])
+def test_other_names_need_no_trust(name: str) -> None:
+    assert describe_env(name, trusted=False) == describe_env(name)

@@ -170,10 +170,78 @@ def test_a_random_map_is_part_of_the_state() -> None:
     assert_equal(ahead, played(other, 200, seed=1))
 
 
-def test_what_is_not_understood_is_not_captured() -> None:
-    env = walks(engine=object())
+class Simulator:
+    """Somebody's own; what it holds nobody knows."""
+
+    place = 0
+
+
+@pytest.mark.parametrize(
+    "name", ["engine", "env", "spec", "metadata", "render_mode", "simulator", "screen", "_cached_spec"]
+)
+def test_what_is_not_understood_is_not_captured(name: str) -> None:
+    env = walks(**{name: Simulator()})
     env.reset()
     assert env.capture() is None
+
+
+def test_pygame_holds_state_in_environments_of_ones_own() -> None:
+    pygame = pytest.importorskip("pygame")
+    for held in (pygame.Rect(0, 0, 1, 1), pygame.Surface((2, 2)), [pygame.Surface((2, 2))]):
+        env = walks(held=held)
+        env.reset()
+        assert env.capture() is None
+
+
+def test_a_space_that_the_environment_draws_from_is_not_captured() -> None:
+    class Noisy(Walk):
+        def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+            return super().step(int(self.action_space.sample()))
+
+    env = from_factory(Noisy, 1, seed=0, id="noisy")
+    env.reset()
+    played(env, 3)
+    assert env.capture() is None
+
+
+def upwards(place: int) -> int:
+    return place
+
+
+def test_functions_are_rules_until_they_are_exchanged() -> None:
+    env = walks(reward=upwards)
+    env.reset()
+    state = through_a_file(env.capture())
+    ahead = played(env, 30, seed=1)
+    other = walks(reward=upwards)
+    other.restore(state)
+    assert_equal(ahead, played(other, 30, seed=1))
+    env.environments[0].reward = max
+    assert env.capture() is None
+
+
+def test_wrappers_of_ones_own_and_plain_simulators_are_restored() -> None:
+    class Doubled(gymnasium.Wrapper):
+        def __init__(self, env: gymnasium.Env) -> None:
+            super().__init__(env)
+            self.total = 0.0
+
+        def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+            seen, reward, *rest = super().step(action)
+            self.total += reward
+            return seen, self.total, *rest
+
+    def make() -> gymnasium.Env:
+        return Doubled(Walk(env={"a simulator that is": ["a dictionary"]}))
+
+    env = from_factory(make, 2, seed=0, id="doubled")
+    env.reset()
+    played(env, 7)
+    state = through_a_file(env.capture())
+    ahead = played(env, 40, seed=1)
+    other = from_factory(make, 2, seed=5, id="doubled")
+    other.restore(state)
+    assert_equal(ahead, played(other, 40, seed=1))
 
 
 def test_the_state_of_another_environment_is_refused() -> None:

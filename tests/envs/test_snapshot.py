@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Generator, Philox, RandomState
 
-from svrl.envs.snapshot import Unwritable, attributes, read, write
+from svrl.envs.snapshot import Unwritable, attributes, read, rules, write
 
 from .playing import through_a_file
 
@@ -103,13 +103,70 @@ def test_what_cannot_be_written_is_refused() -> None:
     write([whole[:2], whole[2:]])
 
 
-def test_constants_are_left_out() -> None:
-    class Thing:
-        def __init__(self) -> None:
-            self.x, self.space, self.kind, self.function = 1, gymnasium.spaces.Discrete(2), int, math.sin
+class Thing:
+    def __init__(self) -> None:
+        self.x, self.space, self.kind, self.function = 1, gymnasium.spaces.Discrete(2), int, math.sin
 
+
+def test_constants_are_left_out() -> None:
     thing = Thing()
-    assert attributes(thing) == {"x": 1}
+    assert attributes(thing, made_with=rules(thing)) == {"x": 1}
     thing.space.sample()
     with pytest.raises(Unwritable, match="drawn from"):
-        attributes(thing)
+        attributes(thing, made_with=rules(thing))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Dict({"a": gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])}),
+        gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2)),
+    ],
+    ids=str,
+)
+def test_a_part_of_a_space_that_was_drawn_from_is_found(space: gymnasium.Space) -> None:
+    thing = Thing()
+    thing.space = space
+    assert "space" not in attributes(thing, made_with=rules(thing))
+    part = space["a"][0] if isinstance(space, gymnasium.spaces.Dict) else space.feature_space
+    part.sample()
+    with pytest.raises(Unwritable, match="drawn from"):
+        attributes(thing, made_with=rules(thing))
+
+
+def test_a_rule_that_was_exchanged_is_state() -> None:
+    exchanges = {"function": math.cos, "kind": float, "space": gymnasium.spaces.Discrete(2), "new": math.sin}
+    for name, other in exchanges.items():
+        thing = Thing()
+        made_with = rules(thing)
+        setattr(thing, name, other)
+        assert attributes(thing, made_with=made_with)[name] is other
+        with pytest.raises(Unwritable):
+            write(other)
+
+
+def test_a_function_that_remembers_is_state() -> None:
+    def counted() -> None:
+        counted.calls += 1
+
+    counted.calls = 0
+    thing = Thing()
+    for value in (counted, Generator(PCG64(0)).random, [1].append):
+        thing.function = value
+        assert attributes(thing, made_with=rules(thing))["function"] is value
+
+
+def test_only_the_caller_knows_a_name() -> None:
+    thing = Thing()
+    for name in ("env", "spec", "metadata", "render_mode", "action_space", "observation_space"):
+        setattr(thing, name, [1])
+        assert name in attributes(thing)
+        assert name not in attributes(thing, apart={name})
+
+
+def test_what_lies_in_slots_is_not_seen_and_so_refused() -> None:
+    class Slotted(Thing):
+        __slots__ = ("hidden",)
+
+    with pytest.raises(Unwritable, match="slots"):
+        attributes(Slotted())

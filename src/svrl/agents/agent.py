@@ -110,7 +110,7 @@ class Agent:
             config, spec = AgentConfig.from_json(about["config"]), _spec_from_json(about["spec"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not the file of an agent, or of another version of svrl.") from error
-        return cls._from_weights(weights, about, config, spec, source or about["env"], device)
+        return cls._from_weights(weights, about, config, spec, source or _harmless(about["env"]), device)
 
     @classmethod
     def _from_weights(
@@ -154,8 +154,18 @@ def load_agent(run: Path, device: str | torch.device = "cpu") -> Agent:
     known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
     config = AgentConfig.from_json(known)
     about = {"steps": state["steps"], "updates": state["learner"]["updates"], "seed": settings["seed"]}
-    spec = describe_env(settings["env"], actions=config.actions)
+    spec = describe_env(_harmless(settings["env"]), actions=config.actions, trusted=False)
     return Agent._from_weights(state["learner"]["online"], about, config, spec, settings["env"], device)
+
+
+def _harmless(env: str) -> str:
+    """The name of an environment that a file gives, refused if making it would import a module of that name."""
+    if ":" in env:
+        raise ValueError(
+            f"The agent was trained on {env!r}, which would import {env.partition(':')[0]}, and nothing is imported "
+            "because a file says so. Give the environment yourself: Agent.load(path, source=...)."
+        )
+    return env
 
 
 def _spec_json(spec: EnvSpec) -> dict[str, Any]:

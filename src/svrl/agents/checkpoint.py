@@ -6,6 +6,9 @@
 A save writes the segments that are new, then the checkpoint that lists them with their sizes and checksums, and
 only then removes what neither of the two newest checkpoints needs. Every file appears whole or not at all.
 Nothing in them is ever executed.
+
+Of damaged files the newest checkpoint that is whole with all its segments is used. Both may need the segment that is
+damaged. Then the newest state is used with the transitions that are left, and the next save writes them all anew.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from svrl.agents.replay import Replay
-from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, segments, standing
+from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, salvage, segments, standing
 from svrl.runs.arrays import arrays_checksum, read_arrays, write_arrays
 
 FORMAT = 1
@@ -32,7 +35,7 @@ class Loaded:
 
     Attributes:
         state: The tree that was saved; tensors have become NumPy arrays.
-        note: A sentence if the newest checkpoint was damaged and an older one was used, or None.
+        note: What was damaged and what was used instead, an older checkpoint or a part of the memory; None if nothing.
     """
 
     state: Any
@@ -100,35 +103,71 @@ class Checkpoints:
         Without a memory only the state is read, and the segments are not looked at.
 
         Raises:
-            ValueError: If all are damaged, or if the memory is laid out otherwise than the saved one.
+            ValueError: If all are damaged, or not one transition is left, or if the memory is laid out otherwise than
+                the saved one.
         """
-        files = self._files()
         damage: list[str] = []
-        for number in range(len(files) - 1, -1, -1):
+        states: list[tuple[Path, dict[str, Any]]] = []
+        for path in reversed(self._files()):
             try:
-                tree = _read_checkpoint(files[number])
-                if replay is not None:
-                    self._check_segments(tree["segments"])
+                tree = _read_checkpoint(path)
             except (ValueError, OSError) as error:
                 damage.append(str(error))
                 continue
             if replay is not None:
                 refuse_another_layout(replay, tree["replay"])
                 try:
-                    restore(replay, tree["replay"], self._read_segments(tree["segments"]))
+                    self._restore(replay, tree)
                 except (ValueError, OSError) as error:
                     damage.append(str(error))
+                    states.append((path, tree))
                     continue
                 self._memory = weakref.ref(replay)
-                self._whole = [_Checkpoint(path=files[number], segments=tuple(tree["segments"]))]
-            note = f"{damage[0]} Used the checkpoint before it, {files[number].name}." if damage else None
+                self._whole = [_Checkpoint(path=path, segments=tuple(tree["segments"]))]
+            note = f"{damage[0]} Used the checkpoint before it, {path.name}." if damage else None
             return Loaded(state=tree["state"], note=note)
+        for path, tree in states:
+            found = self._salvage(replay, path, tree, damage[0]) if replay is not None else None
+            if found is not None:
+                return found
         if damage:
+            lost = ", as not one transition of the replay memory can be read" if states else ""
+            left = ", or evaluate the agent, which is whole" if states else ""
             raise ValueError(
-                f"No checkpoint in {self._checkpoints} can be used, so the run cannot be resumed. Start a new one. "
-                f"The newest: {damage[0]}"
+                f"No checkpoint in {self._checkpoints} can be used{lost}, so the run cannot be resumed. "
+                f"Start a new one{left}. The newest: {damage[0]}"
             )
         return None
+
+    def _restore(self, replay: Replay, tree: dict[str, Any]) -> None:
+        for entry in tree["segments"]:  # all before the first is read, which takes much longer
+            self._check_segment(entry)
+        restore(replay, tree["replay"], map(self._read_segment, tree["segments"]))
+
+    def _salvage(self, replay: Replay, path: Path, tree: dict[str, Any], damage: str) -> Loaded | None:
+        """A state with what is left of its memory; None if that is nothing. Its segments are not built upon."""
+        lost = [damage]
+
+        def pieces() -> Iterator[dict[str, Any]]:
+            for entry in tree["segments"]:
+                try:
+                    self._check_segment(entry)
+                    piece = self._read_segment(entry)
+                except (ValueError, OSError) as error:
+                    lost.append(str(error))
+                    continue
+                yield piece
+
+        try:
+            kept, saved = salvage(replay, tree["replay"], pieces())
+        except ValueError:
+            return None
+        if not kept:
+            return None
+        self._memory, self._whole = None, []
+        why = " ".join(dict.fromkeys(lost[:2]))  # what is wrong with the newest, and with this one
+        note = f"{why} Used {path.name} with the {kept:,} of {saved:,} transitions that can still be read."
+        return Loaded(state=tree["state"], note=note)
 
     def _files(self) -> list[Path]:
         """The checkpoints, oldest first."""
@@ -145,17 +184,16 @@ class Checkpoints:
             "last": np.array(piece["last"]),
         }
 
-    def _check_segments(self, entries: list[dict[str, Any]]) -> None:
-        for entry in entries:
-            path = self._segments / Path(entry["name"]).name
-            if not path.exists():
-                raise ValueError(f"{path} is missing.")
-            if path.stat().st_size != entry["bytes"] or arrays_checksum(path) != entry["checksum"]:
-                raise ValueError(f"{path} is damaged: it is not the file that was written.")
+    def _check_segment(self, entry: dict[str, Any]) -> None:
+        path = self._segments / Path(entry["name"]).name
+        if not path.exists():
+            raise ValueError(f"{path} is missing.")
+        if path.stat().st_size != entry["bytes"] or arrays_checksum(path) != entry["checksum"]:
+            raise ValueError(f"{path} is damaged: it is not the file that was written.")
 
-    def _read_segments(self, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for entry in entries:
-            yield read_arrays(self._segments / Path(entry["name"]).name)
+    def _read_segment(self, entry: dict[str, Any]) -> dict[str, Any]:
+        piece: dict[str, Any] = read_arrays(self._segments / Path(entry["name"]).name)
+        return piece
 
     def _remove_the_rest(self) -> None:
         """Remove what the whole checkpoints do not need, with what a killed process may have left half written."""

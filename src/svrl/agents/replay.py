@@ -11,9 +11,10 @@ is overwritten. A draw u, uniform over all that are listed, picks lane and slot 
 nothing to reject, and nothing to wait for on a GPU. u is a 62-bit number modulo the count, whose bias is
 below 1e-12.
 
-Final frames cost slots: 1/32 more than transitions for stacked frames, as many as transitions otherwise.
-With stacked frames and episodes shorter than 32 steps the memory holds somewhat fewer transitions than it
-was asked to.
+Final frames cost slots. There are 1/32 more slots than transitions for stacked frames and 1/8 more otherwise, where
+episodes tend to be shorter. With episodes of fewer than 32, or 8, steps on average the memory holds fewer
+transitions than it was asked to: of episodes of L steps it holds L / (L + 1) of its slots, at worst 9/16 of
+what was asked for, or 1/2 with stacks.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ import numpy as np
 import torch
 
 from svrl.agents import replay_kernel as kernel
+from svrl.agents.replay_room import free_bytes
 from svrl.envs.vector import EnvSpec, Step
 
 DRAWS = 1 << 62
+STACKED_FINALS, SINGLE_FINALS = 32, 8
+"""Transitions for which there is one more slot, for a final frame."""
 
 
 class Batch(NamedTuple):
@@ -90,14 +94,14 @@ class Layout:
         if spec.stack > 255:
             raise ValueError(f"At most 255 frames can be stacked, got {spec.stack}.")
         per_lane = capacity // lanes
-        final = per_lane if spec.stack == 1 else per_lane // 32
+        finals = per_lane // (SINGLE_FINALS if spec.stack == 1 else STACKED_FINALS)
         return cls(
             frame_shape=tuple(spec.frame_shape),
             dtype=spec.dtype,
             stack=spec.stack,
             lanes=lanes,
             per_lane=per_lane,
-            slots=per_lane + final + spec.stack + 2,
+            slots=per_lane + finals + spec.stack + 2,
         )
 
     @property
@@ -356,7 +360,7 @@ def _views(windows: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _refuse_too_much(layout: Layout, device: torch.device) -> None:
-    free = _free_bytes(device)
+    free = free_bytes(device)
     if layout.nbytes > free:
         where = "of RAM" if device.type == "cpu" else f"on {device}"
         raise ValueError(
@@ -364,16 +368,3 @@ def _refuse_too_much(layout: Layout, device: torch.device) -> None:
             f"and {free / 1e9:.1f} GB {where} are free. Lower replay to about "
             f"{int(0.9 * free / layout.nbytes * layout.lanes * layout.per_lane):,}."
         )
-
-
-def _free_bytes(device: torch.device) -> float:
-    """Memory that can still be had; infinity where nobody says."""
-    if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return float(torch.cuda.mem_get_info(device)[0] + unused)
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return 1024.0 * int(lines["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return float("inf")

@@ -30,6 +30,7 @@ class _Order:
     actions: int
     threads: int
     render: bool
+    trusted: bool
 
 
 def known_environments() -> list[str]:
@@ -47,6 +48,7 @@ def make_env(
     actions: int = 0,
     threads: int = 0,
     render: bool = False,
+    trusted: bool = True,
 ) -> VectorEnv:
     """N environments by name.
 
@@ -58,10 +60,12 @@ def make_env(
         actions: Discretised actions of a control task; 0 takes the task's own number.
         threads: Native threads of Atari; 0 leaves it to ale-py. The others have none.
         render: Whether pictures will be wanted; Gymnasium has to know beforehand.
+        trusted: Whether the name is the user's own. With False, for a name out of a file that anybody may have
+            written, "package:Name-v0" is refused: it would import the package.
 
     Raises:
         ValueError: With the nearest name, if there is no such environment; with the pip command, if its package is
-            missing; if a setting is out of range or belongs to another family.
+            missing; if a setting is out of range or belongs to another family; if the name is not to be trusted.
     """
     if not 0.0 <= sticky <= 1.0:
         raise ValueError(f"sticky is a probability in [0, 1], got {sticky}.")
@@ -73,17 +77,19 @@ def make_env(
         raise ValueError(f"{id} has its own actions; their number can be set for control/TASK alone, got {actions}.")
     if sticky and make not in (_atari, _minatar):
         raise ValueError(f"{id} has no sticky actions, only Atari and MinAtar do; got sticky {sticky}. Set it to 0.")
-    order = _Order(count=count, seed=seed, sticky=sticky, actions=actions, threads=threads, render=render)
+    order = _Order(
+        count=count, seed=seed, sticky=sticky, actions=actions, threads=threads, render=render, trusted=trusted
+    )
     return _gymnasium(id, order) if make is None else make(name, order)
 
 
-def describe_env(id: str, actions: int = 0) -> EnvSpec:  # noqa: A002
-    """What an environment looks like from outside; one is made and closed for it.
+def describe_env(id: str, actions: int = 0, *, trusted: bool = True) -> EnvSpec:  # noqa: A002
+    """What an environment looks like from outside; one is made and closed for it, as by `make_env`.
 
     Raises:
         ValueError: As `make_env`.
     """
-    env = make_env(id, 1, seed=0, actions=actions)
+    env = make_env(id, 1, seed=0, actions=actions, trusted=trusted)
     env.close()
     return env.spec
 
@@ -134,7 +140,8 @@ def _gymnasium(name: str, order: _Order) -> VectorEnv:
     from svrl.envs.lanes import lane_seeds
 
     seeds = lane_seeds(order.seed, order.count)
-    return GymnasiumLanes(registered(name, render=order.render, also=known_environments()), seeds=seeds, name=name)
+    make = registered(name, render=order.render, also=known_environments(), trusted=order.trusted)
+    return GymnasiumLanes(make, seeds=seeds, name=name)
 
 
 _FAMILIES: dict[str, Callable[[str, _Order], VectorEnv]] = {

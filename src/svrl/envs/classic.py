@@ -10,7 +10,8 @@ Actions that do not begin at 0 are numbered from 0 here. An episode that ends by
 in the same step has ended by the rule: its value does not go on.
 
 `capture` writes down the attributes of the environment and of every wrapper around it. If one of them is of a
-type whose state is unknown, as with physics engines, it gives None.
+type whose state is unknown, as with physics engines, it gives None. State that an environment keeps outside
+its attributes, as in a class or a module, is not seen.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 
 from svrl.envs.lanes import checked_actions, empty_step, with_endings
-from svrl.envs.snapshot import Unwritable, attributes, read, write
+from svrl.envs.snapshot import Unwritable, attributes, read, rules, write
 from svrl.envs.vector import EnvSpec, Step
 
 _MOST_CHANNELS = 4
@@ -102,6 +103,7 @@ class GymnasiumLanes:
         self.environments = [make() for _ in seeds]
         if len({id(env) for env in self.environments}) < self.count:
             raise ValueError(f"The factory of {name} gave the same environment twice. Make a new one at each call.")
+        self._made_with = [[rules(layer) for layer in _layers(env)] for env in self.environments]
         first = self.environments[0]
         choices = first.action_space
         if not isinstance(choices, spaces.Discrete):
@@ -158,7 +160,7 @@ class GymnasiumLanes:
     def capture(self) -> dict[str, Any] | None:
         """The attributes of every environment and its wrappers, or None if one of them cannot be written down."""
         try:
-            lanes = [write([attributes(layer) for layer in _layers(env)]) for env in self.environments]
+            lanes = [write(_state(env, made)) for env, made in zip(self.environments, self._made_with, strict=True)]
         except Unwritable:
             return None
         return {"layers": self._names(), "lanes": lanes, "observations": self._newest.copy()}
@@ -208,18 +210,27 @@ class GymnasiumLanes:
         return [type(layer).__qualname__ for layer in _layers(self.environments[0])]
 
 
-def registered(name: str, *, render: bool = False, also: Iterable[str] = ()) -> Callable[[], gymnasium.Env]:
+def registered(
+    name: str, *, render: bool = False, also: Iterable[str] = (), trusted: bool = True
+) -> Callable[[], gymnasium.Env]:
     """A factory of a registered environment.
 
     Args:
         name: Its Gymnasium id; "package:Name-v0" imports the package first.
         render: Whether it should be able to draw.
         also: Names beside the registered ones that may have been meant.
+        trusted: Whether the name is the user's own, not out of a file that anybody may have written.
 
     Raises:
-        ValueError: With the nearest registered name, if there is none of that name.
+        ValueError: With the nearest registered name, if there is none of that name; if it would import a package
+            and is not trusted.
     """
-    module, _, short = name.rpartition(":")
+    module, colon, short = name.rpartition(":")
+    if colon and not trusted:
+        raise ValueError(
+            f"The environment {name!r} would import {module or 'a package'}, and nothing is imported because a file "
+            "says so. Train it yourself, or make the environment in Python with from_factory."
+        )
     try:
         if module:
             importlib.import_module(module)
@@ -242,6 +253,14 @@ def registered(name: str, *, render: bool = False, also: Iterable[str] = ()) -> 
             raise ValueError(f"Gymnasium cannot make {name}: {error}") from error
 
     return make
+
+
+def _state(env: gymnasium.Env, made_with: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What can change in each layer. Only of a wrapper is it known that `env` is the next layer."""
+    return [
+        attributes(layer, made_with=made, apart={"env"} if isinstance(layer, gymnasium.Wrapper) else ())
+        for layer, made in zip(_layers(env), made_with, strict=True)
+    ]
 
 
 def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:

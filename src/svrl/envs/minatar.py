@@ -97,7 +97,7 @@ class MinAtarLanes:
 
     def capture(self) -> dict[str, Any]:
         """The attributes of every game, its generator among them."""
-        lanes = [write([attributes(game), attributes(game.env)]) for game in self._games]
+        lanes = [write([attributes(game, apart={"env"}), attributes(game.env)]) for game in self._games]
         return {"game": self.spec.id, "lanes": lanes, "elapsed": list(self._elapsed)}
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:

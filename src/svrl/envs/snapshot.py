@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, Generator, Philox, RandomState
 
 _BIT_GENERATORS = {kind.__name__: kind for kind in (MT19937, PCG64, PCG64DXSM, SFC64, Philox)}
 _EXACT_INT = 2**53
-_CONSTANTS = frozenset({"spec", "metadata", "render_mode", "action_space", "observation_space", "env"})
 
 
 class Unwritable(Exception):
@@ -45,35 +46,68 @@ def read(written: Any) -> Any:
     return _Reader().read(written)
 
 
-def attributes(thing: Any) -> dict[str, Any]:
-    """The attributes of an object that can change: no spaces, functions, classes, or surfaces to draw on.
+def rules(thing: Any) -> dict[str, Any]:
+    """The functions, classes and spaces that an object holds: no state, as long as they are those it was made with."""
+    return {name: value for name, value in vars(thing).items() if _is_rule(value)}
+
+
+def attributes(
+    thing: Any, *, made_with: Mapping[str, Any] = MappingProxyType({}), apart: Collection[str] = ()
+) -> dict[str, Any]:
+    """The attributes of an object that can change. Nothing is left out for its name alone, unless the caller says so.
+
+    Left out are the functions, classes and spaces that the object was made with, Gymnasium's specs, and what
+    Gymnasium's own environments draw on.
+
+    Args:
+        thing: The object.
+        made_with: Its `rules` when it was made.
+        apart: Names of attributes that the caller looks after.
 
     Raises:
-        Unwritable: If a space was drawn from, for its generator is then part of the state.
+        Unwritable: If a space was drawn from, for its generator is then part of the state; if the object has slots.
     """
-    return {name: value for name, value in vars(thing).items() if name not in _CONSTANTS and not _constant(value)}
+    if any(vars(kind).get("__slots__") for kind in type(thing).__mro__):
+        raise Unwritable(f"{type(thing).__qualname__}, which has slots")
+    found = {}
+    for name, value in vars(thing).items():
+        if _is_rule(value) and made_with.get(name) is value:
+            _refuse_used(value)
+        elif name not in apart and not _constant(value, _package(thing) == "gymnasium"):
+            found[name] = value
+    return found
 
 
-def _constant(value: Any) -> bool:
+def _is_rule(value: Any) -> bool:
+    """A class, a function that can remember nothing, or a space."""
     if isinstance(value, FunctionType):
-        return value.__closure__ is None
-    if isinstance(value, BuiltinFunctionType | type):
-        return True
-    if type(value) in (list, tuple) and value:  # pictures are loaded in lists
-        return all(_constant(part) for part in value)
-    modules = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
-    if "gymnasium" in modules and hasattr(value, "contains"):
-        _refuse_used(value)
-        return True
-    return "pygame" in modules or type(value).__name__ == "EnvSpec"
+        return value.__closure__ is None and not vars(value)
+    if isinstance(value, BuiltinFunctionType):
+        return isinstance(value.__self__, ModuleType | None)
+    return isinstance(value, type) or (isinstance(value, gymnasium.Space) and _package(value) == "gymnasium")
 
 
-def _refuse_used(space: Any) -> None:
-    if getattr(space, "_np_random", None) is not None:
+def _constant(value: Any, draws: bool) -> bool:
+    """Whether a value is a spec or, in an object that draws, a surface, a font, a clock, or a list of such."""
+    if draws and type(value) in (list, tuple) and value:
+        return all(_constant(part, draws) for part in value)
+    return type(value) is EnvSpec or (draws and _package(value) == "pygame")
+
+
+def _package(thing: Any) -> str:
+    return type(thing).__module__.partition(".")[0]
+
+
+def _refuse_used(rule: Any) -> None:
+    """Raise if a space, or one that it is made of, has a generator, as after the first draw."""
+    if not isinstance(rule, gymnasium.Space):
+        return
+    if getattr(rule, "_np_random", None) is not None:  # its type says that there always is one
         raise Unwritable("a space that was drawn from")
-    parts = getattr(space, "spaces", ())
-    for part in parts.values() if hasattr(parts, "values") else parts:
-        _refuse_used(part)
+    for part in vars(rule).values():
+        inside = part.values() if isinstance(part, Mapping) else part if isinstance(part, list | tuple) else (part,)
+        for inner in inside:
+            _refuse_used(inner)
 
 
 _LITERALS: dict[type, Callable[[Any], Any]] = {

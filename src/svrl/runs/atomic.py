@@ -1,11 +1,15 @@
-"""Atomic writes: a file is either the old one or the whole new one, never half of it."""
+"""Atomic writes: a file is either the old one or the whole new one, never half of it.
+
+That holds for a killed process and for a machine that loses its power: the new file is on the disk before it takes
+the old one's place, and that it did is on the disk before the writer goes on, to remove what the file replaces, say.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -23,7 +27,19 @@ def writing(path: Path) -> Iterator[Path]:
         yield temporary
         mask = os.umask(0)
         os.umask(mask)
+        _synchronise(temporary, os.O_RDWR)
         temporary.chmod(0o666 & ~mask)  # mkstemp makes files private; this is an ordinary one
         temporary.replace(path)
+        with suppress(OSError):  # not every system can do it for a folder, and the file itself is safe
+            _synchronise(path.parent, os.O_RDONLY)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _synchronise(path: Path, mode: int) -> None:
+    """Wait until what was written is on the disk."""
+    handle = os.open(path, mode)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svrl.agents import checkpoint as checkpoint_module
+from svrl.agents.checkpoint import Checkpoints
+from svrl.runs.arrays import write_arrays
+
+from .checkpoint_rig import Rig, assert_equal_memories, delete, empty, garble, listed, names, truncate
+from .replay_oracle import all_of
+
+
+@pytest.mark.parametrize("harm", [delete, truncate, garble, empty])
+def test_any_combination_of_damaged_files(tmp_path: Path, harm: Any):
+    rig = Rig(tmp_path / "whole")
+    memories, needs = {}, {}
+    for steps in (12, 25):
+        rig.step(steps - rig.replay.made)
+        rig.save()
+        memories[steps] = all_of(rig.replay)
+        needs[steps] = {f"checkpoints/{len(memories):09d}.npz"}
+        needs[steps] |= {f"replay/{name}" for name in listed(tmp_path / "whole" / min(needs[steps]))}
+    files = names(tmp_path / "whole")
+    assert len(files) == 4
+    pieces = {name for name in files if "segment" in name}
+    for bad in itertools.chain.from_iterable(itertools.combinations(files, n) for n in range(5)):
+        folder = tmp_path / "harmed"
+        shutil.copytree(tmp_path / "whole", folder)
+        for name in bad:
+            harm(folder / name)
+        usable = [steps for steps in (25, 12) if not needs[steps] & set(bad)]
+        loaded = rig.empty()
+        if usable:
+            found = Checkpoints(folder).load(loaded)
+            assert found is not None
+            assert found.state["steps"] == usable[0]
+            assert all_of(loaded) == memories[usable[0]]
+            gone = harm is delete and "checkpoints/000000002.npz" in bad
+            assert (found.note is None) == (usable[0] == 25 or gone)
+        elif "checkpoints/000000002.npz" not in bad and not pieces <= set(bad):
+            found = Checkpoints(folder).load(loaded)
+            assert found is not None
+            assert found.state["steps"] == 25
+            assert 0 < len(loaded) < len(memories[25])
+            assert set(all_of(loaded)) <= set(memories[25]) | set(memories[12])
+            assert f"000000002.npz with the {len(loaded)} of {len(memories[25])} transitions" in str(found.note)
+        elif Checkpoints(folder).exists:
+            with pytest.raises(ValueError, match=r"No checkpoint in .* can be used.*, so the run cannot be resumed"):
+                Checkpoints(folder).load(loaded)
+            assert len(loaded) == 0
+        shutil.rmtree(folder)
+
+
+def test_going_on_after_a_damaged_checkpoint(tmp_path: Path):
+    rig = Rig(tmp_path, end=0.0)
+    for _ in range(3):
+        rig.step(5)
+        rig.save()
+    garble(tmp_path / "checkpoints" / "000000003.npz")
+    rig.replay, rig.checkpoints = rig.empty(), Checkpoints(tmp_path)
+    found = rig.checkpoints.load(rig.replay)
+    assert found is not None
+    assert found.state["steps"] == 10
+    assert found.note is not None
+    assert "000000003.npz is damaged" in found.note
+    assert found.note.endswith("Used the checkpoint before it, 000000002.npz.")
+    rig.replay.begin(rig.env.reset())
+    rig.step(4)
+    rig.save()
+    assert [name for name in names(tmp_path) if "checkpoints" in name] == [
+        "checkpoints/000000002.npz",
+        "checkpoints/000000004.npz",
+    ]
+    loaded = rig.empty()
+    assert Checkpoints(tmp_path).load(loaded).state["steps"] == 14
+    assert_equal_memories(rig.replay, loaded)
+
+
+class Killed(BaseException):
+    """What nobody catches."""
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_process_killed_between_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int):
+    rig = Rig(tmp_path)
+    rig.step(10)
+    rig.save()
+    saved = all_of(rig.replay)
+    rig.step(10)
+    snapshot = tmp_path / "killed"
+    left = itertools.count(writes, -1)
+
+    def write_or_die(path: Path, tree: Any) -> None:
+        if next(left) == 0:
+            for part in ("checkpoints", "replay"):
+                shutil.copytree(tmp_path / part, snapshot / part)
+            (snapshot / path.parent.name / f".{path.stem}-x.npz").write_bytes(b"half")
+            raise Killed
+        write_arrays(path, tree)
+
+    monkeypatch.setattr(checkpoint_module, "write_arrays", write_or_die)
+    if writes < 2:
+        with pytest.raises(Killed):
+            rig.save()
+        monkeypatch.undo()
+        rig.replay, rig.checkpoints = rig.empty(), Checkpoints(snapshot)
+        found = rig.checkpoints.load(rig.replay)
+        assert found is not None
+        assert (found.state, found.note) == ({"steps": 10}, None)
+        assert all_of(rig.replay) == saved
+        rig.replay.begin(rig.env.reset())
+        rig.step(3)
+        rig.save()
+        assert not [name for name in names(snapshot) if "/." in name]
+        checkpoints = sorted((snapshot / "checkpoints").iterdir())
+        assert {name for path in checkpoints for name in listed(path)} == {
+            path.name for path in (snapshot / "replay").iterdir()
+        }
+    else:
+        rig.save()
+        assert not snapshot.exists()
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from tests.agents.checkpoint_rig import Rig
+rig = Rig(Path(sys.argv[1]), capacity=400)
+while True:
+    rig.step(37)
+    rig.save()
+    print(rig.replay.made, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_killed_at_any_moment(tmp_path: Path):
+    for number, after in enumerate((1, 3, 8, 15, 40)):
+        folder = tmp_path / str(number)
+        process = subprocess.Popen(
+            [sys.executable, "-c", ENDLESS, folder], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+        )
+        assert process.stdout is not None
+        told = [int(process.stdout.readline()) for _ in range(after)]
+        time.sleep(0.0007 * number)
+        process.kill()
+        told += [int(line) for line in process.stdout.read().split()]
+        process.wait()
+        rig = Rig(tmp_path / "again", capacity=400)
+        found = Checkpoints(folder).load(loaded := rig.empty())
+        assert found is not None
+        assert found.note is None
+        assert found.state["steps"] in (told[-1], told[-1] + 37)
+        rig.step(found.state["steps"])
+        assert_equal_memories(rig.replay, loaded)
