@@ -14,6 +14,8 @@ def test_json_is_the_study_of_the_library(svrl_json, trained, tmp_path):
     row = svrl_json("rank", trained, *QUICK, "--energy", 0.95, "--seed", 2, "--plot", tmp_path / "rank.svg")
     assert set(row) >= KEYS
     study = rank_study(load_agent(trained), batches=300, states=500, batch_size=16, energy=0.95, seed=2).as_json()
+    rank = study.pop("feature_rank")  # its last digit is rounding
+    assert row["feature_rank"] == pytest.approx(rank)
     assert {name: row[name] for name in study} == study
     assert sum(row["histogram"]) == 300
     assert len(row["histogram"]) == 5 + 1

@@ -34,7 +34,7 @@ LIMIT = 2.0
 def measure_update(quick: bool = False) -> Iterator[Row]:
     """The share of structure in an update, against the authors' estimator and against the limit."""
     config = AgentConfig.of("authors", structured=True)
-    batches, spec = game_batches(5 if quick else 25)
+    batches, spec = game_batches(2 if quick else 25)
     network = build_network(spec, config, torch.Generator().manual_seed(0))
     learner = Learner(network, copy.deepcopy(network), config.but(structured=False), None)
     with torch.no_grad():
