@@ -173,6 +173,8 @@ def test_a_low_rank_matrix_is_recovered_where_it_was_not_observed() -> None:
         ({"observe": 0.0}, r"probability in \(0, 1\], got 0.0"),
         ({"observe": 1.5}, "got 1.5"),
         ({"rise": -1}, "rise >= 0"),
+        ({"observe": "a"}, "got a"),
+        ({"estimator": "factor-als"}, r"an estimator such as SoftImpute\(\), got 'factor-als'"),
         ({"scale": "rows"}, "none, minmax, row, got 'rows'"),
         ({"output": "both"}, "fill, estimate"),
         ({"value": "x"}, "completed, network"),
@@ -213,3 +215,37 @@ def test_a_rank_that_is_missing_or_out_of_place_is_one_sentence() -> None:
 def test_numpy_values_are_not_needed_but_ranks_come_back_as_tensors() -> None:
     found = StructuredTargets()(torch.as_tensor(np.ones((2, 4, 3), dtype=np.float32)), masks())
     assert found.rank.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("q", "sentence"),
+    [
+        (np.zeros((4, 3)), "takes a torch tensor"),
+        (torch.zeros(3), r"got float32 of shape \(3,\)"),
+        (torch.zeros(0, 3), r"none of them empty"),
+        (torch.zeros(4, 3, dtype=torch.int64), "got int64"),
+    ],
+)
+def test_what_is_no_matrix_of_values_is_one_sentence(q: object, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        StructuredTargets()(q, masks())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"a torch\.Generator on cpu, got int"):
+        StructuredTargets()(torch.zeros(4, 3), 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("output", ["fill", "estimate"])
+def test_half_precision_stays_what_it_is(dtype: torch.dtype, output: str) -> None:
+    q = values(2, 32, 6).to(dtype)
+    found = StructuredTargets(output=output)(q, masks())
+    assert found.matrix.dtype == dtype
+    whole = StructuredTargets(output=output).complete(q.float(), found.mask)
+    assert torch.allclose(found.matrix.float(), whole.matrix, atol=0.1)
+    if output == "fill":
+        assert torch.equal(found.matrix[found.mask], q[found.mask])
+
+
+def test_values_that_are_not_finite_are_not_called_converged() -> None:
+    q = values(2, 32, 6)
+    q[0, 3, 2] = torch.nan
+    assert (StructuredTargets()(q, masks()).code == 0).tolist() == [False, True]

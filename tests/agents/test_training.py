@@ -250,3 +250,22 @@ def test_nothing_is_imported_because_a_file_says_so(tmp_path: Path, monkeypatch:
     with pytest.raises(ValueError, match="would import strange"):
         load_agent(tmp_path)
     assert Agent.load(tmp_path / "agent.npz", source="CartPole-v1").env == "CartPole-v1"
+
+
+def test_training_that_diverged_stops_with_a_sentence() -> None:
+    training = Training.begin(identity, BRIEF.but(learning_rate=1e30, loss="squared"), seed=0)
+    with pytest.raises(ValueError, match=r"identity: the loss is (nan|inf) after \d+ updates"):
+        list(training.events())
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: train(identity(), BRIEF), "a function without arguments that makes one; got Identity"),
+        (lambda: train(identity, "smoke"), "train takes an AgentConfig"),
+        (lambda: evaluate("agent", identity, BRIEF, episodes=1, seed=0), r"such as agent\.network; got str"),
+    ],
+)
+def test_what_is_easily_mixed_up_is_one_sentence(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.environment import EnvSource, name_of
+from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.exploration import epsilon_greedy
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
@@ -85,7 +85,7 @@ class Agent:
             seed=training.seed,
         )
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write weights and settings to one file, atomically; reading it back executes nothing."""
         about = {
             "env": self.env,
@@ -95,16 +95,16 @@ class Agent:
             "config": self.config.as_json(),
             "spec": _spec_json(self.spec),
         }
-        write_arrays(path, {"about": json.dumps(about), "weights": weights_of(self.network)})
+        write_arrays(Path(path), {"about": json.dumps(about), "weights": weights_of(self.network)})
 
     @classmethod
-    def load(cls, path: Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
+    def load(cls, path: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
         """Read an agent's file; give the function again if it was trained on an environment of your own.
 
         Raises:
             ValueError: If the file is damaged or not an agent's.
         """
-        tree = read_arrays(path)
+        tree = read_arrays(Path(path))
         try:
             about, weights = json.loads(tree["about"]), tree["weights"]
             config, spec = AgentConfig.from_json(about["config"]), _spec_from_json(about["spec"])
@@ -133,16 +133,21 @@ def save_agent(path: Path, training: Training) -> None:
     Agent.of(training).save(path)
 
 
-def load_agent(run: Path, device: str | torch.device = "cpu") -> Agent:
+def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
     """The agent of a run directory: a finished one's file, or the newest checkpoint of an unfinished one.
+
+    Args:
+        run: The folder.
+        device: Where to put the network.
+        source: Its environment, where the folder cannot say it: a function, or a name whose package must be imported.
 
     Raises:
         ValueError: If there is none, or it is damaged.
     """
+    run = Path(run)
     if (run / AGENT).exists():
-        return Agent.load(run / AGENT, device)
+        return Agent.load(run / AGENT, device, source)
     from svrl.agents.checkpoint import Checkpoints
-    from svrl.envs.catalogue import describe_env
 
     if not (run / "config.json").exists():
         raise ValueError(f"{run} is not the folder of a training run: it has no config.json.")
@@ -154,8 +159,16 @@ def load_agent(run: Path, device: str | torch.device = "cpu") -> Agent:
     known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
     config = AgentConfig.from_json(known)
     about = {"steps": state["steps"], "updates": state["learner"]["updates"], "seed": settings["seed"]}
-    spec = describe_env(_harmless(settings["env"]), actions=config.actions, trusted=False)
-    return Agent._from_weights(state["learner"]["online"], about, config, spec, settings["env"], device)
+    if source is None:
+        source = _harmless(settings["env"])
+    spec = _spec_of(source, config)
+    return Agent._from_weights(state["learner"]["online"], about, config, spec, source, device)
+
+
+def _spec_of(source: EnvSource, config: AgentConfig) -> EnvSpec:
+    env = open_env(source, config, count=1, seed=0)
+    env.close()
+    return env.spec
 
 
 def _harmless(env: str) -> str:

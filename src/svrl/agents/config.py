@@ -85,7 +85,8 @@ class AgentConfig:
     eval_epsilon: float = _set(0.001, "Probability of a random action in evaluations.")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        self._check_types()
+        object.__setattr__(self, "hidden", tuple(self.hidden))
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is one of {', '.join(choices)}, got {getattr(self, name)!r}.")
@@ -94,11 +95,27 @@ class AgentConfig:
                 raise ValueError(f"{name} lies in {interval}, got {getattr(self, name)}.")
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden needs at least one width of 1 or more, got {self.hidden}.")
+        if self.replay < self.batch_size:
+            raise ValueError(f"replay must hold at least a batch, {self.batch_size} transitions, got {self.replay}.")
         if self.learn_from < self.batch_size:
             raise ValueError(
                 f"learn_from must be at least the batch size, {self.batch_size}, so that a batch can be drawn; "
                 f"got {self.learn_from}."
             )
+
+    def _check_types(self) -> None:
+        for entry in dataclasses.fields(self):
+            value, default = getattr(self, entry.name), entry.default
+            if isinstance(default, tuple):
+                fits = isinstance(value, tuple | list) and all(_is_whole(width) for width in value)
+            elif isinstance(default, bool | str):
+                fits = isinstance(value, type(default))
+            elif isinstance(default, int):
+                fits = _is_whole(value)
+            else:
+                fits = isinstance(value, float | int) and not isinstance(value, bool)
+            if not fits:
+                raise ValueError(f"{entry.name} is {_KINDS[type(default)]}, got {value!r}.")
 
     def updates_after(self, steps: int) -> int:
         """Updates that are due after so many agent steps."""
@@ -265,6 +282,19 @@ def family_of(env: str) -> str:
     """The family of an environment, by its name: what stands before a slash, if that is one of ours."""
     head = env.partition("/")[0]
     return head if head in BY_FAMILY and "/" in env else "gymnasium"
+
+
+_KINDS = {
+    tuple: "a tuple of whole numbers, as in (128, 128)",
+    bool: "True or False",
+    str: "a word",
+    int: "a whole number",
+    float: "a number",
+}
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _within(value: float, interval: str) -> bool:

@@ -18,6 +18,11 @@ def open_env(source: EnvSource, config: AgentConfig, *, count: int, seed: int, r
 
     if isinstance(source, str):
         return make_env(source, count, seed=seed, sticky=config.sticky, actions=config.actions, render=render)
+    if not callable(source):
+        raise ValueError(
+            "Give the name of an environment, or a function without arguments that makes one; "
+            f"got {type(source).__name__}. Write lambda: gymnasium.make(...)."
+        )
     return from_factory(source, count, seed=seed, id=name_of(source))
 
 

@@ -152,6 +152,8 @@ def evaluate(
     Returns:
         The games, the k-th by lane k mod n.
     """
+    if not isinstance(network, nn.Module):
+        raise ValueError(f"evaluate takes a network, such as agent.network; got {type(network).__name__}.")
     if episodes < 1:
         raise ValueError(f"An evaluation needs at least 1 game, got {episodes}.")
     epsilon = config.eval_epsilon if epsilon is None else epsilon

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from svrl.agents.config import AgentConfig, Output, Scale, Value
 from svrl.matrix.catalogue import ESTIMATORS
-from svrl.matrix.estimate import Estimator
+from svrl.matrix.estimate import Estimator, Outcome
 from svrl.matrix.observed import Observed
 from svrl.matrix.soft_impute import SoftImpute
 
@@ -75,7 +75,9 @@ class StructuredTargets:
     value: Value = "completed"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.observe <= 1.0:
+        if not callable(self.estimator):
+            raise ValueError(f"StructuredTargets needs an estimator such as SoftImpute(), got {self.estimator!r}.")
+        if not isinstance(self.observe, float | int) or not 0.0 < self.observe <= 1.0:
             raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {self.observe}.")
         if self.rise < 0:
             raise ValueError(f"StructuredTargets needs rise >= 0 updates, got {self.rise}.")
@@ -121,6 +123,11 @@ class StructuredTargets:
             generator: For the masks, on q's device.
             updates: Made before the first of these.
         """
+        _check_values(q)
+        if not isinstance(generator, torch.Generator):
+            raise ValueError(
+                f"StructuredTargets draws masks from a torch.Generator on {q.device}, got {type(generator).__name__}."
+            )
         uniform = torch.rand(q.shape, generator=generator, device=q.device)
         if self.rise and q.ndim == 3:
             steps = [self.probability(updates + k) for k in range(len(q))]
@@ -130,7 +137,13 @@ class StructuredTargets:
         return self.complete(q, mask)
 
     def complete(self, q: Tensor, mask: Tensor) -> Completion:
-        """Complete matrices (..., B, A) of which the entries in `mask` are observed."""
+        """Complete matrices (..., B, A) of which the entries in `mask` are observed.
+
+        Half precision is computed in float32.
+        """
+        if q.dtype in (torch.float16, torch.bfloat16):
+            whole = self.complete(q.float(), mask)
+            return whole._replace(matrix=whole.matrix.to(q.dtype))  # what was kept comes back bit for bit
         scaled, offset, factor = self._scaled(q, mask)
         found = self.estimator(Observed.trusted(torch.where(mask, scaled, 0.0), mask))
         estimate = torch.as_tensor(found.matrix)
@@ -139,7 +152,8 @@ class StructuredTargets:
         estimate = estimate * factor + offset
         known = mask.any(-1, keepdim=True) & torch.isfinite(estimate).all(-1).all(-1)[..., None, None]
         take = known if self.output == "estimate" else known & ~mask
-        rank, code = torch.as_tensor(found.rank), torch.as_tensor(found.code)
+        rank = torch.as_tensor(found.rank)
+        code = torch.where(torch.isfinite(q).flatten(-2).all(-1), torch.as_tensor(found.code), Outcome.NOT_FINITE.code)
         return Completion(torch.where(take, estimate, q), mask, estimate, rank, code)
 
     def _scaled(self, q: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | float, Tensor | float]:
@@ -156,6 +170,17 @@ class StructuredTargets:
         factor = (high - low) / 2
         offset = low + factor
         return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor
+
+
+def _check_values(q: object) -> None:
+    if not isinstance(q, Tensor):
+        raise ValueError(f"StructuredTargets takes a torch tensor (..., B, A), got {type(q).__name__}.")
+    if q.ndim < 2 or 0 in q.shape or not q.dtype.is_floating_point:
+        kind = str(q.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"StructuredTargets takes floating-point matrices (..., B, A), none of them empty; got {kind} of shape "
+            f"{tuple(q.shape)}."
+        )
 
 
 def _estimator(config: AgentConfig) -> Estimator:

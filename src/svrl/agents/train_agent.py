@@ -37,6 +37,8 @@ def train(
     """
     if config is None:
         config = AgentConfig.for_env(name_of(env))
+    if not isinstance(config, AgentConfig):
+        raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
     training = Training.begin(env, config, seed=seed, device=device)
     try:
         for event in with_evaluation(training):

@@ -12,6 +12,7 @@ Environments, exploration, replay, masks and network each have a generator of th
 from __future__ import annotations
 
 import copy
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -195,6 +196,11 @@ class Training:
         losses, self._losses = self._losses, []
         self._logged, since = self.updates, self.updates - self._logged
         loss = float(torch.stack(losses).cpu().sum()) / since if losses else 0.0
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"{self.env}: the loss is {loss} after {self.updates} updates, so training has diverged. Lower the "
+                "learning rate, or look for rewards and observations that are not finite."
+            )
         structure = self.learner.structure
         return Learned(
             steps=self.steps,
