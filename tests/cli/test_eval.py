@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,73 @@ def test_bad_options(svrl, trained, options, words):
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_one_game_is_one(svrl, trained):
+    assert "1 game\n" in svrl("eval", trained, "--episodes", 1).stdout
+
+
+PACKAGE = """
+from pathlib import Path
+
+import gymnasium
+
+Path(__file__).with_name("ran").touch()
+gymnasium.register(id="Mine-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=50)
+"""
+
+
+@pytest.fixture
+def foreign(svrl_json, tmp_path, monkeypatch, plain):
+    """A run on an environment of a package, which has not been imported since."""
+    (tmp_path / "my_games.py").write_text(PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_games", raising=False)
+    run = tmp_path / "run"
+    short = ("--preset", "smoke", "--hidden", 32, "--steps", 80, "--threads", 1)
+    svrl_json("train", "my_games:Mine-v0", *short, "--out", run)
+    monkeypatch.delitem(sys.modules, "my_games")
+    (tmp_path / "ran").unlink()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("eval", ("--episodes", 2)),
+        ("rank", ("--batches", 5, "--states", 50, "--batch-size", 8)),
+        ("watch", ("--max-steps", 5)),
+    ],
+    ids=["eval", "rank", "watch"],
+)
+def test_a_package_is_imported_only_if_the_user_names_it(svrl, svrl_json, foreign, command, more):
+    if command == "watch":
+        pytest.importorskip("pygame")
+        more = (*more, "--out", foreign.parent / "film.gif")
+    refused = svrl(command, foreign, *more)
+    assert refused.exit_code == 2
+    assert "would import my_games" in refused.stderr
+    assert refused.stderr.endswith("Or repeat it: --env my_games:Mine-v0\n")
+    assert not (foreign.parent / "ran").exists()
+    assert svrl_json(command, foreign, *more, "--env", "my_games:Mine-v0")["env"] == "my_games:Mine-v0"
+    assert (foreign.parent / "ran").exists()
+    other = svrl(command, foreign, *more, "--env", "MountainCar-v0")
+    assert other.exit_code == 2
+    assert "does not fit --env MountainCar-v0" in other.stderr
+
+
+@pytest.mark.parametrize("command", ["eval", "rank", "watch"])
+def test_what_is_not_a_run_is_told_apart(svrl, tmp_path, trained, command):
+    for name in ("d", "b", "a", "c"):
+        (tmp_path / "many" / name).mkdir(parents=True)
+        (tmp_path / "many" / name / "config.json").write_bytes((trained / "config.json").read_bytes())
+    (tmp_path / "file").write_text("")
+    more = ("--out", tmp_path / "film.gif") if command == "watch" else ()
+    for name, words in (("many", "holds runs: a, b, c, ..."), ("nowhere", "does not exist"), ("file", "is a file")):
+        result = svrl(command, tmp_path / name, *more)
+        assert result.exit_code == 2
+        assert f"{tmp_path / name} {words}" in result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
 
 
 @pytest.mark.parametrize("command", ["eval", "rank", "watch"])

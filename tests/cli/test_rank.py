@@ -38,13 +38,16 @@ def test_the_table_and_the_picture_in_the_run(svrl, trained_minatar):
         (["--batch-size", 600, "--states", 500], "needs as many different --states"),
         (["--energy", 1], "--energy is a share between 0 and 1"),
         (["--plot", "rank.txt"], "--plot must end in .png"),
-        (["--plot", "/nowhere/rank.png"], "/nowhere"),
+        (["--plot", "nodir/x/rank.png"], "--plot nodir/x/rank.png: the folder nodir/x does not exist."),
+        (["--plot", "/proc/rank.png"], "Give another place: --plot FILE."),
         (["--device", "gpu"], "Use cpu, cuda or cuda:N"),
     ],
     ids=lambda value: "-".join(map(str, value)).replace("--", "").replace("/", "-") if isinstance(value, list) else "",
 )
-def test_bad_options(svrl, trained, options, words):
+def test_bad_options_are_refused_before_the_work(svrl, trained, monkeypatch, options, words):
+    monkeypatch.setattr("svrl.agents.diagnostics.rank_study", lambda *_, **__: pytest.fail("worked"))
     result = svrl("rank", trained, "--batches", 10, "--states", 100, *options)
     assert result.exit_code == 2, result.stdout
     assert words in result.stderr
+    assert "/.rank-" not in result.stderr
     assert result.stderr.count("\n") == 1, result.stderr

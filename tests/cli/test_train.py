@@ -128,6 +128,12 @@ def test_the_command_of_options_is_read_back():
         (["CartPole-v1", "--device", "cuda:77"], "Use --device cpu"),
         (["CartPole-v1", "--agents", "dqn,sv-duble"], "Did you mean sv-double?"),
         (["CartPole-v1", "--agents", "dqn", "--structured"], "--agents says which agents"),
+        (["CartPole-v1", "--agent", "sv-dqn"], "Did you mean --agent dqn --structured, or --agents sv-dqn?"),
+        (["CartPole-v1", "--agent", "ddqn"], "Did you mean double?"),
+        (["CartPole-v1", "--agent", "sv-ddqn"], "Did you mean --agent double --structured"),
+        (["CartPole-v1", "--agents", "dqn,sv-ddqn"], "Did you mean sv-double?"),
+        (["CartPole-v1", "--checkpoint-every", "0"], "--checkpoint-every must be more than 0 seconds, got 0"),
+        (["CartPole-v1", "--checkpoint-every", "nan"], "--checkpoint-every must be more than 0 seconds"),
         (["CartPole-v1", "--resume"], "no run to resume"),
         (["CartPole-v1", "--wandb", "mine"], 'pip install "svrl[wandb]"'),
         (["CartPol-v1"], "CartPole-v1"),
@@ -146,6 +152,37 @@ def test_bad_input_gets_one_sentence_and_no_folder(svrl, tmp_path, options, word
     assert words in result.stderr
     assert result.stderr.count("\n") == 1, result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+STRUCTURE = {
+    "observe": 0.5,
+    "observe_rise": 10,
+    "estimator": "hard-impute",
+    "rank": 3,
+    "ratio": 0.1,
+    "tolerance": 0.01,
+    "output": "estimate",
+    "scale": "row",
+    "value": "network",
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURE)
+def test_options_of_structure_need_structure(svrl, tmp_path, name):
+    flag = f"--{name.replace('_', '-')}"
+    for more, remedy in (((), "add --structured"), (("--agents", "dqn,double"), "begins with sv-")):
+        result = svrl("train", "CartPole-v1", flag, STRUCTURE[name], *more, "--out", tmp_path / "run")
+        assert result.exit_code == 2, result.stderr
+        assert f"{flag} belongs to structured agents: " in result.stderr
+        assert remedy in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_structure_are_taken_where_one_agent_is_structured(svrl_json, tmp_path, plain):
+    short = (*SMOKE, "--steps", 80, "--observe", 0.5)
+    assert svrl_json(*short, "--structured", "--out", tmp_path / "one")["arm"] == "sv-dqn"
+    results = svrl_json(*short, "--agents", "dqn,sv-dqn", "--out", tmp_path / "two")
+    assert [result["arm"] for result in results] == ["dqn", "sv-dqn"]
 
 
 # What comes out.
@@ -195,6 +232,12 @@ def test_the_table_and_the_warning(svrl, tmp_path, plain):
         assert word in re.sub(r"\s+", " ", result.stdout)
     assert "2 actions leave little structure to find" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_the_warning_comes_once_for_several_runs(svrl, tmp_path, plain):
+    result = svrl(*SMOKE, "--steps", 80, "--agents", "sv-dqn,sv-double", "--seeds", 2, "--out", tmp_path / "runs")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.count("little structure to find") == 1
 
 
 def test_control_tasks_are_compared_with_the_planned_q(svrl_json, tmp_path, plain):

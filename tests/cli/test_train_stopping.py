@@ -219,7 +219,7 @@ def test_an_error_after_a_checkpoint_leaves_a_run_to_resume(svrl, tmp_path, monk
     assert svrl(*SMOKE, "--out", straight).exit_code == 0
     with monkeypatch.context() as patch:
         patch.setattr(TrainProgress, "__call__", interrupting(10, lambda: int("x" + [])))  # type: ignore[operator]
-        assert svrl(*SMOKE, "--checkpoint-every", 0, "--out", run).exit_code == 1
+        assert svrl(*SMOKE, "--checkpoint-every", 1e-9, "--out", run).exit_code == 1
     assert svrl(*SMOKE, "--out", run, "--resume").exit_code == 0
     assert_same_run(straight, run)
 
@@ -240,11 +240,29 @@ def test_two_processes_do_not_train_in_one_folder(svrl, tmp_path, monkeypatch, p
     folder = os.open(run, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
-        result = svrl(*SMOKE, "--out", run, "--resume")
+        results = [svrl(*SMOKE, "--out", run, "--resume"), svrl(*SMOKE, "--out", run)]
     finally:
         os.close(folder)
-    assert result.exit_code == 2
-    assert "being trained by another process" in result.stderr
+    for result in results:
+        assert result.exit_code == 2
+        assert "being trained by another process" in result.stderr
+        assert "--resume" not in result.stderr
+
+
+def test_several_runs_are_refused_at_once_if_one_is_being_trained(svrl, tmp_path, plain):
+    out = tmp_path / "both"
+    command = (*SMOKE, "--steps", 100, "--out", out)
+    assert svrl(*command, "--agents", "double").exit_code == 0
+    folder = os.open(out / "double-seed0", os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        for more in ((), ("--resume",)):
+            result = svrl(*command, "--agents", "dqn,double", *more)
+            assert result.exit_code == 2
+            assert "double-seed0 is being trained by another process" in result.stderr
+    finally:
+        os.close(folder)
+    assert not (out / "dqn-seed0").exists()
 
 
 def program(*arguments: object, **options: object) -> subprocess.Popen[str]:

@@ -63,7 +63,8 @@ def test_pictures_are_enlarged_whole_and_have_even_sides(shape):
     ("options", "words"),
     [
         (["--out", "film.avi"], "must end in .mp4 or .gif"),
-        (["--out", "/nowhere/film.gif"], "/nowhere"),
+        (["--out", "nodir/x/film.gif"], "--out nodir/x/film.gif: the folder nodir/x does not exist."),
+        (["--out", "/proc/film.gif"], "/proc/film.gif: "),
         (["--out", "film.gif", "--episodes", 0], "--episodes must be at least 1"),
         (["--out", "film.gif", "--max-steps", 0], "--max-steps must be at least 1"),
         (["--out", "film.gif", "--epsilon", 2], "--epsilon is a probability"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -96,3 +97,19 @@ def test_numbers_of_actions() -> None:
         make_env("control/cart-pole", 1, seed=0, actions=1)
     with pytest.raises(ValueError, match="Did you mean mountain-car"):
         make_env("control/mountan-car", 1, seed=0)
+
+
+@pytest.mark.parametrize(("part", "what"), [("reward", "a reward"), ("step", "an observation")])
+def test_what_is_not_finite_stops_a_task(part: str, what: str) -> None:
+    task = make_task("double-integrator", actions=3)
+    given = getattr(task, part)
+
+    def broken(states: torch.Tensor, inputs: torch.Tensor, *noise: torch.Tensor) -> torch.Tensor:
+        values = given(states, inputs, *noise).clone()
+        values[1] = math.nan
+        return values
+
+    env = ControlLanes(dataclasses.replace(task, **{part: broken}), 3, seed=0)
+    env.reset()
+    with pytest.raises(ValueError, match=rf"gave {what} that is not finite \(nan\) at step 1 of a game"):
+        step(env, np.ones(3, dtype=np.int64))

@@ -129,7 +129,7 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing(tmp_path: P
     with pytest.raises(ZeroDivisionError):
         train_in_directory(ENV, SMOKE, folder=tmp_path / "run", watch=at_step(50, lambda: 1 / 0))
     assert list(tmp_path.iterdir()) == []
-    habits = Habits(checkpoint_every=0.0)
+    habits = Habits(checkpoint_every=1e-9)
     with pytest.raises(ZeroDivisionError):
         train_in_directory(ENV, SMOKE, folder=tmp_path / "run", habits=habits, watch=at_step(50, lambda: 1 / 0))
     with pytest.raises(ValueError, match="unfinished run"):
@@ -154,3 +154,9 @@ def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path:
     training.close()
     assert len(said) == 1
     assert f"It is 0 here and goes up to {then:.3g} with 400 steps instead of 200." in said[0]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
+def test_checkpoints_need_time_between_them(seconds: float):
+    with pytest.raises(ValueError, match="checkpoint_every must be more than 0 seconds"):
+        Habits(checkpoint_every=seconds)

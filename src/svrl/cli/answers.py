@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
 
 import typer
@@ -51,6 +52,16 @@ def sentences() -> Iterator[None]:
                 "The agent does not fit into memory: lower --replay, --envs or --batch-size."
             ) from error
         raise
+
+
+def check_folder(flag: str, path: Path) -> None:
+    """Refuse a file that shall be written to a folder that is not there, before any work."""
+    folder = path.parent
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise BadInputError(f"{flag} {path}: the folder {folder} {what}. Make it, or give another.")
+    if path.is_dir():
+        raise BadInputError(f"{flag} {path} is a folder. Give a file.")
 
 
 def say(sentence: str) -> None:

@@ -10,17 +10,19 @@ from rich.console import Console
 
 from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
 from svrl.cli.plan_request import check_device
+from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
 from svrl.cli.torch_threads import torch_threads
 
 
 def evaluate_run(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
+    run: RunFolder,
     episodes: Annotated[int, typer.Option(help="Games to play.")] = 20,
     epsilon: Annotated[
         float | None, typer.Option(help="Probability of a random action (default: the run's own).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments and actions.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    env: EnvAgain = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
 ) -> None:
     """Let a trained agent play whole games on fresh environments.
@@ -29,15 +31,16 @@ def evaluate_run(
     training, which only several seeds can show.
     """
     with answering("Stopped before the last game was over."), sentences(), torch_threads(1):
-        result = _evaluate(run, episodes, epsilon, seed, device)
+        result = _evaluate(run, episodes, epsilon, seed, device, env)
     if as_json:
         print_json(result)
     else:
         _print(result)
 
 
-def _evaluate(run: Path, episodes: int, epsilon: float | None, seed: int, device: str) -> dict[str, Any]:
-    from svrl.agents.agent import load_agent
+def _evaluate(
+    run: Path, episodes: int, epsilon: float | None, seed: int, device: str, env: str | None
+) -> dict[str, Any]:
     from svrl.agents.evaluation import evaluate
     from svrl.experiments.training_result import evaluation_of
 
@@ -48,7 +51,7 @@ def _evaluate(run: Path, episodes: int, epsilon: float | None, seed: int, device
     check_device(device)
     with progress_line() as progress:
         task = progress.add_task("loading")
-        agent = load_agent(run, device)
+        agent = agent_of(run, device, env)
         games = evaluate(
             agent.network,
             agent.source,
@@ -72,8 +75,9 @@ def _evaluate(run: Path, episodes: int, epsilon: float | None, seed: int, device
 
 def _print(result: dict[str, Any]) -> None:
     low, high, mean = result["ci_low"], result["ci_high"], result["mean"]
+    games = "1 game" if result["episodes"] == 1 else f"{result['episodes']} games"
     lines = [
-        f"{result['env']}, {result['arm']} after {result['steps']:,} steps: {result['episodes']} games",
+        f"{result['env']}, {result['arm']} after {result['steps']:,} steps: {games}",
         f"mean score {mean:.5g}, from {low:.5g} to {high:.5g} ({result['interval']})",
     ]
     if result["human_normalised"] is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +12,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
+from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences
 from svrl.cli.plan_request import check_device
+from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_run
 from svrl.cli.torch_threads import torch_threads
 from svrl.runs.atomic import writing
 
@@ -25,13 +28,14 @@ _KINDS = (
 
 
 def rank(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
+    run: RunFolder,
     batches: Annotated[int, typer.Option(help="Batches to draw.")] = 10_000,
     batch_size: Annotated[int, typer.Option(help="States in a batch.")] = 32,
     energy: Annotated[float, typer.Option(help="Share of the sum of squares that the rank must carry.")] = 0.99,
     states: Annotated[int, typer.Option(help="States to collect by playing.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments, actions and batches.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    env: EnvAgain = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Histogram and CDF (default: rank.png in the run's folder).")
     ] = None,
@@ -46,8 +50,11 @@ def rank(
         _check(batches, batch_size, energy, states, plot)
         check_device(device)
         place = run / "rank.png" if plot is None else plot
-        study = _study(run, device, batches=batches, batch_size=batch_size, energy=energy, states=states, seed=seed)
-        _draw(study, place)
+        check_run(run)
+        options = {"batches": batches, "batch_size": batch_size, "energy": energy, "states": states, "seed": seed}
+        with _picture(place) as temporary:
+            study = _study(run, device, env, **options)
+            _draw(study, temporary)
         study = {"run": str(run), **study, "plot": str(place)}
     if as_json:
         print_json(study)
@@ -65,15 +72,16 @@ def _check(batches: int, batch_size: int, energy: float, states: int, plot: Path
         raise BadInputError(f"--energy is a share between 0 and 1, got {energy}.")
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise BadInputError(f"--plot must end in {', '.join(PICTURES)}, got {plot.name!r}.")
+    if plot is not None:
+        check_folder("--plot", plot)
 
 
-def _study(run: Path, device: str, **options: Any) -> dict[str, Any]:
-    from svrl.agents.agent import load_agent
+def _study(run: Path, device: str, env: str | None, **options: Any) -> dict[str, Any]:
     from svrl.agents.diagnostics import rank_study
 
     with progress_line() as progress:
         task = progress.add_task("loading")
-        agent = load_agent(run, device)
+        agent = agent_of(run, device, env)
 
         def tell(done: int, of: int) -> None:
             progress.update(task, description=f"{done:,} of {of:,} states" if done < of else "ranks of all batches")
@@ -82,12 +90,22 @@ def _study(run: Path, device: str, **options: Any) -> dict[str, Any]:
     return {"arm": agent.config.arm, "steps": agent.steps, **found}
 
 
-def _draw(study: dict[str, Any], place: Path) -> None:
+@contextmanager
+def _picture(place: Path) -> Iterator[Path]:
+    """Where to draw; a place that cannot be written to is found out before the work."""
+    with ExitStack() as held:
+        try:
+            temporary = held.enter_context(writing(place))
+        except OSError as error:
+            raise BadInputError(f"{place}: {error.strerror}. Give another place: --plot FILE.") from error
+        yield temporary
+
+
+def _draw(study: dict[str, Any], path: Path) -> None:
     from svrl.reporting.planning_figures import save_figure
     from svrl.reporting.rank_figure import draw_ranks
 
-    with writing(place) as temporary:
-        save_figure(draw_ranks({study["arm"]: study}), temporary)
+    save_figure(draw_ranks({study["arm"]: study}), path)
 
 
 def _print(study: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,7 +49,7 @@ def train(
         bool, typer.Option("--resume", help="Go on with an interrupted run, or a finished one for more --steps.")
     ] = False,
     checkpoint_every: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.0, help="Seconds between two checkpoints.")
+        float, typer.Option(metavar="SECONDS", help="Seconds between two checkpoints, more than 0.")
     ] = 600.0,
     keep_replay: Annotated[
         bool, typer.Option("--keep-replay", help="Keep the replay memory at the end, so that the run can be extended.")
@@ -93,6 +93,8 @@ def _check_own(own: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     threads = own["threads"]
     if threads is not None and not 1 <= threads <= MOST_THREADS:
         raise BadInputError(f"--threads must be between 1 and {MOST_THREADS}, got {threads}.")
+    if not own["checkpoint_every"] > 0.0:
+        raise BadInputError(f"--checkpoint-every must be more than 0 seconds, got {own['checkpoint_every']:g}.")
     for name in ("agent", "structured"):
         if own["agents"] is not None and fields.get(name) is not None:
             raise BadInputError(f"--agents says which agents to train, so --{name} has no place beside it.")
@@ -113,6 +115,9 @@ def _requests(
             plain.but(agent=arm.removeprefix("sv-"), structured=arm.startswith("sv-"))
             for arm in asked.arms_of(own["agents"])
         ]
+    if not resume:  # where the settings of the run decide
+        remedy = "add --structured" if own["agents"] is None else "add one that begins with sv- to --agents"
+        asked.refuse_useless(fields, configs, remedy)
     safe = re.sub(r"[^\w.+-]+", "-", env)
     requests = []
     for config in configs:
@@ -159,6 +164,7 @@ def _train_all(
     if not single:
         _check_folders(requests, resume)
     results = []
+    tell = _once()
     for request in requests:
         if not single and is_finished(request.out) and _is_enough(request):
             results.append(json.loads((request.out / RESULT).read_text(encoding="utf-8")))
@@ -166,7 +172,7 @@ def _train_all(
         with _stopping(request.out, again):
             # Of several some may not have begun when they were stopped.
             going_on = resume and (single or (request.out / CONFIG).exists())
-            results.append(_train_one(request, habits, signals, going_on))
+            results.append(_train_one(request, habits, signals, going_on, tell))
     if len(requests) > 1:
         _draw(requests)
     return results
@@ -176,8 +182,11 @@ def _check_folders(requests: list[TrainRequest], resume: bool) -> None:
     """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
     from svrl.experiments.training_result import settings_of
     from svrl.runs.run_directory import CONFIG
-    from svrl.runs.training_run import refuse_other_settings
+    from svrl.runs.training_run import refuse_other_settings, refuse_running
 
+    with sentences():
+        for request in requests:
+            refuse_running(request.out)
     for request in requests:
         if not (request.out / CONFIG).exists():
             continue
@@ -197,7 +206,21 @@ def _is_enough(request: TrainRequest) -> bool:
         return int(read_config(request.out).get("steps", 0)) >= request.config.steps
 
 
-def _train_one(request: TrainRequest, habits: Habits, signals: Signals, going_on: bool) -> dict[str, Any]:
+def _once() -> Callable[[str], None]:
+    """Says each sentence once, however many runs it is about."""
+    said: set[str] = set()
+
+    def tell(sentence: str) -> None:
+        if sentence not in said:
+            said.add(sentence)
+            say(sentence)
+
+    return tell
+
+
+def _train_one(
+    request: TrainRequest, habits: Habits, signals: Signals, going_on: bool, tell: Callable[[str], None]
+) -> dict[str, Any]:
     from svrl.experiments.training_session import train_in_directory
 
     label = f"{request.env} {request.config.arm} seed {request.seed}"
@@ -211,7 +234,7 @@ def _train_one(request: TrainRequest, habits: Habits, signals: Signals, going_on
             resume=going_on,
             habits=habits,
             progress=lambda training: TrainProgress(training, label),
-            say=say,
+            say=tell,
             signals=signals,
         )
 

@@ -7,7 +7,7 @@ import inspect
 import shlex
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +52,7 @@ ArmList = Annotated[
         autocompletion=lambda: list(ARMS),
     ),
 ]
+_OTHER_NAMES = {"ddqn": "double", "double-dqn": "double", "duelling": "dueling", "dueling-dqn": "dueling"}
 _WORDS = {**CHOICES, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
 
 
@@ -86,7 +87,7 @@ def config_of(env: str, given: Mapping[str, Any]) -> AgentConfig:
     preset = changes.pop("preset", BY_FAMILY[family_of(env)])
     for name, got in (("preset", preset), *changes.items()):
         if name in _WORDS and got not in _WORDS[name]:
-            raise nearest(name, got, _WORDS[name])
+            raise _no_agent(got) if name == "agent" else nearest(name, got, _WORDS[name])
     if "hidden" in changes:
         changes["hidden"] = widths(changes["hidden"])
     try:
@@ -100,10 +101,30 @@ def arms_of(text: str) -> list[str]:
     arms = [part.strip() for part in text.split(",") if part.strip()]
     for arm in arms:
         if arm not in ARMS:
+            meant = "".join(_prefix_and_kind(arm))
+            if meant in ARMS:
+                raise BadInputError(f"There is no agent {arm!r}. Did you mean {meant}?")
             raise nearest("agent", arm, ARMS)
     if not arms or len(set(arms)) < len(arms):
         raise BadInputError(f"--agents is a list of different agents, as in dqn,sv-dqn; got {text!r}.")
     return arms
+
+
+def refuse_useless(given: Mapping[str, Any], configs: Iterable[AgentConfig], remedy: str) -> None:
+    """Refuse an option of structure where no agent is structured: it would change nothing.
+
+    Args:
+        given: The options; None was not given.
+        configs: Of all agents.
+        remedy: What to do, as in "add --structured".
+    """
+    if any(config.structured for config in configs):
+        return
+    panel = ""
+    for field in dataclasses.fields(AgentConfig):
+        panel = PANELS.get(field.name, panel)
+        if panel == PANELS["structured"] and field.name != "structured" and given.get(field.name) is not None:
+            raise BadInputError(f"--{dashed(field.name)} belongs to structured agents: {remedy}.")
 
 
 def widths(text: str) -> tuple[int, ...]:
@@ -164,6 +185,20 @@ def with_fields(command: Callable[..., None]) -> Callable[..., None]:
 def dashed(name: str) -> str:
     """A field's name as a flag has it."""
     return name.replace("_", "-")
+
+
+def _prefix_and_kind(name: str) -> tuple[str, str]:
+    """The sv- of an agent's name, or nothing, and the kind that was meant by the rest."""
+    rest = name.removeprefix("sv-")
+    return name[: len(name) - len(rest)], _OTHER_NAMES.get(rest, rest)
+
+
+def _no_agent(got: str) -> BadInputError:
+    prefix, kind = _prefix_and_kind(got)
+    if kind not in CHOICES["agent"]:
+        return nearest("agent", got, CHOICES["agent"])
+    meant = f"--agent {kind} --structured, or --agents {prefix}{kind}" if prefix else kind
+    return BadInputError(f"There is no agent {got!r}. Did you mean {meant}?")
 
 
 def _flag(field: dataclasses.Field, hint: Any, panel: str) -> inspect.Parameter:

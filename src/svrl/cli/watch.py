@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
+from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences
+from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
 from svrl.cli.torch_threads import torch_threads
 from svrl.runs.atomic import writing
 
@@ -30,7 +31,7 @@ _INK, _PAPER = (255, 255, 255), (24, 24, 24)
 
 
 def watch(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, finished or not.")],
+    run: RunFolder,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The film: .mp4 or .gif.")],
     episodes: Annotated[int, typer.Option(help="Games to show.")] = 1,
     max_steps: Annotated[int, typer.Option(help="Most agent steps of a game to show.")] = 5_000,
@@ -39,12 +40,13 @@ def watch(
     ] = None,
     fps: Annotated[int | None, typer.Option(help="Agent steps in a second (default: by the environment).")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environment and actions.")] = 0,
+    env: EnvAgain = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
 ) -> None:
     """Film a trained agent. The film is written only when everything has worked."""
     with answering(), sentences(), torch_threads(1):
         _check(out, episodes, max_steps, epsilon, fps)
-        result = _film(run, out, episodes, max_steps, epsilon, fps, seed)
+        result = _film(run, out, episodes, max_steps, epsilon, fps, seed, env)
     if as_json:
         print_json(result)
     else:
@@ -61,18 +63,24 @@ def _check(out: Path, episodes: int, max_steps: int, epsilon: float | None, fps:
             raise BadInputError(f"--{name} must be at least 1, got {value}.")
     if epsilon is not None and not 0.0 <= epsilon <= 1.0:
         raise BadInputError(f"--epsilon is a probability in [0, 1], got {epsilon}.")
+    check_folder("--out", out)
     if out.suffix.lower() == ".mp4":
         _ffmpeg()
 
 
 def _film(
-    run: Path, out: Path, episodes: int, max_steps: int, epsilon: float | None, fps: int | None, seed: int
+    run: Path,
+    out: Path,
+    episodes: int,
+    max_steps: int,
+    epsilon: float | None,
+    fps: int | None,
+    seed: int,
+    env: str | None,
 ) -> dict[str, Any]:
-    from svrl.agents.agent import load_agent
-
     with progress_line() as progress, writing(out) as temporary:
         task = progress.add_task("loading")
-        agent = load_agent(run)
+        agent = agent_of(run, env=env)
         rate = fps or RATES[agent.spec.family]
         chance = agent.config.eval_epsilon if epsilon is None else epsilon
         scores: list[float] = []

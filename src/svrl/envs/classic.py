@@ -12,12 +12,16 @@ in the same step has ended by the rule: its value does not go on.
 `capture` writes down the attributes of the environment and of every wrapper around it. If one of them is of a
 type whose state is unknown, as with physics engines, it gives None. State that an environment keeps outside
 its attributes, as in a class or a module, is not seen.
+
+An environment that breaks a rule of Gymnasium's, raises an error, or gives numbers that are not finite stops
+with a ValueError that names it. From nan an agent would learn nothing, and say nothing.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +30,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from svrl.envs.lanes import checked_actions, empty_step, with_endings
+from svrl.envs.gymnasium_rules import as_number, check_made, check_observation, check_reset, check_step, failure
+from svrl.envs.lanes import checked_actions, empty_step, is_finite, not_finite, with_endings
 from svrl.envs.snapshot import Unwritable, attributes, read, rules, write
 from svrl.envs.vector import EnvSpec, Step
 
@@ -59,13 +64,18 @@ def seen_through(space: spaces.Space, owner: str) -> Seen:
             return _picture(space.shape)
         shape = space.shape or (1,)
         high = 255.0 if space.dtype == np.uint8 else 1.0
-        return Seen(shape=shape, dtype="float32", high=high, view=lambda got: np.reshape(got, shape))
+        return Seen(shape=shape, dtype="float32", high=high, view=lambda got: _shaped(got, shape))
     if not space.is_np_flattenable:
         raise ValueError(
             f"{owner} has observations of {type(space).__name__}, whose size is not fixed. "
             "Wrap it so that it gives a Box, Discrete, MultiDiscrete, Tuple or Dict."
         )
     return Seen(shape=(spaces.flatdim(space),), dtype="float32", high=1.0, view=lambda got: spaces.flatten(space, got))
+
+
+def _shaped(got: Any, shape: tuple[int, ...]) -> Any:
+    """As `np.reshape`, which takes a while to find that there is nothing to do."""
+    return got if isinstance(got, np.ndarray) and got.shape == shape else np.reshape(got, shape)
 
 
 def _picture(shape: tuple[int, ...]) -> Seen:
@@ -97,10 +107,11 @@ class GymnasiumLanes:
             name: What to call it.
 
         Raises:
-            ValueError: If its actions are not discrete, or its observations of no fixed size.
+            ValueError: If it is no environment, its actions are not discrete, or its observations of no fixed size.
         """
         self.count = len(seeds)
         self.environments = [make() for _ in seeds]
+        check_made(self.environments[0], name)
         if len({id(env) for env in self.environments}) < self.count:
             raise ValueError(f"The factory of {name} gave the same environment twice. Make a new one at each call.")
         self._made_with = [[rules(layer) for layer in _layers(env)] for env in self.environments]
@@ -112,7 +123,8 @@ class GymnasiumLanes:
                 "The tasks control/TASK have discretised ones, as in control/inverted-pendulum."
             )
         self._start = int(choices.start)
-        self._seen = seen_through(first.observation_space, name)
+        self._space = first.observation_space
+        self._seen = seen_through(self._space, name)
         self.spec = EnvSpec(
             id=name,
             family="gymnasium",
@@ -124,15 +136,23 @@ class GymnasiumLanes:
         )
         self._seeds: tuple[int, ...] | None = seeds
         self._actions: list[int] = []
+        self._unchecked = {("reset", lane) for lane in range(self.count)} | {("step", k) for k in range(self.count)}
+        self._clock = 0
+        self._begun = [0] * self.count  # on that clock
         self._newest = np.zeros((self.count, *self.spec.observation_shape), dtype=self.spec.dtype)
 
     def reset(self) -> np.ndarray:
-        """Begin an episode in every lane. The seeds serve the first time; later episodes go on with their streams."""
+        """Begin an episode in every lane. The seeds serve the first time; later episodes go on with their streams.
+
+        Raises:
+            ValueError: If an environment fails, breaks a rule, or gives numbers that are not finite.
+        """
         seeds = self._seeds or (None,) * self.count
         self._seeds = None
         observations = empty_step(self.spec, self.count).observations
-        for lane, (env, seed) in enumerate(zip(self.environments, seeds, strict=True)):
-            observations[lane] = self._seen.view(env.reset(seed=seed)[0])
+        for lane, seed in enumerate(seeds):
+            self._begin(lane, observations, seed=seed)
+        self._check_finite("an observation", observations)
         self._newest = observations
         return observations
 
@@ -142,19 +162,41 @@ class GymnasiumLanes:
         self._actions = [action + self._start for action in chosen] if self._start else chosen
 
     def recv(self) -> Step:
-        """Step one environment after another."""
+        """Step one environment after another.
+
+        Raises:
+            ValueError: If an environment fails, breaks a rule, or gives numbers that are not finite.
+        """
         step = empty_step(self.spec, self.count)
-        view = self._seen.view
+        observations, rewards, view = step.observations, step.rewards, self._seen.view
         endings: dict[int, np.ndarray] = {}
+        total = 0.0  # nan and infinity stay in it
+        self._clock += 1
         for lane, (env, action) in enumerate(zip(self.environments, self._actions, strict=True)):
-            seen, reward, terminal, truncated, _ = env.step(action)
+            try:
+                got = env.step(action)
+            except Exception as error:
+                raise failure(error, "step", self.spec.id) from error
+            if self._unchecked:
+                self._check_first("step", lane, got)
+            seen, reward, terminal, truncated, _ = got
+            rewards[lane] = paid = reward if isinstance(reward, float) else as_number(reward, self.spec.id)
+            total += paid
+            try:
+                observations[lane] = view(seen)
+            except Exception as error:
+                raise self._unfit(seen, error) from error
             if terminal or truncated:
-                endings[lane] = np.array(view(seen), dtype=self.spec.dtype)
-                step.terminal[lane], step.truncated[lane] = terminal, not terminal
-                seen, _ = env.reset()
-            step.observations[lane] = view(seen)
-            step.rewards[lane] = reward
-        self._newest = step.observations
+                endings[lane] = last = observations[lane].copy()
+                if not math.isfinite(total) or not is_finite(last):
+                    self._check_finite("a reward", rewards[: lane + 1])
+                    self._check_finite("an observation", observations[: lane + 1])
+                step.terminal[lane], step.truncated[lane] = bool(terminal), not terminal
+                self._begin(lane, observations)
+        if not math.isfinite(total):
+            self._check_finite("a reward", rewards)
+        self._check_finite("an observation", observations)
+        self._newest = observations
         return with_endings(step, endings)
 
     def capture(self) -> dict[str, Any] | None:
@@ -163,7 +205,12 @@ class GymnasiumLanes:
             lanes = [write(_state(env, made)) for env, made in zip(self.environments, self._made_with, strict=True)]
         except Unwritable:
             return None
-        return {"layers": self._names(), "lanes": lanes, "observations": self._newest.copy()}
+        return {
+            "layers": self._names(),
+            "lanes": lanes,
+            "observations": self._newest.copy(),
+            "elapsed": [self._clock - begun for begun in self._begun],
+        }
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
         """Go back to what `capture` saw.
@@ -173,8 +220,9 @@ class GymnasiumLanes:
         """
         if list(state["layers"]) != self._names() or len(state["lanes"]) != self.count:
             raise ValueError(f"The state is of other environments than {self.count} of {self.spec.id}. Begin anew.")
-        for env in self.environments:
-            env.reset(seed=0)  # some attributes exist only after a reset
+        unseen = empty_step(self.spec, self.count).observations
+        for lane in range(self.count):
+            self._begin(lane, unseen, seed=0)  # some attributes exist only after a reset
         for env, lane in zip(self.environments, state["lanes"], strict=True):
             try:
                 remembered = read(lane)
@@ -183,6 +231,7 @@ class GymnasiumLanes:
             for layer, held in zip(_layers(env), remembered, strict=True):
                 vars(layer).update(held)
         self._seeds = None
+        self._begun = [self._clock - int(steps) for steps in state.get("elapsed", [0] * self.count)]
         self._newest = np.array(state["observations"], dtype=self.spec.dtype)
         return self._newest
 
@@ -205,6 +254,42 @@ class GymnasiumLanes:
         """Close every environment."""
         for env in self.environments:
             env.close()
+
+    def _begin(self, lane: int, observations: np.ndarray, **seed: Any) -> None:
+        """Begin an episode in one lane, and write what the agent sees first into that lane of `observations`."""
+        try:
+            got = self.environments[lane].reset(**seed)
+        except Exception as error:
+            raise failure(error, "reset", self.spec.id) from error
+        if self._unchecked:
+            self._check_first("reset", lane, got)
+        self._begun[lane] = self._clock
+        try:
+            observations[lane] = self._seen.view(got[0])
+        except Exception as error:
+            raise self._unfit(got[0], error) from error
+
+    def _check_first(self, method: str, lane: int, got: Any) -> None:
+        if (method, lane) in self._unchecked:
+            check = check_step if method == "step" else check_reset
+            check(got, self._space, self.spec.id)
+            self._unchecked.remove((method, lane))
+
+    def _check_finite(self, what: str, numbers: np.ndarray) -> None:
+        """Refuse numbers of the first lanes, (n, ...), if one is not finite."""
+        if is_finite(numbers):
+            return
+        for lane, row in enumerate(numbers):
+            if not np.isfinite(row).all():
+                raise not_finite(self.spec.id, what, row, self._clock - self._begun[lane])
+
+    def _unfit(self, seen: Any, error: Exception) -> ValueError:
+        """The error for an observation that could not be taken over."""
+        try:
+            check_observation(seen, self._space, f"{self.spec.id}: the observation")
+        except ValueError as rule:
+            return rule
+        return ValueError(f"{self.spec.id} gave an observation that cannot be read: {error!r}")
 
     def _names(self) -> list[str]:
         return [type(layer).__qualname__ for layer in _layers(self.environments[0])]
@@ -244,13 +329,20 @@ def registered(
         hint = f"Did you mean {close[0]}?" if close else "gymnasium.pprint_registry() lists what there is."
         raise ValueError(f"There is no environment {name!r}. {hint}") from error
 
+    # A class that draws nothing need not know the argument.
+    pictures: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+
     def make() -> gymnasium.Env:
         try:
-            return gymnasium.make(short, render_mode="rgb_array" if render else None, disable_env_checker=True)
+            return gymnasium.make(short, disable_env_checker=True, **pictures)
         except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
             raise ValueError(f"{name} needs a package that is not installed. {error}") from error
         except gymnasium.error.Error as error:
             raise ValueError(f"Gymnasium cannot make {name}: {error}") from error
+        except TypeError as error:
+            if render and "render_mode" in str(error):
+                raise ValueError(f"{name} draws no pictures: its class does not take render_mode.") from error
+            raise ValueError(f"Gymnasium cannot make {name}: {error!r}") from error
 
     return make
 

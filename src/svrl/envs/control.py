@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.envs.lanes import checked_actions
+from svrl.envs.lanes import checked_actions, is_finite, not_finite
 from svrl.envs.vector import EnvSpec, Step
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
@@ -109,12 +109,20 @@ class ControlLanes:
         self._actions = torch.tensor(checked_actions(actions, self.spec, self.count))
 
     def recv(self) -> Step:
-        """Move all lanes at once."""
+        """Move all lanes at once.
+
+        Raises:
+            ValueError: If a reward or a state is not finite.
+        """
         inputs = self.task.actions[self._actions]
         rewards = torch.as_tensor(self.task.reward(self.states, inputs)).double().numpy().copy()
         self.states = self.task.move(self.states, inputs, self._disturbances())
         self._elapsed += 1
         final = observations = features(self.task, self.states)
+        for what, numbers in (("a reward", rewards), ("an observation", final)):
+            if not is_finite(numbers):
+                lane = int(np.argwhere(~np.isfinite(numbers))[0][0])
+                raise not_finite(self.spec.id, what, numbers[lane], int(self._elapsed[lane]))
         truncated = self._elapsed >= self._limit
         ended = np.flatnonzero(truncated)
         if len(ended):

@@ -45,7 +45,7 @@ class Habits:
     """How a run is kept and shown; nothing here changes what is learned.
 
     Attributes:
-        checkpoint_every: Seconds between two checkpoints.
+        checkpoint_every: Seconds between two checkpoints, more than 0.
         keep_replay: Keep checkpoints and replay memory after the end, so that the run can be extended.
         tensorboard: Write scalars for TensorBoard.
         wandb: Project of Weights & Biases, or None.
@@ -55,6 +55,10 @@ class Habits:
     keep_replay: bool = False
     tensorboard: bool = False
     wandb: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint_every > 0.0:
+            raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
 
 
 def train_in_directory(

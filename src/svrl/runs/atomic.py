@@ -20,7 +20,11 @@ def writing(path: Path) -> Iterator[Path]:
     The temporary file keeps the ending of `path`, because many writers look at it. Entering the
     block already creates it, so a folder that cannot be written to is found out before any work.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        error.filename = str(path)  # nobody has asked for the temporary one
+        raise
     os.close(handle)
     temporary = Path(name)
     try:

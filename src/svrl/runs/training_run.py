@@ -41,6 +41,7 @@ NOT_COMPARED = ("versions", "begun")
 """Fields of config.json that say how a run came about, not what it is."""
 _ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
 _BOARDS = (TENSORBOARD, "wandb")
+_AT_WORK = "{} is being trained by another process. Wait for it, or stop it."
 _PATIENCE = 1.0
 """Seconds to wait for a lock: somebody may only be looking."""
 
@@ -77,6 +78,7 @@ class TrainingRun:
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any]) -> TrainingRun:
         """Make a folder, or take an empty one, for a new run; ValueError if it holds anything."""
+        refuse_running(path)
         return cls(directory=RunDirectory.begin(path, config), config=dict(config))
 
     @classmethod
@@ -154,8 +156,14 @@ def locked(path: Path) -> Iterator[None]:
     """
     with _lock(path, shared=False, patience=_PATIENCE) as held:
         if not held:
-            raise ValueError(f"{path} is being trained by another process. Wait for it, or stop it.")
+            raise ValueError(_AT_WORK.format(path))
         yield
+
+
+def refuse_running(path: Path) -> None:
+    """Raise ValueError if the folder holds a run that a process is at work in."""
+    if (path / CONFIG).exists() and is_running(path):
+        raise ValueError(_AT_WORK.format(path))
 
 
 def is_finished(path: Path) -> bool:
