@@ -35,10 +35,16 @@ def test_both_ways_draw_the_same() -> None:
 
 
 def test_values_are_not_asked_for_when_all_is_random() -> None:
+    asked = []
+
     def values() -> torch.Tensor:
-        raise AssertionError("not needed")
+        asked.append(True)
+        return torch.zeros(8, 4)
 
     explore(values, 8, 4, 1.0, torch.Generator().manual_seed(0))
+    assert asked == []
+    explore(values, 8, 4, 0.0, torch.Generator().manual_seed(0))
+    assert asked == [True]
 
 
 def test_epsilon_does_not_change_how_much_is_drawn() -> None:

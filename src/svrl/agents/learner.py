@@ -2,8 +2,9 @@
 
 Between two copies of the target network its values do not change, so the target values of K batches
 come from ONE call of the target network and are completed by ONE call of the estimator; then come K
-gradient steps. Nothing in a burst reads a number back from the device. A double agent needs the online
-network at the next states too, which moves with every step, so that part stays inside the steps.
+gradient steps. The learner reads no number back from the device; an estimator may, to ask whether it has
+converged, as Soft-Impute's twin on CUDA does. A double agent needs the online network at the next states
+too, which moves with every step, so that part stays inside the steps.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from svrl.agents.targets import bellman_targets, next_values
 RMSPROP_DECAY = 0.95
 """Of MinAtar's published settings."""
 BLOCK = 2048
-"""Observations that the target network looks at in one call on the CPU; more would not fit its caches."""
+"""Observations that the target network looks at in one call on the CPU; bounds the memory of its activations."""
 
 
 class Worth(NamedTuple):

@@ -16,8 +16,8 @@ import numpy as np
 from svrl.agents.config import AgentConfig
 from svrl.agents.training import Training
 from svrl.benchmarks.peers import MissingPeerError
-from svrl.benchmarks.rows import Row, seconds
-from svrl.benchmarks.update import GAME, one_thread
+from svrl.benchmarks.rows import Row, one_torch_thread, seconds
+from svrl.benchmarks.update import GAME
 from svrl.envs.catalogue import make_env
 from svrl.envs.vector import VectorEnv, step
 
@@ -36,7 +36,7 @@ def measure_loop(quick: bool = False) -> Iterator[Row]:
         steps=800 if quick else 6_000,
     )
     game = AgentConfig.of("authors", learn_from=200, replay=5_000, steps=260 if quick else 1_200)
-    with one_thread():
+    with one_torch_thread():
         for name, config in (("CartPole-v1", cart), (GAME, game)):
             runs = [(_ours(name, config, seed), _theirs(name, config, seed)) for seed in range(1 if quick else ROUNDS)]
             ours, theirs = (1e6 * statistics.median(times) / config.steps for times in zip(*runs, strict=True))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ import torch
 
 from svrl.agents.replay import Layout, Replay
 from svrl.benchmarks.peers import MissingPeerError
-from svrl.benchmarks.rows import Row, median_seconds
+from svrl.benchmarks.rows import Row, median_seconds, one_torch_thread
 from svrl.envs.vector import EnvSpec, Step
 
 BATCH, BURST = 32, 8
@@ -35,7 +34,7 @@ def measure_replay(quick: bool) -> Iterator[Row]:
     """Rows for drawing a batch, for appending steps, and for the size of a million transitions."""
     capacity = 2_000 if quick else 20_000
     buffers = _peer()
-    with _one_thread():
+    with one_torch_thread():
         for lanes in (1, 8, 64):
             ours, theirs = Replay(SPEC, lanes=lanes, capacity=capacity), _theirs(buffers, capacity, lanes)
             steps = _fill(ours, theirs, capacity // lanes)
@@ -47,16 +46,6 @@ def measure_replay(quick: bool) -> Iterator[Row]:
     yield Row(
         name="1,000,000 transitions in memory", unit="GB", ours=layout.nbytes / 1e9, peer=LIMIT_GB, peer_name="limit"
     )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _peer() -> Any:

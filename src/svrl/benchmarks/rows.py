@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +64,19 @@ def median_seconds(calls: Sequence[tuple[Callable[[], object], ...]], repeats: i
     """
     best = [[min(seconds(call) for _ in range(repeats)) for call in turn] for turn in calls]
     return [statistics.median(times) for times in zip(*best, strict=True)]
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Torch on one thread for a while."""
+    import torch
+
+    earlier = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(earlier)
 
 
 def machine() -> str:

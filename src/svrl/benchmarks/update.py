@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from svrl.agents.networks import build_network
 from svrl.agents.replay import Batch, Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.benchmarks.peers import fancy_soft_impute
-from svrl.benchmarks.rows import Row, median_seconds
+from svrl.benchmarks.rows import Row, median_seconds, one_torch_thread
 from svrl.envs.catalogue import make_env
 from svrl.envs.vector import EnvSpec, step
 
@@ -44,7 +43,7 @@ def measure_update(quick: bool = False) -> Iterator[Row]:
         "a new network's": played,
         "Gaussian": [torch.randn(32, spec.n_actions, generator=source) for _ in batches],
     }
-    with one_thread():
+    with one_torch_thread():
         for name, matrices in families.items():
             yield from _share(name, learner, batches, matrices, config)
 
@@ -99,14 +98,3 @@ def _authors_matrix(q: np.ndarray, masks: torch.Generator) -> np.ndarray:
     low, high = q.min(), q.max()
     hidden = (torch.rand(q.shape, generator=masks) >= 0.9).numpy()
     return np.where(hidden, np.nan, 2 * (q - low) / (high - low) - 1)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread for a while."""
-    earlier = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(earlier)

@@ -13,6 +13,7 @@ from rich.console import Console
 from svrl.cli import plan_request as names
 from svrl.cli.answers import BadInputError, answering, print_json
 from svrl.cli.plan_request import PlanRequest
+from svrl.cli.torch_threads import torch_threads
 
 if TYPE_CHECKING:
     from svrl.cli.plan_run import Bars
@@ -96,7 +97,7 @@ def plan(
         request = PlanRequest(**options)
         if resume and out is None:
             raise BadInputError("--resume goes on with the run in a folder, so it needs --out.")
-        with _threads(threads), _sentences():
+        with torch_threads(threads), _sentences():
             result = _plan(request, out, resume)
     if as_json:
         print_json(result)
@@ -193,19 +194,6 @@ def _warm_up(model: Model, *, noisy: bool) -> None:
         model.backup_at(v, zero, zero)
         if noisy:
             model.backup(v)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    """Set torch's threads for a while."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count or earlier)
-        yield
-    finally:
-        torch.set_num_threads(earlier)
 
 
 @contextmanager

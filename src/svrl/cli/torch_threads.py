@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """Set torch's threads for a while."""
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Set torch's threads for a while; None leaves them."""
     import torch
 
     earlier = torch.get_num_threads()
     try:
-        torch.set_num_threads(count)
+        torch.set_num_threads(count or earlier)
         yield
     finally:
         torch.set_num_threads(earlier)

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from svrl.envs.catalogue import MINATAR
 from svrl.envs.lanes import checked_actions, empty_step, with_endings
 from svrl.envs.snapshot import attributes, read, write
 from svrl.envs.vector import EnvSpec, Step
 
-MINATAR_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 ACTION_NAMES = ("noop", "left", "up", "right", "down", "fire")
 FRAME_LIMIT = 100_000
 _PIXELS = 16
@@ -43,7 +43,7 @@ class MinAtarLanes:
         """Make the games.
 
         Args:
-            game: One of `MINATAR_GAMES`; hyphens count as underscores.
+            game: One of `MINATAR`; hyphens count as underscores.
             seeds: One for each lane.
             sticky: Probability with which the action before is repeated.
             frame_limit: Frames after which a game is cut off.
@@ -139,10 +139,10 @@ class MinAtarLanes:
 
 def _found(game: str) -> str:
     name = game.lower().replace("-", "_")
-    if name in MINATAR_GAMES:
+    if name in MINATAR:
         return name
-    close = difflib.get_close_matches(name, MINATAR_GAMES, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(MINATAR_GAMES)}."
+    close = difflib.get_close_matches(name, MINATAR, n=1, cutoff=0.5)
+    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(MINATAR)}."
     raise ValueError(f"MinAtar has no game {game!r}. {hint}")
 
 
