@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import logging
+import pkgutil
 import sys
 
+import minatar.environments
 import numpy as np
 import pytest
 from minatar import Environment
@@ -85,4 +87,5 @@ def test_importing_it_leaves_logging_alone() -> None:
 
 
 def test_the_catalogue_knows_the_games() -> None:
-    assert MINATAR == MINATAR
+    shipped = {module.name for module in pkgutil.iter_modules(minatar.environments.__path__)}
+    assert set(MINATAR) == shipped
