@@ -18,9 +18,9 @@ demo: $(VENV)/.core ## complete a matrix in front of your eyes, plan the pendulu
 	@rm -rf demo/pendulum
 	@OMP_NUM_THREADS=1 $(BIN)/svrl plan inverted-pendulum --method svp --observe 0.2 --iterations 100 --threads 1 --compare --out demo/pendulum
 	@echo "==> pictures and rows are in demo/pendulum"
-	@echo "==> training on CartPole, plain and structured, about a minute each"
+	@echo "==> training on CartPole, plain and structured, up to a minute each"
 	@rm -rf demo/cartpole
-	@OMP_NUM_THREADS=1 $(BIN)/svrl train CartPole-v1 --agents dqn,sv-dqn --steps 30000 --eval-every 0 --out demo/cartpole
+	@OMP_NUM_THREADS=1 $(BIN)/svrl train CartPole-v1 --agents dqn,sv-dqn --steps 20000 --eval-every 0 --out demo/cartpole
 	@echo "==> how low is the rank of what it learned?"
 	@OMP_NUM_THREADS=1 $(BIN)/svrl rank demo/cartpole/sv-dqn-seed0 --batches 2000 --plot demo/cartpole/ranks.png
 	@echo "==> curves and ranks are in demo/cartpole: learning_curves.png, ranks.png"
