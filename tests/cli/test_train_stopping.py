@@ -18,7 +18,7 @@ from training_runs import SMOKE, assert_same_run, interrupting, names, sending, 
 
 from svrl.agents import evaluation
 from svrl.cli.train_progress import TrainProgress
-from svrl.experiments.stop_signals import Signals, Stopped
+from svrl.experiments.training.stop_signals import Signals, Stopped
 from svrl.runs.rows import read_rows
 
 KINDS = {

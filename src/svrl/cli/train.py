@@ -21,8 +21,8 @@ from svrl.cli.train_options import TrainRequest
 from svrl.cli.train_progress import TrainProgress
 
 if TYPE_CHECKING:
-    from svrl.experiments.stop_signals import Signals
-    from svrl.experiments.training_session import Habits
+    from svrl.experiments.training.session import Habits
+    from svrl.experiments.training.stop_signals import Signals
 
 WIDE = 110
 """Columns of the closing table where there is no terminal."""
@@ -68,13 +68,13 @@ def train(
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
     with answering():
-        from svrl.experiments.stop_signals import Signals
+        from svrl.experiments.training.stop_signals import Signals
 
         _check_own(own, fields)
         with Signals().held_back() as signals:
             plans = _requests(env, fields, own, out, resume)
             # Here, because it is slow to import: whoever has mistyped an option does not wait for it.
-            from svrl.experiments.training_session import Habits
+            from svrl.experiments.training.session import Habits
 
             habits = Habits(
                 checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb
@@ -180,7 +180,7 @@ def _train_all(
 
 def _check_folders(requests: list[TrainRequest], resume: bool) -> None:
     """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
-    from svrl.experiments.training_result import settings_of
+    from svrl.experiments.training.result import settings_of
     from svrl.runs.run_directory import CONFIG
     from svrl.runs.training_run import refuse_other_settings, refuse_running
 
@@ -221,7 +221,7 @@ def _once() -> Callable[[str], None]:
 def _train_one(
     request: TrainRequest, habits: Habits, signals: Signals, going_on: bool, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    from svrl.experiments.training_session import train_in_directory
+    from svrl.experiments.training.session import train_in_directory
 
     label = f"{request.env} {request.config.arm} seed {request.seed}"
     with sentences(), torch_threads(request.threads):
@@ -242,7 +242,7 @@ def _train_one(
 @contextmanager
 def _stopping(place: Path, again: str) -> Iterator[None]:
     """End with the command that goes on, whatever stopped the run."""
-    from svrl.experiments.stop_signals import Stopped
+    from svrl.experiments.training.stop_signals import Stopped
 
     try:
         with answering(f"Stopped at once; the last checkpoint is in {place}. Go on with: {again}"):

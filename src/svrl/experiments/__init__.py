@@ -1,1 +1,4 @@
-"""Studies that bring planning and deep reinforcement learning together."""
+"""The paper as experiments, a folder each: settings (data), run, figure, claims.
+
+`paper` is what they share; `training` trains one agent in a run directory.
+"""

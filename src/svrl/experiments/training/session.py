@@ -26,9 +26,9 @@ from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.training import Training
-from svrl.experiments.stop_signals import Signals
-from svrl.experiments.training_listeners import Consumer, Progress, QStarRows, Rows, Unseen
-from svrl.experiments.training_result import provenance, result_of, settings_of
+from svrl.experiments.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
+from svrl.experiments.training.result import provenance, result_of, settings_of
+from svrl.experiments.training.stop_signals import Signals
 from svrl.runs import training_run as files
 from svrl.runs.rows import read_rows
 from svrl.runs.run_directory import read_config

@@ -17,9 +17,9 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.events import Event, Stepped
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
-from svrl.experiments.stop_signals import Stopped
-from svrl.experiments.training_listeners import Unseen
-from svrl.experiments.training_session import Habits, train_in_directory
+from svrl.experiments.training.listeners import Unseen
+from svrl.experiments.training.session import Habits, train_in_directory
+from svrl.experiments.training.stop_signals import Stopped
 from svrl.runs.rows import read_rows
 
 ENV = "CartPole-v1"

@@ -13,7 +13,7 @@ from svrl.runs.run_directory import finite
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig
-    from svrl.experiments.training_session import TrainingSession
+    from svrl.experiments.training.session import TrainingSession
 
 INTERVAL = "95%, percentile bootstrap over games"
 
