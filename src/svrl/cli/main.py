@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from svrl import __version__
-from svrl.cli import bench, complete, evaluate, plan, rank, runs, train, watch
+from svrl.cli import bench, complete, evaluate, paper, plan, rank, runs, train, watch
 
 app = typer.Typer(
     name="svrl",
@@ -24,6 +24,7 @@ app.command("eval")(evaluate.evaluate_run)
 app.command("watch")(watch.watch)
 app.command("rank")(rank.rank)
 app.command("runs")(runs.runs)
+app.add_typer(paper.app, name="paper")
 app.add_typer(bench.app, name="bench")
 
 

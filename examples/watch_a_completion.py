@@ -1,4 +1,4 @@
-"""make demo: a matrix with 30% of its entries, completed in front of your eyes."""
+"""A matrix with 30% of its entries, completed in front of your eyes."""
 
 from __future__ import annotations
 

@@ -1,0 +1,190 @@
+"""What the commands of svrl paper do: list, compute, draw, and write the page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from svrl.cli.answers import BadInputError, progress_line, say
+from svrl.cli.paper_progress import CellProgress
+from svrl.experiments.paper.catalogue import chosen, load_all, load_experiment
+from svrl.experiments.paper.cell import Cell
+from svrl.experiments.paper.drawing import write_figure
+from svrl.experiments.paper.figure_map import PaperFigure
+from svrl.experiments.paper.judging import Library
+from svrl.experiments.paper.page import build_page
+from svrl.experiments.paper.running import Computer
+from svrl.experiments.paper.store import COMMITTED, Store, committed_store
+from svrl.experiments.training.stop_signals import Stopped
+from svrl.reporting.page.content import Page
+from svrl.runs.atomic import writing
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperWork:
+    """One scale, and where things are kept.
+
+    Attributes:
+        scale: smoke, laptop or full.
+        store: Folder of the user's own cells.
+    """
+
+    scale: str
+    store: Path
+
+    def __post_init__(self) -> None:
+        if self.store.exists() and not self.store.is_dir():
+            raise BadInputError(f"--store {self.store} is a file. Give a folder.")
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The user's own cells, then those that ship with svrl."""
+        return (Store(root=self.store), committed_store())
+
+    def library(self) -> Library:
+        """All experiments and what is kept of them."""
+        return Library(tuple(load_all()), self.stores)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every figure, what it costs at this scale, and what is kept of it."""
+        rows = []
+        for figure in chosen([]):
+            experiment = load_experiment(figure.experiment)
+            budget = experiment.budget_of(figure.id, self.scale)
+            cells = len(budget.cells) if budget else 0
+            missing = len(experiment.missing(self.scale, self.stores)) if budget else 0
+            rows.append(
+                {
+                    "figure": figure.id,
+                    "section": figure.section,
+                    "experiment": figure.experiment,
+                    "title": figure.title,
+                    "scale": self.scale,
+                    "minutes": round(budget.minutes, 2) if budget else 0.0,
+                    "cells": cells,
+                    "kept": cells - missing,
+                }
+            )
+        return rows
+
+    def missing(self, figures: Sequence[PaperFigure]) -> list[Cell]:
+        """Cells that figures need at this scale and that have to be computed.
+
+        What takes hours, at full scale, is read from the committed rows; what a laptop can do is done.
+        """
+        known = self.stores if self.scale == "full" else self.stores[:1]
+        names = dict.fromkeys(figure.experiment for figure in figures)
+        found = [load_experiment(name) for name in names]
+        cells = [
+            cell
+            for experiment in found
+            if self.scale in experiment.budgets
+            for cell in experiment.missing(self.scale, known)
+        ]
+        return list({cell.key: cell for cell in cells}.values())
+
+    def compute(self, figures: Sequence[PaperFigure], *, device: str, jobs: int | None, command: str) -> list[str]:
+        """Compute what is missing and keep it.
+
+        Returns:
+            Sentences on what cannot be computed here, for want of a package.
+        """
+        cells = self.missing(figures)
+        if not cells:
+            return []
+        refuse_unwritable(self.store)
+        count = min(jobs or (1 if self.scale == "smoke" else _cores()), len(cells))
+        begun = sum(self.stores[0].begun(cell) for cell in cells)
+        going = f", {begun} of them begun before" if begun else ""
+        minutes = max(sum(cell.weight for cell in cells) / count, 1)
+        say(f"{self.scale} scale: {len(cells)} cells to compute{going}, about {minutes:,.0f} min with --jobs {count}.")
+        progress = CellProgress(cells)
+        computer = Computer(store=self.stores[0], device=device, jobs=count, command=command)
+        try:
+            with progress.shown():
+                computed = computer.compute(cells, progress)
+        except Stopped as stopped:
+            raise KeyboardInterrupt from stopped
+        for sentence, lacking in computed.lacking.items():
+            say(f"Not run ({len(lacking)} cells): {sentence}")
+        return list(computed.lacking)
+
+    def draw(self, figures: Sequence[PaperFigure], folder: Path, ending: str) -> dict[str, Path]:
+        """Write the figures whose cells are all kept; where each is."""
+        written = {}
+        for figure in figures:
+            experiment = load_experiment(figure.experiment)
+            if experiment.budget_of(figure.id, self.scale) is None:
+                say(f"{figure.id} is not drawn at {self.scale} scale.")
+                continue
+            evidence = experiment.evidence(self.scale, self.stores)
+            if evidence is not None:
+                picture = experiment.draw(figure.id, evidence)
+                written[figure.id] = write_figure(picture, figure, folder, ending, self.scale)
+        return written
+
+    def page(self, folder: Path, form: str) -> Path:
+        """Write the page from what is kept; where it is."""
+        refuse_unwritable(folder)
+        library = self.library()
+        notes = tell_of_outdated(library)
+        with progress_line() as line:
+            task = line.add_task("drawing")
+            page = build_page(
+                library, self.scale, notes=notes, progress=lambda name: line.update(task, description=name)
+            )
+            line.update(task, description="writing")
+            return _written(page, folder, form)
+
+
+def tell_of_outdated(library: Library) -> list[str]:
+    """Say, and return, that cells of another version lie in the stores and are not used."""
+    kinds = {name: kind for experiment in library.experiments for name, kind in experiment.kinds().items()}
+    told = []
+    for store in library.stores:
+        count = store.outdated(kinds)
+        if count:
+            where = "ship with svrl" if store.source == COMMITTED else f"lie in {store.root}"
+            told.append(f"{count} cells that {where} are of another version and are left out.")
+    for sentence in told:
+        say(sentence)
+    return told
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Find out before any work that a folder cannot be written to."""
+    place = folder
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        raise BadInputError(f"{place} is a file, so nothing can be written to {folder}. Give another folder.")
+    if not os.access(place, os.W_OK):
+        raise BadInputError(f"{place} cannot be written to. Give another folder.")
+
+
+def _written(page: Page, folder: Path, form: str) -> Path:
+    """Write a page as html, md or pdf."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"index.{form}"
+    if form == "md":
+        from svrl.reporting.page.markdown import write_markdown
+
+        write_markdown(page, folder)
+    elif form == "pdf":
+        from svrl.reporting.page.pdf import write_pdf
+
+        write_pdf(page, path)
+    else:
+        from svrl.reporting.page.html import render_html
+
+        text = render_html(page)
+        with writing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,87 @@
+"""Which plans are made at which scale.
+
+Weights were measured on two shared cores, in minutes: matrix estimation takes nearly all of a cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from svrl.experiments.control_cells import OPTIMUM, PLANNED, TASKS, VANILLA
+from svrl.experiments.paper.cell import Cell
+from svrl.experiments.paper.experiment import Budget
+
+BASELINES = ("svp", "cross", "async", "sampled-max", "row-mean-update", "incumbent", "coarse")
+PAPER_SVP = "paper-svp"
+SIZES: dict[str, dict[str, tuple[list[int], int]]] = {
+    "smoke": {name: ([15, 15], 80) for name in TASKS} | {"cart-pole": ([5, 5, 3, 3], 80)},
+    # Cart-pole has four times the states of the others: with all 1000 forces it would take half an hour alone.
+    "laptop": {name: ([50, 50], 1000) for name in TASKS} | {"cart-pole": ([10, 10, 10, 10], 200)},
+    "full": {name: ([50, 50], 1000) for name in TASKS} | {"cart-pole": ([10, 10, 10, 10], 1000)},
+}
+STARTS = {"smoke": 20, "laptop": 1000, "full": 1000}
+SHARES = {"smoke": (0.2, 0.6), "laptop": (0.2, 0.6), "full": (0.1, 0.2, 0.4, 0.6, 0.8)}
+ITERATIONS: dict[str, str | int] = {"smoke": 15, "laptop": VANILLA, "full": VANILLA}
+MASKS = {"smoke": 2, "laptop": 3, "full": 5}
+LOW, HIGH = 0.2, 0.6
+"""The shares whose policies the paper shows."""
+
+
+def grid(scale: str, task: str, variant: str) -> dict[str, Any]:
+    """The settings of a task's grid and of its judge."""
+    states, actions = SIZES[scale][task]
+    common: dict[str, Any] = {"task": task, "variant": variant, "states": states, "actions": actions}
+    return common | {"starts": STARTS[scale], "start_seed": 0}
+
+
+def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, seed: int) -> Cell:
+    """One plan."""
+    more = {"method": method, "observe": observe, "seed": seed, "iterations": ITERATIONS[scale]}
+    return Cell(kind=PLANNED, settings={**where, **more}, weight=weight(scale, where["task"], method))
+
+
+WEIGHTS = {"inverted-pendulum": 1.0, "mountain-car": 1.0, "double-integrator": 0.7, "cart-pole": 3.5}
+"""Minutes of paper-svp at the paper's sizes."""
+SLOW = {"svp": 0.7, "sampled-max": 0.3, "async": 0.3, "row-mean-update": 0.4}
+"""Baselines beside that; the others take seconds."""
+
+
+def weight(scale: str, task: str, method: str) -> float:
+    """Minutes that a plan takes."""
+    if scale == "smoke":
+        return 0.005
+    part = 0.2 if scale == "laptop" and task == "cart-pole" else 1.0
+    return part * WEIGHTS[task] * (1.0 if method == PAPER_SVP else SLOW.get(method, 0.1))
+
+
+def cells(scale: str) -> tuple[Cell, ...]:
+    """All cells of a scale: every task with the paper's variant, and the authors' where it is another problem."""
+    found: list[Cell] = []
+    for task in TASKS:
+        for variant in ("paper", "authors"):
+            where = grid(scale, task, variant)
+            found.append(Cell(kind=OPTIMUM, settings=where, weight=0.01 if scale == "smoke" else 0.3))
+            # The authors' pendulum is the one whose numbers the paper prints; other tasks repeat it only in full.
+            ours = variant == "paper" or scale == "full" or (task == TASKS[0] and scale == "laptop")
+            shares = SHARES[scale] if variant == "paper" or scale == "full" else (LOW,)
+            for observe in shares if ours else ():
+                masks = range(MASKS[scale])
+                found += [planned(scale, where, PAPER_SVP, observe, seed) for seed in masks]
+            for method in BASELINES if variant == "paper" else ():
+                share = None if method in ("cross", "coarse") else LOW
+                masks = range(1 if method == "coarse" else MASKS[scale])  # coarse draws nothing
+                found += [planned(scale, where, method, share, seed) for seed in masks]
+    return tuple(found)
+
+
+BUDGETS = {
+    "smoke": Budget(cells=cells("smoke"), words="225x80 pairs, 15 iterations, p = .2 and .6, 2 masks, 20 starts"),
+    "laptop": Budget(
+        cells=cells("laptop"),
+        words="2500x1000 pairs (cart-pole 10000x200), p = .2 and .6, 3 masks, 1000 starts",
+    ),
+    "full": Budget(
+        cells=cells("full"),
+        words="2500x1000 pairs (cart-pole 10000x1000), p = .1 to .8, 5 masks, 1000 starts",
+    ),
+}

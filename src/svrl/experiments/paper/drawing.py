@@ -1,0 +1,50 @@
+"""Figures as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.experiment import Experiment
+from svrl.experiments.paper.figure_map import PaperFigure
+from svrl.runs.atomic import writing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("svg", "pdf", "png")
+_SMALLER = {
+    "smoke": "Made at smoke scale, in seconds: it shows that everything works, and proves nothing.",
+    "laptop": "Made at laptop scale, smaller than the paper's.",
+}
+
+
+def caption(figure: PaperFigure, evidence: Evidence) -> str:
+    """What was spent, and that it was less than the paper did where it was."""
+    words = evidence.words[:1].upper() + evidence.words[1:]
+    if evidence.scale == "full":
+        return f"{words}."
+    small = _SMALLER.get(evidence.scale, f"Made with the budget '{evidence.scale}', smaller than the paper's.")
+    return f"{words}. {small}" if not figure.is_addition else f"{words}. Made at {evidence.scale} scale."
+
+
+def draw(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Figure:
+    """One figure from what is kept."""
+    return experiment.draw(figure.id, evidence)
+
+
+def write_figure(picture: Figure, figure: PaperFigure, folder: Path, ending: str, scale: str) -> Path:
+    """Write folder/fig1.svg; of a scale below the paper's as fig1-smoke.svg, so that nobody mistakes one for the other.
+
+    Returns:
+        Where it is.
+    """
+    from svrl.reporting.planning_figures import save_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = figure.id if scale == "full" else f"{figure.id}-{scale}"
+    path = folder / f"{name}.{ending}"
+    with writing(path) as temporary:
+        save_figure(picture, temporary)
+    return path

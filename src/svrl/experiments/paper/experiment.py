@@ -1,0 +1,91 @@
+"""An experiment: which cells it needs at which scale, what it draws from them, what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from svrl.experiments.paper.cell import Cell, Kind
+from svrl.experiments.paper.claim import Claim
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.store import Store, read_first
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCALES = ("smoke", "laptop", "full")
+"""Seconds; about an hour on two cores; the paper's budgets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What an experiment spends at one scale.
+
+    Attributes:
+        cells: All that it needs.
+        words: The same for a caption: sizes, seeds, steps.
+        figures: Those that can be drawn from it; all of the experiment's by default.
+    """
+
+    cells: tuple[Cell, ...]
+    words: str
+    figures: tuple[str, ...] | None = None
+
+    @property
+    def minutes(self) -> float:
+        """About how long it takes on two cores."""
+        return sum(cell.weight for cell in self.cells) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        name: Of its folder.
+        title: A few words.
+        figures: What it draws: "fig3", "table1"; an addition has its own name.
+        says: For each figure what the paper says, in our words; for an addition why it is here.
+        budgets: By scale; other names are budgets that were run once and are committed.
+        draw: From a figure's name and evidence to a picture. It reads and never computes.
+        got: From a figure's name and evidence to a sentence or two on what we got.
+        claims: All of its claims.
+        addition: Ours, not in the paper.
+    """
+
+    name: str
+    title: str
+    figures: tuple[str, ...]
+    says: Mapping[str, str]
+    budgets: Mapping[str, Budget]
+    draw: Callable[[str, Evidence], Figure]
+    got: Callable[[str, Evidence], str]
+    claims: tuple[Claim, ...]
+    addition: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    def evidence(self, scale: str, stores: tuple[Store, ...]) -> Evidence | None:
+        """What is kept for a scale; None unless it is complete."""
+        budget = self.budgets.get(scale)
+        if budget is None:
+            return None
+        found = [read_first(cell, stores) for cell in budget.cells]
+        if not found or any(kept is None for kept in found):
+            return None
+        return Evidence(scale=scale, words=budget.words, cells=tuple(kept for kept in found if kept is not None))
+
+    def missing(self, scale: str, stores: tuple[Store, ...]) -> list[Cell]:
+        """Cells of a scale that no store has."""
+        return [cell for cell in self.budgets[scale].cells if read_first(cell, stores) is None]
+
+    def kinds(self) -> dict[str, Kind]:
+        """All kinds of cells by name."""
+        return {cell.kind.name: cell.kind for budget in self.budgets.values() for cell in budget.cells}
+
+    def budget_of(self, figure: str, scale: str) -> Budget | None:
+        """The budget that a figure is drawn from at a scale; None if it is not drawn there."""
+        budget = self.budgets.get(scale)
+        if budget is None or (budget.figures is not None and figure not in budget.figures):
+            return None
+        return budget

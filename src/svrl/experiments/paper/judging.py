@@ -1,0 +1,125 @@
+"""Every claim against the best evidence there is.
+
+A claim is judged from the scale that was asked for, if it can be judged there and all cells are kept. Otherwise
+from the largest other budget that is kept, here or committed, and the finding says which it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from svrl.experiments.paper.claim import Claim, Finding, Verdict
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.experiment import SCALES, Experiment
+from svrl.experiments.paper.store import Store
+
+SMOKE, LAPTOP, FULL = SCALES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A claim and what was found.
+
+    Attributes:
+        experiment: Its name.
+        claim: The claim.
+        finding: What was found.
+        evidence: What it was judged from; None if there was nothing.
+        asked: The scale that was asked for.
+    """
+
+    experiment: str
+    claim: Claim
+    finding: Finding
+    evidence: Evidence | None
+    asked: str
+
+    @property
+    def scale(self) -> str:
+        """Of the evidence; where there is none, the scale that was asked for."""
+        return self.evidence.scale if self.evidence else self.asked
+
+    def as_json(self) -> dict[str, Any]:
+        """One row of `svrl paper check --json`; what is null has its reason beside it."""
+        found = self.finding
+        return {
+            "claim": self.claim.name,
+            "section": self.claim.section,
+            "figure": self.claim.figure,
+            "experiment": self.experiment,
+            "says": self.claim.says,
+            "paper": self.claim.paper,
+            "test": self.claim.test,
+            "ours": found.ours,
+            "value": found.value,
+            **({} if found.value is not None else {"value_reason": "not one number" if found.ours else "not run"}),
+            "interval": None if found.interval is None else list(found.interval),
+            **({} if found.interval is not None else {"interval_reason": self._no_interval()}),
+            "verdict": str(found.verdict),
+            "scale": self.scale,
+            "source": self.evidence.source if self.evidence else "none",
+            "budget": self.evidence.words if self.evidence else "",
+            "note": found.note,
+        }
+
+    def _no_interval(self) -> str:
+        if self.finding.verdict is Verdict.NOT_RUN:
+            return "not run"
+        return "not one number" if self.claim.seeded else "nothing is random"
+
+
+@dataclass(frozen=True)
+class Library:
+    """Experiments and where their cells are kept.
+
+    Attributes:
+        experiments: In the order of the paper.
+        stores: Read in this order.
+    """
+
+    experiments: tuple[Experiment, ...]
+    stores: tuple[Store, ...]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], Evidence | None]:
+        return {}
+
+    def evidence(self, experiment: Experiment, scale: str) -> Evidence | None:
+        """What is kept, read once."""
+        key = (experiment.name, scale)
+        if key not in self._known:
+            self._known[key] = experiment.evidence(scale, self.stores)
+        return self._known[key]
+
+    def exhibits(self, experiment: Experiment, asked: str) -> list[Evidence]:
+        """All complete evidence: of the asked scale, then from the largest budget down; smoke only if asked."""
+        names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
+        return [found for name in names if (found := self.evidence(experiment, name)) is not None]
+
+    def judge(self, asked: str, only: Iterable[str] | None = None) -> list[Judged]:
+        """Every claim, of all figures or only of some."""
+        figures = None if only is None else set(only)
+        return [
+            self._judged(experiment, claim, asked)
+            for experiment in self.experiments
+            for claim in experiment.claims
+            if figures is None or claim.figure in figures
+        ]
+
+    def _judged(self, experiment: Experiment, claim: Claim, asked: str) -> Judged:
+        complete = self.exhibits(experiment, asked)
+        evidence = next((found for found in complete if found.scale in claim.scales), None)
+        finding = claim.judged(evidence)
+        if evidence is None and complete:
+            evidence = complete[0]
+            finding = claim.judged(evidence)
+        return Judged(experiment=experiment.name, claim=claim, finding=finding, evidence=evidence, asked=asked)
+
+
+def _from_large(experiment: Experiment) -> list[str]:
+    """Names of budgets: the paper's, then those run once, then laptop and smoke."""
+    others = [name for name in experiment.budgets if name not in SCALES]
+    return [name for name in (FULL, *others, LAPTOP, SMOKE) if name in experiment.budgets]

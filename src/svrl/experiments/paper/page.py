@@ -1,0 +1,147 @@
+"""What the page shows: experiments, figures and claims as the plain data that `svrl.reporting.page` renders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from svrl import __version__
+from svrl.experiments.paper.drawing import caption
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.experiment import Experiment
+from svrl.experiments.paper.figure_map import FIGURES, PaperFigure
+from svrl.experiments.paper.judging import Judged, Library
+from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
+
+TITLE = "Harnessing Structures for Value-Based Planning and Reinforcement Learning, reproduced"
+SUBTITLE = (
+    "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with a "
+    "verdict."
+)
+
+
+def build_page(
+    library: Library, scale: str, *, notes: Iterable[str] = (), progress: Callable[[str], None] = lambda _: None
+) -> Page:
+    """The whole page at a scale.
+
+    Args:
+        library: Experiments and what is kept of them.
+        scale: That figures are drawn at first; larger budgets that are kept stand beside.
+        notes: For the reader, a sentence each.
+        progress: Told the name of every figure before it is drawn.
+    """
+    judged = library.judge(scale)
+    sections = tuple(_section(library, experiment, scale, judged, progress) for experiment in library.experiments)
+    return Page(
+        title=TITLE,
+        subtitle=SUBTITLE,
+        scale=scale,
+        sections=sections,
+        made=datetime.now(UTC).date().isoformat(),
+        version=__version__,
+        notes=tuple(notes),
+    )
+
+
+def claim_row(judged: Judged) -> ClaimRow:
+    """A claim as the page shows it."""
+    claim, found = judged.claim, judged.finding
+    return ClaimRow(
+        name=claim.name,
+        section=claim.section,
+        figure=claim.figure,
+        says=claim.says,
+        paper=claim.paper,
+        test=claim.test,
+        ours=found.ours,
+        interval=found.interval,
+        verdict=str(found.verdict),
+        note=found.note,
+        scale=judged.evidence.scale if judged.evidence else "",
+        source=judged.evidence.source if judged.evidence else "",
+    )
+
+
+def _section(
+    library: Library, experiment: Experiment, scale: str, judged: list[Judged], progress: Callable[[str], None]
+) -> Section:
+    figures = [figure for figure in FIGURES if figure.experiment == experiment.name]
+    shown = library.exhibits(experiment, scale)
+    budget = experiment.budgets.get(scale)
+    return Section(
+        name=experiment.name,
+        title=experiment.title,
+        addition=experiment.addition,
+        figures=tuple(_entry(experiment, figure, shown, scale, progress) for figure in figures),
+        claims=tuple(claim_row(found) for found in judged if found.experiment == experiment.name),
+        command=f"svrl paper run {experiment.name} --scale {scale}",
+        minutes=budget.minutes if budget else 0.0,
+        notes=experiment.notes,
+    )
+
+
+def _entry(
+    experiment: Experiment, figure: PaperFigure, shown: list[Evidence], scale: str, progress: Callable[[str], None]
+) -> FigureEntry:
+    progress(figure.id)
+    usable = [evidence for evidence in shown if experiment.budget_of(figure.id, evidence.scale) is not None]
+    # The largest budget says what we got; the asked scale only comes first among the pictures.
+    strongest = usable[1] if len(usable) > 1 and usable[0].scale == "smoke" else next(iter(usable), None)
+    return FigureEntry(
+        id=figure.id,
+        label=figure.label,
+        title=figure.title,
+        says=experiment.says[figure.id],
+        got=experiment.got(figure.id, strongest) if strongest else "",
+        exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in _best_first(usable)),
+        command=f"svrl paper run {figure.id} --scale {scale}",
+    )
+
+
+def _best_first(usable: list[Evidence]) -> list[Evidence]:
+    """Smoke comes last: a reader shall see the evidence before the check that everything works."""
+    return sorted(usable, key=lambda evidence: evidence.scale == "smoke")
+
+
+def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Exhibit:
+    source = {"here": "run here", "committed": "committed rows"}.get(evidence.source, "run here and committed rows")
+    return Exhibit(
+        label=f"{evidence.scale} scale, {source}",
+        scale=evidence.scale,
+        source=evidence.source,
+        caption=caption(figure, evidence),
+        figure=experiment.draw(figure.id, evidence),
+        command=f"svrl paper run {figure.id} --scale {evidence.scale}",
+        provenance=tuple(_provenance(evidence)),
+    )
+
+
+def _provenance(evidence: Evidence) -> Iterable[str]:
+    """Where the rows come from, one line a distinct origin."""
+    origins: dict[tuple[str, ...], list[float]] = {}
+    for cell in evidence.cells:
+        told = cell.provenance
+        words = [f"svrl {told.get('svrl', '?')}"]
+        words += [f"commit {told['commit']}"] if told.get("commit") else []
+        words += [f"torch {told.get('torch', '?')}", f"Python {told.get('python', '?')}", str(told.get("machine", ""))]
+        words += [str(told.get("ended", ""))[:10], str(told.get("command", ""))]
+        seconds = float(told.get("seconds", 0.0))
+        origins.setdefault(tuple(word for word in words if word), []).append(seconds)
+    for origin, times in origins.items():
+        count = f"{len(times)} cell{'s' if len(times) > 1 else ''}"
+        yield f"{count}, {_duration(sum(times))}: {', '.join(origin)}"
+    seeds = sorted({cell.settings["seed"] for cell in evidence.cells if isinstance(cell.settings.get("seed"), int)})
+    if seeds:
+        yield f"seeds {_span(seeds)}"
+
+
+def _span(seeds: list[int]) -> str:
+    whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,74 @@
+"""Where a cell comes from: versions, machine, time, command, and the commit of a checkout."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
+    """What is written beside rows.
+
+    Args:
+        device: That it was computed on.
+        command: That makes it again.
+        seconds: That it took, from start to end; of an interrupted computation only what was left.
+    """
+    return {
+        **_versions(),
+        "machine": _machine(device),
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 2),
+        "command": command,
+        **({"commit": found} if (found := commit()) else {}),
+    }
+
+
+@cache
+def commit() -> str:
+    """Of the checkout that svrl runs from, with a + if files were changed since; empty where there is none."""
+    root = Path(__file__).parents[4]
+    if not (root / ".git").exists():
+        return ""
+    try:
+        head = _git(root, "rev-parse", "--short=7", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head + ("+" if changed else "")
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=20)
+    return done.stdout.strip()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    import numpy as np
+    import torch
+
+    from svrl import __version__
+
+    return {
+        "svrl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+@cache
+def _machine(device: str) -> str:
+    """Processor and cores, or the graphics card."""
+    import torch
+
+    if device != "cpu":
+        return str(torch.cuda.get_device_name(device))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{platform.machine()}, {cores} cores"

@@ -1,0 +1,181 @@
+"""Cells are computed, each in its turn or several at a time, and kept as soon as they are done.
+
+Whatever ends the work, what is done is kept: the next call computes what is missing, and goes on with a cell that
+was interrupted where its kind can. Every process uses one CPU thread of torch, so that several of them fill the cores.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Protocol
+
+from svrl.experiments.paper.cell import Cell, Work
+from svrl.experiments.paper.provenance import provenance
+from svrl.experiments.paper.store import Store
+
+
+class Listener(Protocol):
+    """Who wants to know how it goes."""
+
+    def begins(self, cell: Cell) -> None:
+        """A cell is being computed."""
+
+    def goes_on(self, cell: Cell, share: float) -> None:
+        """So much of a cell is done, from 0 to 1."""
+
+    def ends(self, cell: Cell) -> None:
+        """A cell is kept, or cannot be computed here."""
+
+
+class Unheard:
+    """Nobody wants to know."""
+
+    def begins(self, cell: Cell) -> None:
+        """Nothing."""
+
+    def goes_on(self, cell: Cell, share: float) -> None:
+        """Nothing."""
+
+    def ends(self, cell: Cell) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What came of it.
+
+    Attributes:
+        done: Cells that were computed and kept.
+        lacking: Cells that need something that is not installed, by the sentence that says what.
+    """
+
+    done: list[Cell] = field(default_factory=list)
+    lacking: dict[str, list[Cell]] = field(default_factory=dict)
+
+    def note(self, cell: Cell, error: ImportError | None) -> None:
+        """Put a cell where it belongs."""
+        if error is None:
+            self.done.append(cell)
+        else:
+            self.lacking.setdefault(str(error), []).append(cell)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computer:
+    """How cells are computed.
+
+    Attributes:
+        store: Where they are kept.
+        device: "cpu", "cuda" or "cuda:1".
+        jobs: Processes at a time; 1 computes in this one.
+        command: That makes them again, for their provenance.
+    """
+
+    store: Store
+    device: str = "cpu"
+    jobs: int = 1
+    command: str = ""
+
+    def compute(self, cells: Iterable[Cell], listener: Listener | None = None) -> Computed:
+        """Compute cells, longest first if several processes are at work, and keep each when it is done.
+
+        Raises:
+            KeyboardInterrupt: If Ctrl-C came; what is done is kept.
+            svrl.experiments.training.stop_signals.Stopped: The same, from a training that saved itself first.
+        """
+        wanted = list({cell.key: cell for cell in cells}.values())
+        listener = listener or Unheard()
+        if self.jobs == 1 or len(wanted) <= 1:
+            return self._alone(wanted, listener)
+        return self._together(sorted(wanted, key=lambda cell: -cell.weight), listener)
+
+    def _alone(self, cells: Sequence[Cell], listener: Listener) -> Computed:
+        computed = Computed()
+        for cell in cells:
+            listener.begins(cell)
+            with _one_thread():
+                computed.note(cell, _compute(self, cell, listener))
+            listener.ends(cell)
+        return computed
+
+    def _together(self, cells: Sequence[Cell], listener: Listener) -> Computed:
+        computed, context = Computed(), multiprocessing.get_context("spawn")
+        with _terminated_like_interrupted(), ProcessPoolExecutor(min(self.jobs, len(cells)), context) as pool:
+            waiting: dict[Future[ImportError | None], Cell] = {}
+            for cell in cells:
+                waiting[pool.submit(_compute_elsewhere, self, cell)] = cell
+                listener.begins(cell)
+            try:
+                while waiting:
+                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                        cell = waiting.pop(future)
+                        computed.note(cell, future.result())
+                        listener.ends(cell)
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        return computed
+
+
+def _compute(computer: Computer, cell: Cell, listener: Listener) -> ImportError | None:
+    """Compute and keep one cell; what it lacks if something is not installed."""
+    began = time.monotonic()
+    folder = computer.store.work(cell)
+    work = Work(folder=folder, device=computer.device, progress=lambda share: listener.goes_on(cell, share))
+    try:
+        result = cell.kind.compute(cell.settings, work)
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        return error
+    seconds = time.monotonic() - began
+    told = provenance(device=computer.device, command=computer.command, seconds=seconds)
+    computer.store.write(cell, result, told)
+    return None
+
+
+def _compute_elsewhere(computer: Computer, cell: Cell) -> ImportError | None:
+    """In a process of its own."""
+    with _one_thread():
+        return _compute(computer, cell, Unheard())
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    earlier = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(earlier)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM is told to the other processes, which Ctrl-C reaches by itself, and ends this one in the same way."""
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        for process in multiprocessing.active_children():
+            if process.pid is not None:
+                os.kill(process.pid, signal.SIGINT)
+        raise KeyboardInterrupt
+
+    try:
+        earlier = signal.signal(signal.SIGTERM, tell)
+    except ValueError:  # not the main thread, which alone hears signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)

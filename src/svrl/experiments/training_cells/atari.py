@@ -1,0 +1,67 @@
+"""Budgets on Atari, one for all experiments, so that a game is trained once.
+
+The paper's budget takes the preset `authors`: the figures were drawn by the authors' program, whose settings are
+complete, while the text leaves replay, update rate and length open and differs in loss, exploration and target
+copies. The preset `paper` is one word away: `svrl train --preset paper`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from svrl.envs.atari_games import GAMES, Game
+from svrl.experiments.paper.cell import Cell
+from svrl.experiments.training_cells.plan import TrainingPlan
+
+SMOKE = TrainingPlan(preset="smoke", steps=100, seeds=1, batches=50, states=64)
+LAPTOP = TrainingPlan(
+    preset="authors",
+    steps=20_000,
+    seeds=1,
+    overrides={
+        "replay": 20_000,
+        "learn_from": 1_000,
+        "epsilon_steps": 10_000,
+        "target_every": 500,
+        "log_every": 1_000,
+        "eval_episodes": 5,
+    },
+    batches=2_000,
+    states=4_000,
+)
+"""A check of the pipeline: nothing is learned in 20,000 steps."""
+SHORT = TrainingPlan(preset="short", steps=1_000_000, seeds=3)
+FULL = TrainingPlan(preset="authors", steps=15_000_000, seeds=3)
+
+PAIR = ("dqn", "sv-dqn")
+TECHNIQUES = ("dqn", "double", "dueling")
+ALL_ARMS = tuple(arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}"))
+
+WORDS = {
+    "smoke": "100 agent steps, preset smoke, 1 seed",
+    "laptop": "20,000 agent steps, preset authors with a small replay memory, 1 seed",
+    "short": "1,000,000 agent steps, preset short, 3 seeds",
+    "full": "15,000,000 agent steps, preset authors, 3 seeds",
+}
+"""What a training costs at each scale."""
+
+
+def env_names(games: Iterable[str]) -> tuple[str, ...]:
+    """ "atari/alien" for "alien"."""
+    return tuple(f"atari/{game}" for game in games)
+
+
+def game_of(env: str) -> Game:
+    """The game of an environment's name."""
+    return GAMES[env.removeprefix("atari/")]
+
+
+def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[Cell, ...]:
+    """DQN and its structured twin on these games."""
+    return plan.cells(env_names(games), PAIR)
+
+
+def listed(games: Iterable[str]) -> str:
+    """ "Frostbite and Krull" for a caption."""
+    names = [game.replace("_", " ").title() for game in games]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

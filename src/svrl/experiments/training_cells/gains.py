@@ -1,0 +1,121 @@
+"""What structure gains: a structured arm against its plain twin on the same environments.
+
+- probability of improvement: that a structured run beats a plain one in an environment drawn at random;
+- difference: mean human-normalised score on Atari, raw score elsewhere, structured less plain;
+- relative gain of one environment: (structured - plain) / (the better of the two - random), in [-1, 1] where
+  both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
+- label: better or worse if the relative gain exceeds 10%, similar otherwise.
+
+Intervals are 95%, by resampling seeds within each environment. One seed has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.training_cells.reading import Measure, normalised, random_score, score_of, values
+from svrl.reporting.aggregate import interval, mean_score, probability_of_improvement
+
+MARGIN = 0.1
+"""Relative gain that counts as a difference."""
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """A structured arm against its plain twin.
+
+    Attributes:
+        envs: Environments that both were trained on.
+        seeds: The fewest trainings of an environment.
+        improvement: Probability of improvement, with its interval.
+        difference: Of mean scores, with its interval.
+        relative: Of each environment, (envs,).
+    """
+
+    envs: tuple[str, ...]
+    seeds: int
+    improvement: float
+    improvement_interval: Interval | None
+    difference: float
+    difference_interval: Interval | None
+    relative: np.ndarray
+
+    def __str__(self) -> str:
+        ends = shown(self.improvement_interval)
+        return f"probability of improvement {self.improvement:.2f}{ends}, difference {self.difference:+.3g}"
+
+
+def gain_of(
+    evidence: Evidence,
+    plain: str,
+    structured: str,
+    envs: Sequence[str],
+    *,
+    measure: Measure = score_of,
+    batch_size: int | None = None,
+) -> Gain:
+    """Compare two arms on environments that both were trained on.
+
+    Raises:
+        ValueError: If there is no environment.
+    """
+    if not envs:
+        raise ValueError(f"{structured} and {plain} have no environment in common at {evidence.scale}.")
+    raw = [values(evidence, arm, envs, measure, batch_size) for arm in (plain, structured)]
+    theirs, ours = ([normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw)
+    enough = min(len(scores) for arm in raw for scores in arm) > 1
+
+    def ends(statistic: object, *scores: list[np.ndarray]) -> Interval | None:
+        return interval(statistic, *scores) if enough else None  # type: ignore[arg-type]
+
+    return Gain(
+        envs=tuple(envs),
+        seeds=min(len(scores) for arm in raw for scores in arm),
+        improvement=float(probability_of_improvement(ours, theirs)),
+        improvement_interval=ends(probability_of_improvement, ours, theirs),
+        difference=float(mean_score(ours) - mean_score(theirs)),
+        difference_interval=ends(lambda x, y: mean_score(x) - mean_score(y), ours, theirs),
+        relative=relative_gains(*raw, envs),
+    )
+
+
+def relative_gains(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray], envs: Sequence[str]) -> np.ndarray:
+    """(..., envs) from the scores (..., seeds) of each environment; 0 where neither beats a random player."""
+    found = []
+    for env, theirs, ours in zip(envs, plain, structured, strict=True):
+        base = random_score(env)
+        before, after = theirs.mean(-1) - base, ours.mean(-1) - base
+        best = np.maximum(before, after)
+        change = np.divide(after - before, best, out=np.zeros_like(best), where=best > 0)
+        found.append(np.clip(change, -1.0, 1.0))
+    return np.stack(found, axis=-1)
+
+
+def labels_of(relative: np.ndarray) -> np.ndarray:
+    """1 for better, 0 for similar, -1 for worse, (..., envs)."""
+    return np.where(relative > MARGIN, 1, np.where(relative < -MARGIN, -1, 0))
+
+
+def resampled(
+    statistic: object,
+    evidence: Evidence,
+    plain: str,
+    structured: str,
+    envs: Sequence[str],
+    batch_size: int | None = None,
+) -> Interval | None:
+    """Interval of a statistic of `relative_gains` (resamples, envs) over seeds; None if there is one seed only."""
+    raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
+    if min(len(scores) for arm in raw for scores in arm) < 2:
+        return None
+    return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)  # type: ignore[operator]
+
+
+def shown(ends: Interval | None, digits: int = 2) -> str:
+    """ " [.2, .6]", or nothing."""
+    return "" if ends is None else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"

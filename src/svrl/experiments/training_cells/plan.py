@@ -1,0 +1,122 @@
+"""Cells of training: which environment, which arm, which seed, for how long.
+
+The settings of a cell are
+
+    env, arm, seed, preset, steps     what `svrl train` would be asked for
+    overrides                         changes to the preset
+    batches, states                   of the rank study at the end: so many batches of 32 out of so many states
+
+and nothing else changes what a cell comes to. The kind of a cell has the name of its family, because the
+families need different extras; the computation is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from svrl.experiments.paper.cell import Cell, Kind
+from svrl.experiments.training_cells.compute import train_and_study
+
+ARMS: dict[str, dict[str, Any]] = {
+    "dqn": {"agent": "dqn"},
+    "double": {"agent": "double"},
+    "dueling": {"agent": "dueling"},
+    "sv-dqn": {"agent": "dqn", "structured": True},
+    "sv-double": {"agent": "double", "structured": True},
+    "sv-dueling": {"agent": "dueling", "structured": True},
+    "sv-dqn-network": {"agent": "dqn", "structured": True, "scale": "row", "value": "network"},
+}
+"""What each arm changes. The last one is ours: rows are centred, and the target network values the chosen action."""
+
+VERSION = 1
+ATARI = Kind(name="training-atari", version=VERSION, compute=train_and_study, extra="atari")
+MINATAR = Kind(name="training-minatar", version=VERSION, compute=train_and_study, extra="minatar")
+CLASSIC = Kind(name="training-classic", version=VERSION, compute=train_and_study)
+_KINDS = {"atari": ATARI, "minatar": MINATAR}
+_RATES = {"atari": 90.0, "minatar": 220.0}
+_RATE = 600.0
+"""Agent steps a second on one core, about: for estimates of time only."""
+_MINUTES_BESIDE = 0.03
+"""Of evaluation and rank study, at least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """How every agent of a budget is trained.
+
+    Attributes:
+        preset: Of `svrl.agents.config`.
+        steps: Agent steps of each training.
+        seeds: How many; they are 0, 1, ...
+        overrides: Changes to the preset.
+        batches, states: Of the rank study.
+    """
+
+    preset: str
+    steps: int
+    seeds: int
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    batches: int = 10_000
+    states: int = 20_000
+
+    def cells(self, envs: Iterable[str], arms: Iterable[str], **overrides: Any) -> tuple[Cell, ...]:
+        """One for each environment, arm and seed, in this order.
+
+        Args:
+            envs: Names of environments.
+            arms: Of `ARMS`.
+            **overrides: More changes to the preset.
+        """
+        arms = tuple(arms)
+        changes = {**self.overrides, **overrides}
+        return tuple(
+            training_cell(
+                env=env,
+                arm=arm,
+                seed=seed,
+                preset=self.preset,
+                steps=self.steps,
+                overrides=changes,
+                batches=self.batches,
+                states=self.states,
+            )
+            for env in envs
+            for arm in arms
+            for seed in range(self.seeds)
+        )
+
+
+def training_cell(
+    *,
+    env: str,
+    arm: str,
+    seed: int,
+    preset: str,
+    steps: int,
+    overrides: Mapping[str, Any],
+    batches: int,
+    states: int,
+) -> Cell:
+    """One training, see the top of this file.
+
+    Raises:
+        ValueError: If there is no such arm.
+    """
+    if arm not in ARMS:
+        raise ValueError(f"There is no arm {arm!r}. Choose one of {', '.join(ARMS)}.")
+    family = env.partition("/")[0] if "/" in env else ""
+    settings = {
+        "env": env,
+        "arm": arm,
+        "seed": seed,
+        "preset": preset,
+        "steps": steps,
+        "overrides": dict(sorted(overrides.items())),
+        "batches": batches,
+        "states": states,
+    }
+    larger = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
+    minutes = steps / _RATES.get(family, _RATE) / 60 / 2 * larger + _MINUTES_BESIDE
+    return Cell(kind=_KINDS.get(family, CLASSIC), settings=settings, weight=minutes)

@@ -1,0 +1,173 @@
+"""What a report says: experiments, their figures and claims, as plain data and matplotlib figures.
+
+Names and ids end up in addresses and in the names of files, so they are letters, digits, hyphens and
+underscores, and no two figures, experiments or claims share one. Text is plain; `words` in backticks are code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+VERDICTS = ("reproduced", "reproduced under another definition", "not reproduced", "not run at this scale")
+"""All that a claim can come to, the best first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One picture of a figure, made at one scale.
+
+    Attributes:
+        label: Of its tab: "laptop scale, committed".
+        scale: "laptop".
+        source: "here" or "committed".
+        caption: With the budget, and that it is below the paper's where it is.
+        figure: The picture; series that can be hidden are tagged with `svrl.reporting.series.tag`.
+        command: That makes it.
+        provenance: A line each: versions, date, time, machine.
+    """
+
+    label: str
+    scale: str
+    source: str
+    caption: str
+    figure: Figure
+    command: str
+    provenance: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureEntry:
+    """A figure or table of the paper, or of an addition.
+
+    Attributes:
+        id: "fig3".
+        label: "Figure 3".
+        title: What is in it.
+        says: What the paper says; for an addition why it is here.
+        got: What we got; empty where nothing was run.
+        exhibits: Its pictures, the one to be seen first in front; none if it was not made yet.
+        command: That makes it, shown where there is no picture; the experiment's if empty.
+    """
+
+    id: str
+    label: str
+    title: str
+    says: str
+    got: str
+    exhibits: tuple[Exhibit, ...] = ()
+    command: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimRow:
+    """A claim and what became of it.
+
+    Attributes:
+        name: Short, unique, words-with-hyphens.
+        section: Of the paper: "3.3"; empty for an addition.
+        figure: The id of its figure.
+        says: The statement.
+        paper: The paper's value.
+        test: How it is tested.
+        ours: Our value; empty if there is none.
+        interval: Of our value over seeds, 95%.
+        verdict: One of `VERDICTS`.
+        note: Under which definition, at what budget, what stands in the way.
+        scale: Of the evidence; empty if there is none.
+        source: Of the evidence: "here" or "committed"; empty if there is none.
+
+    Raises:
+        ValueError: If the verdict is another word.
+    """
+
+    name: str
+    section: str
+    figure: str
+    says: str
+    paper: str
+    test: str
+    ours: str = ""
+    interval: tuple[float, float] | None = None
+    verdict: str
+    note: str = ""
+    scale: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"A verdict is one of {', '.join(VERDICTS)}; the claim {self.name} has {self.verdict!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One experiment.
+
+    Attributes:
+        name: Of the experiment: "toy_rank".
+        title: A few words.
+        addition: Ours, not in the paper.
+        figures: In the order of the paper.
+        claims: All of it.
+        command: That runs it.
+        minutes: That takes, on two cores.
+        notes: A paragraph each.
+    """
+
+    name: str
+    title: str
+    addition: bool = False
+    figures: tuple[FigureEntry, ...]
+    claims: tuple[ClaimRow, ...]
+    command: str
+    minutes: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """The whole report.
+
+    Attributes:
+        title: Of the report.
+        subtitle: A sentence on what it is.
+        scale: That the report was asked for at.
+        sections: The experiments, the paper's first.
+        made: The day as an ISO date.
+        version: Of svrl.
+        notes: A paragraph each.
+
+    Raises:
+        ValueError: If an id or a name is used twice, or cannot be part of an address.
+    """
+
+    title: str
+    subtitle: str
+    scale: str
+    sections: tuple[Section, ...]
+    made: str
+    version: str
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_names("experiments", (section.name for section in self.sections))
+        _check_names("figures", (entry.id for section in self.sections for entry in section.figures))
+        _check_names("claims", (claim.name for claim in self.claims))
+
+    @property
+    def claims(self) -> tuple[ClaimRow, ...]:
+        """Of all experiments, in their order."""
+        return tuple(claim for section in self.sections for claim in section.claims)
+
+
+def _check_names(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise ValueError(f"Names of {what} are letters, digits, hyphens and underscores; {name!r} is none.")
+        if name in seen:
+            raise ValueError(f"Two {what} are called {name}; give one of them another name.")
+        seen.add(name)

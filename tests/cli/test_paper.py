@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from svrl.cli.paper_work import PaperWork
+from svrl.experiments.paper.catalogue import load_experiment
+from svrl.experiments.paper.figure_map import FIGURES
+from svrl.experiments.paper.store import Store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """The toy at smoke scale, computed once."""
+    root = tmp_path_factory.mktemp("paper") / "cells"
+    PaperWork(scale="smoke", store=root).compute(
+        [figure for figure in FIGURES if figure.id == "fig1"], device="cpu", jobs=1, command="svrl paper run fig1"
+    )
+    return root
+
+
+def test_the_list_has_every_figure(svrl, svrl_json, tmp_path):
+    rows = svrl_json("paper", "list", "--store", tmp_path)
+    assert [row["figure"] for row in rows] == [figure.id for figure in FIGURES]
+    for row in rows:
+        assert row["minutes"] >= 0
+        assert row["kept"] <= row["cells"]
+    shown = svrl("paper", "list", "--scale", "laptop", "--store", tmp_path).stdout
+    assert "fig30" in shown
+    assert "atari_batch_size" in shown
+
+
+def test_a_figure_is_run_drawn_and_judged(svrl, svrl_json, store, tmp_path):
+    found = svrl_json("paper", "run", "fig1", "--store", store, "--out", tmp_path / "figures")
+    assert (tmp_path / "figures" / "fig1-smoke.svg").read_text().lstrip().startswith("<?xml")
+    assert found["figures"] == {"fig1": str(tmp_path / "figures" / "fig1-smoke.svg")}
+    assert {claim["figure"] for claim in found["claims"]} == {"fig1"}
+    shown = svrl("paper", "run", "1", "--store", store, "--out", tmp_path, "--format", "pdf")
+    assert shown.exit_code == 0
+    assert f"written: {tmp_path / 'fig1-smoke.pdf'}" in shown.stdout
+    assert (tmp_path / "fig1-smoke.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_second_call_computes_nothing(svrl, store, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*.json")}
+    assert before
+    shown = svrl("paper", "run", "toy_rank", "--store", store, "--out", tmp_path)
+    assert "to compute" not in shown.stderr
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*.json")} == before
+
+
+def test_only_what_is_missing_is_computed(svrl, store, tmp_path):
+    cells = load_experiment("toy_rank").budgets["smoke"].cells
+    mine = tmp_path / "cells"
+    shutil.copytree(store, mine)
+    Store(root=mine)._file(cells[0]).unlink()
+    before = {path: path.stat().st_mtime_ns for path in mine.rglob("*.json")}
+    shown = svrl("paper", "run", "fig1", "--store", mine, "--out", tmp_path)
+    assert "1 cells to compute" in shown.stderr
+    after = {path: path.stat().st_mtime_ns for path in mine.rglob("*.json")}
+    assert len(after) == len(before) + 1
+    assert {path: after[path] for path in before} == before
+
+
+def test_check_is_a_row_for_every_claim(svrl, svrl_json, store):
+    rows = svrl_json("paper", "check", "--store", store)
+    for name in ("claim", "section", "figure", "paper", "ours", "interval", "verdict", "scale"):
+        assert all(name in row for row in rows)
+    figures = {row["figure"] for row in rows}
+    assert {f"fig{number}" for number in range(1, 31)} | {"table1"} <= figures
+    for row in rows:
+        for name, value in row.items():
+            assert value is not None or row[f"{name}_reason"], (row["claim"], name)
+    shown = svrl("paper", "check", "--store", store)
+    assert f"{len(rows)} claims:" in shown.stdout
+
+
+def test_a_half_finished_run_is_not_judged(svrl_json, store, tmp_path):
+    mine = tmp_path / "cells"
+    shutil.copytree(store, mine)
+    cells = load_experiment("toy_rank").budgets["smoke"].cells
+    Store(root=mine)._file(cells[0]).unlink()
+    rows = svrl_json("paper", "check", "--store", mine)
+    assert not [row for row in rows if row["scale"] == "smoke" and row["source"] == "here" and row["figure"] == "fig1"]
+
+
+def test_results_of_another_version_are_left_out_and_said(svrl, store, tmp_path):
+    mine = tmp_path / "cells"
+    shutil.copytree(store, mine)
+    for path in mine.rglob("*.json"):
+        text = json.loads(path.read_text())
+        text["provenance"]["svrl"] = "0.0.0"
+        path.write_text(json.dumps(text))
+    shown = svrl("paper", "check", "--store", mine)
+    assert f"cells that lie in {mine} are of another version and are left out" in shown.stderr
+    shown = svrl("paper", "run", "fig1", "--store", mine, "--out", tmp_path)
+    assert "to compute" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "fig31"), "There is no figure or experiment 'fig31'. Did you mean fig"),
+        (("run", "fig1", "--scale", "huge"), "There is no scale 'huge'"),
+        (("run", "fig1", "--format", "gif"), "There is no format 'gif'. Did you mean"),
+        (("report", "--format", "htm"), "There is no format 'htm'. Did you mean html?"),
+        (("--scale", "laptop", "check"), "--scale stands before check"),
+        (("run", "fig1", "--device", "gpu"), "There is no device 'gpu'"),
+    ],
+)
+def test_bad_use_gets_one_sentence(svrl, arguments, words):
+    shown = svrl("paper", *arguments)
+    assert shown.exit_code == 2
+    assert words in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_a_damaged_cell_is_named(svrl, store, tmp_path):
+    mine = tmp_path / "cells"
+    shutil.copytree(store, mine)
+    path = next(mine.rglob("*.json"))
+    path.write_text("{")
+    shown = svrl("paper", "check", "--store", mine)
+    assert shown.exit_code == 2
+    assert f"{path} is damaged" in shown.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_write_permission(svrl, store, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    for command in (("run", "fig1"), ("report",)):
+        shown = svrl("paper", *command, "--store", store, "--out", closed / "inside")
+        assert shown.exit_code == 2
+        assert "cannot be written to" in shown.stderr
+
+
+def test_a_file_in_the_way(svrl, store, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    shown = svrl("paper", "report", "--store", store, "--out", tmp_path / "file" / "report")
+    assert shown.exit_code == 2
+    assert "is a file" in shown.stderr
+    assert svrl("paper", "check", "--store", tmp_path / "file").exit_code == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("form", ["html", "md", "pdf"])
+def test_the_page_is_written(svrl, store, tmp_path, form):
+    shown = svrl("paper", "report", "--store", store, "--out", tmp_path / "report", "--format", form)
+    assert shown.exit_code == 0, shown.stderr
+    page = tmp_path / "report" / f"index.{form}"
+    assert f"written: {page}" in shown.stdout
+    content = page.read_bytes()
+    if form == "pdf":
+        assert content.startswith(b"%PDF")
+    else:
+        for word in (b"fig1", b"toy", b"not run at this scale", b"svrl paper run"):
+            assert word in content

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from svrl.experiments.paper.cell import Cell, Kind
+from svrl.experiments.paper.running import Computer
+from svrl.experiments.paper.store import Store
+
+from . import small_experiment as small
+
+
+class Heard:
+    def __init__(self):
+        self.calls = []
+
+    def begins(self, cell):
+        self.calls.append(("begins", cell.settings["x"]))
+
+    def goes_on(self, cell, share):
+        self.calls.append(("goes on", share))
+
+    def ends(self, cell):
+        self.calls.append(("ends", cell.settings["x"]))
+
+
+def kind(compute):
+    return Kind(name=compute.__name__, version=1, compute=compute)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(root=tmp_path / "cells")
+
+
+def test_cells_are_computed_once_each_and_kept(store):
+    heard = Heard()
+    computed = Computer(store=store, command="svrl paper run fig1").compute(
+        [small.cell(2), small.cell(3), small.cell(2)], heard
+    )
+    assert [cell.settings["x"] for cell in computed.done] == [2, 3]
+    assert heard.calls[:3] == [("begins", 2), ("goes on", 0.5), ("ends", 2)]
+    kept = store.read(small.cell(3))
+    assert kept.rows == [{"value": 9}]
+    assert kept.provenance["command"] == "svrl paper run fig1"
+    assert kept.provenance["torch"] == torch.__version__
+    assert kept.provenance["seconds"] >= 0
+
+
+def test_several_processes_keep_the_same_cells(store, tmp_path):
+    cells = [small.cell(x) for x in range(5)]
+    computed = Computer(store=store, jobs=2).compute(cells)
+    assert {cell.settings["x"] for cell in computed.done} == set(range(5))
+    alone = Store(root=tmp_path / "alone")
+    Computer(store=alone).compute(cells)
+    for cell in cells:
+        assert store.read(cell).rows == alone.read(cell).rows
+
+
+def test_an_interruption_keeps_what_is_done_and_the_rest_goes_on(store):
+    cells = [small.cell(2), Cell(kind=kind(small.interrupted), settings={"x": 0}), small.cell(3)]
+    with pytest.raises(KeyboardInterrupt):
+        Computer(store=store).compute(cells)
+    assert store.read(cells[0]) is not None
+    assert store.begun(cells[1])
+    assert store.read(cells[2]) is None
+    Computer(store=store).compute(cells[1:])
+    assert store.read(cells[1]).rows == [{"value": "done"}]
+    assert not store.begun(cells[1])
+
+
+def test_what_is_not_installed_is_said_and_the_rest_computed(store):
+    cells = [Cell(kind=kind(small.lacking), settings={"x": 1}), small.cell(2)]
+    computed = Computer(store=store).compute(cells)
+    assert list(computed.lacking) == ["Games need more: pip install 'svrl[atari]'"]
+    assert computed.done == [cells[1]]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bug_is_not_hidden(store, jobs):
+    cells = [Cell(kind=kind(small.broken), settings={"x": x}) for x in range(2)]
+    with pytest.raises(ZeroDivisionError):
+        Computer(store=store, jobs=jobs).compute(cells)
+
+
+def test_threads_of_torch_are_as_before(store):
+    before = torch.get_num_threads()
+    Computer(store=store).compute([small.cell(2)])
+    assert torch.get_num_threads() == before
