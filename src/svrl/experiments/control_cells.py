@@ -12,6 +12,7 @@ Plain value iteration by the authors' rule sets the number of iterations ("vanil
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -26,10 +27,13 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.metric import UprightNorm
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.planning.meter import Ledger
 from svrl.planning.method import Method
 from svrl.planning.plan import Plan, advance, begin, conclude, plan
+from svrl.planning.policy_iteration import ModifiedPolicyIteration
+from svrl.planning.rollout import Rollout
 from svrl.planning.value_iteration import ValueIteration
 from svrl.reporting.plan_scores import Judge, Recorder, Score, ranks
 
@@ -91,7 +95,8 @@ def compute_optimum(settings: Mapping[str, Any], work: Work) -> CellResult:
     row, arrays = judged(problem, best, problem.judge.optimal)
     iterations, ledger = problem.vanilla
     row |= {"vanilla_iterations": iterations, "vanilla_seconds_backup": ledger.seconds_backup}
-    row |= {"exact_sweeps": best.sweep_equivalents, "exact_seconds_backup": best.ledger.seconds_backup}
+    exact = plan(problem.model, ModifiedPolicyIteration())
+    row |= {"exact_sweeps": exact.sweep_equivalents, "exact_seconds_backup": exact.ledger.seconds_backup}
     row |= {**ranks(best, problem.model), "metric_name": problem.task.metric.name}
     row |= {"axes": [axis.name for axis in problem.task.axes], "periodic": [a.periodic for a in problem.task.axes]}
     row |= {"time_step": problem.task.label["time_step"]}
@@ -139,9 +144,10 @@ def judged(problem: Problem, found: Plan, score: Score) -> tuple[dict[str, Any],
     width = float(problem.task.actions.max() - problem.task.actions.min()) or 1.0
     row = {"metric": metric[metric.pop("name")], **metric, "return": score.discounted_return}
     row |= {"policy_loss_relative": score.policy_loss_relative, "followed": score.followed}
+    row |= {} if not isinstance(problem.task.metric, UprightNorm) else {"median_degrees": _median(score.rollout)}
     row |= {"same_end": same_end(problem.task, score.rollout.states[-1], best.rollout.states[-1])}
     row |= {"input_gap": float((chosen - optimal).abs().mean()) / width, "mse": _error(problem, found)}
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "policy": drawn_part(problem.task, chosen[:, 0]).astype(np.float16),
         "states": score.rollout.states[:, :SHOWN].cpu().numpy().astype(np.float32),
         "inputs": score.rollout.inputs[:, :SHOWN, 0].cpu().numpy().astype(np.float16),
@@ -174,6 +180,13 @@ def drawn_part(task: ControlTask, values: Tensor) -> np.ndarray:
     held = tuple(int(axis.values.abs().argmin()) for axis in task.axes[2:])
     part: Any = (slice(None), slice(None), *held)
     return np.asarray(values.reshape(task.shape)[part])
+
+
+def _median(found: Rollout) -> float:
+    """Median over starts of the mean absolute angle, in degrees, of the steps that the task's metric looks at."""
+    metric = found.task.metric
+    angles = found.states[metric.skip : len(found.states) - 1, :, metric.axis]
+    return math.degrees(float(angles.abs().mean(0).median()))
 
 
 def _error(problem: Problem, found: Plan) -> float | None:

@@ -11,7 +11,7 @@ from svrl.reporting.planning_figures import CYCLE
 from svrl.reporting.series import tag
 from svrl.reporting.style import GREY, MAP, STYLE
 
-NASTY = '<script>alert("x")</script> & \'quotes\' | `a < b` Q* and V*, $p$ of _n_ [x](y)'
+NASTY = "<script>alert(\"x\")</script> & 'quotes' | `a < b` Q* and V*, $p$ of _n_ [x](y)"
 
 
 def curves(names: tuple[str, ...] = ("DQN", "SV-DQN"), *, points: int = 60) -> Figure:
@@ -52,7 +52,10 @@ def toy(*, points: int = 40) -> Figure:
         figure = Figure(figsize=(4.2, 2.8), layout="constrained")
         panel = figure.subplots()
         steps = np.arange(1, points + 1)
-        tag(panel.semilogy(steps, 0.8**steps, "o-", color=CYCLE[0], markerfacecolor="white", label="error of Q"), "error of Q")
+        tag(
+            panel.semilogy(steps, 0.8**steps, "o-", color=CYCLE[0], markerfacecolor="white", label="error of Q"),
+            "error of Q",
+        )
         panel.annotate("converged", (0.6, 0.7), xycoords="axes fraction", color=GREY)
         panel.set(xlabel="iteration", ylabel="largest error")
         panel.legend()
@@ -101,12 +104,18 @@ def planning() -> Section:
                 exhibits=(_exhibit(heat_map(), command="svrl paper run fig3"),),
             ),
             FigureEntry(
-                id="fig10", label="Figure 10", title="what SVP policies do over time", says=says, got="",
+                id="fig10",
+                label="Figure 10",
+                title="what SVP policies do over time",
+                says=says,
+                got="",
                 command="svrl paper run fig10 --scale full",
             ),
         ),
         claims=(
-            _claim("svp-fifth", "reproduced", ours="1.02 times", interval=(0.98, 1.07), scale="laptop", source="committed"),
+            _claim(
+                "svp-fifth", "reproduced", ours="1.02 times", interval=(0.98, 1.07), scale="laptop", source="committed"
+            ),
             _claim(
                 "svp-rank",
                 "reproduced under another definition",
@@ -143,7 +152,8 @@ def learning(nasty: bool) -> Section:
         )
     ]
     if nasty:
-        claims.append(_claim("awkward", "not reproduced", figure="fig6", says=NASTY, paper=NASTY, test=NASTY, ours=NASTY, note=NASTY))
+        words = dict.fromkeys(("says", "paper", "test", "ours", "note"), NASTY)
+        claims.append(_claim("awkward-at-0.1", "not reproduced", figure="fig6", **words))
     return Section(
         name="atari_learning",
         title="Learning on Atari games",
@@ -171,8 +181,12 @@ def addition() -> Section:
         addition=True,
         figures=(
             FigureEntry(
-                id="toy", label="Addition", title="how fast the error falls", says="It is the smallest problem.",
-                got="It falls by a fifth an iteration.", exhibits=(_exhibit(toy()),),
+                id="toy",
+                label="Addition",
+                title="how fast the error falls",
+                says="It is the smallest problem.",
+                got="It falls by a fifth an iteration.",
+                exhibits=(_exhibit(toy()),),
             ),
         ),
         claims=(),

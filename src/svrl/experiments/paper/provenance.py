@@ -31,7 +31,12 @@ def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
 
 @cache
 def commit() -> str:
-    """Of the checkout that svrl runs from, with a + if files were changed since; empty where there is none."""
+    """Of the checkout that svrl runs from, with a + if files were changed since; empty where there is none.
+
+    A copy of a checkout without its history may say it in the variable SVRL_COMMIT.
+    """
+    if os.environ.get("SVRL_COMMIT"):
+        return os.environ["SVRL_COMMIT"]
     root = Path(__file__).parents[4]
     if not (root / ".git").exists():
         return ""

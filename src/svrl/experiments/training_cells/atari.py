@@ -13,7 +13,7 @@ from svrl.envs.atari_games import GAMES, Game
 from svrl.experiments.paper.cell import Cell
 from svrl.experiments.training_cells.plan import TrainingPlan
 
-SMOKE = TrainingPlan(preset="smoke", steps=100, seeds=1, batches=50, states=64)
+SMOKE = TrainingPlan(preset="smoke", steps=80, seeds=1, overrides={"hidden": [32]}, batches=50, states=48)
 LAPTOP = TrainingPlan(
     preset="authors",
     steps=20_000,
@@ -38,7 +38,7 @@ TECHNIQUES = ("dqn", "double", "dueling")
 ALL_ARMS = tuple(arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}"))
 
 WORDS = {
-    "smoke": "100 agent steps, preset smoke, 1 seed",
+    "smoke": "80 agent steps, preset smoke, 1 seed",
     "laptop": "20,000 agent steps, preset authors with a small replay memory, 1 seed",
     "short": "1,000,000 agent steps, preset short, 3 seeds",
     "full": "15,000,000 agent steps, preset authors, 3 seeds",
@@ -47,7 +47,7 @@ WORDS = {
 
 
 def env_names(games: Iterable[str]) -> tuple[str, ...]:
-    """ "atari/alien" for "alien"."""
+    """Names of environments, as in "atari/alien"."""
     return tuple(f"atari/{game}" for game in games)
 
 
@@ -62,6 +62,6 @@ def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[Cell, ...]:
 
 
 def listed(games: Iterable[str]) -> str:
-    """ "Frostbite and Krull" for a caption."""
+    """Games for a caption, as in "Frostbite and Krull"."""
     names = [game.replace("_", " ").title() for game in games]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -11,18 +11,20 @@ Intervals are 95%, by resampling seeds within each environment. One seed has non
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.reading import Measure, normalised, random_score, score_of, values
-from svrl.reporting.aggregate import interval, mean_score, probability_of_improvement
+from svrl.reporting.aggregate import Statistic, interval, mean_score, probability_of_improvement
 
 MARGIN = 0.1
 """Relative gain that counts as a difference."""
 Interval = tuple[float, float]
+Transform = Callable[[np.ndarray], np.ndarray]
+"""Of relative gains (..., envs) to a number for each, (...)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,8 @@ class Gain:
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
-        return f"probability of improvement {self.improvement:.2f}{ends}, difference {self.difference:+.3g}"
+        word = "human-normalised difference" if self.envs[0].startswith("atari/") else "difference"
+        return f"probability of improvement {self.improvement:.2f}{ends}, {word} {self.difference:+.3g}"
 
 
 def gain_of(
@@ -70,17 +73,17 @@ def gain_of(
     theirs, ours = ([normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw)
     enough = min(len(scores) for arm in raw for scores in arm) > 1
 
-    def ends(statistic: object, *scores: list[np.ndarray]) -> Interval | None:
-        return interval(statistic, *scores) if enough else None  # type: ignore[arg-type]
+    def ends(statistic: Statistic) -> Interval | None:
+        return interval(statistic, ours, theirs) if enough else None
 
     return Gain(
         envs=tuple(envs),
         seeds=min(len(scores) for arm in raw for scores in arm),
         improvement=float(probability_of_improvement(ours, theirs)),
-        improvement_interval=ends(probability_of_improvement, ours, theirs),
+        improvement_interval=ends(probability_of_improvement),
         difference=float(mean_score(ours) - mean_score(theirs)),
-        difference_interval=ends(lambda x, y: mean_score(x) - mean_score(y), ours, theirs),
-        relative=relative_gains(*raw, envs),
+        difference_interval=ends(lambda x, y: mean_score(x) - mean_score(y)),
+        relative=relative_gains(raw[0], raw[1], envs),
     )
 
 
@@ -102,7 +105,7 @@ def labels_of(relative: np.ndarray) -> np.ndarray:
 
 
 def resampled(
-    statistic: object,
+    statistic: Transform,
     evidence: Evidence,
     plain: str,
     structured: str,
@@ -113,9 +116,9 @@ def resampled(
     raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
     if min(len(scores) for arm in raw for scores in arm) < 2:
         return None
-    return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)  # type: ignore[operator]
+    return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
 
 
 def shown(ends: Interval | None, digits: int = 2) -> str:
-    """ " [.2, .6]", or nothing."""
+    """An interval behind its number, as in " [0.20, 0.60]"; nothing where there is none."""
     return "" if ends is None else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"

@@ -100,6 +100,13 @@ def curves(cells: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(steps, float), np.array([[points[step] for step in steps] for points in found], float)
 
 
+def evaluations(cells: Sequence[Kept]) -> tuple[float, float]:
+    """Agent steps at the end of training, and the mean of the evaluations there over seeds; NaN if there is none."""
+    means = [row_of(kept, "score")["evaluation"] for kept in cells]
+    known = [float(mean) for mean in means if mean is not None]
+    return float(cells[0].settings["steps"]), float(np.mean(known)) if known else float("nan")
+
+
 def values(
     evidence: Evidence, arm: str, envs: Iterable[str], measure: Measure = score_of, batch_size: int | None = None
 ) -> list[np.ndarray]:

@@ -69,5 +69,5 @@ def improved(evidence: Evidence, gain: Gain, note: str = "") -> Finding:
 
 
 def counted(names: Sequence[str]) -> str:
-    """ "Alien, Krull", or "none"."""
+    """Names with commas, or "none"."""
     return ", ".join(names) or "none"

@@ -1,7 +1,8 @@
 """What a report says: experiments, their figures and claims, as plain data and matplotlib figures.
 
-Names and ids end up in addresses and in the names of files, so they are letters, digits, hyphens and
-underscores, and no two figures, experiments or claims share one. Text is plain; `words` in backticks are code.
+Names and ids end up in addresses and in the names of files, so they are letters, digits, hyphens,
+underscores and points, and no two figures, experiments or claims share one. Text is plain; `words` in backticks are
+code.
 """
 
 from __future__ import annotations
@@ -166,8 +167,10 @@ class Page:
 def _check_names(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-            raise ValueError(f"Names of {what} are letters, digits, hyphens and underscores; {name!r} is none.")
-        if name in seen:
-            raise ValueError(f"Two {what} are called {name}; give one of them another name.")
-        seen.add(name)
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            raise ValueError(f"Names of {what} are letters, digits, hyphens, underscores and points; got {name!r}.")
+        # Addresses of headings have neither capitals nor points, and some systems of files have no capitals.
+        plain = name.lower().replace(".", "")
+        if plain in seen:
+            raise ValueError(f"Two {what} are called {name}, or nearly so; give one of them another name.")
+        seen.add(plain)

@@ -11,7 +11,7 @@ from svrl.reporting.page.content import Page, Section
 from svrl.reporting.page.html_claims import render_claims
 from svrl.reporting.page.html_section import render_section
 from svrl.reporting.page.html_text import paragraphs, plain, rich
-from svrl.reporting.page.wording import figure_labels, labels_of
+from svrl.reporting.page.wording import capital, figure_labels, labels_of
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 # Before anything is painted, so that a page that is to be dark never flashes in white.
@@ -72,7 +72,8 @@ def _masthead(page: Page) -> str:
 <div class="strip">
 <p class="kicker">svrl {plain(page.version)} <span aria-hidden="true">·</span> {plain(page.scale)} scale \
 <span aria-hidden="true">·</span> <time datetime="{plain(page.made)}">{plain(page.made)}</time></p>
-<button type="button" class="theme" id="theme" aria-pressed="false">Dark</button>
+<nav class="ways" aria-label="Parts of the page"><a href="#claims">Claims</a> <a href="#contents">Experiments</a>
+<button type="button" class="theme" id="theme">Dark</button></nav>
 </div>
 <h1>{plain(page.title)}</h1>
 <p class="subtitle">{rich(page.subtitle)}</p>
@@ -86,7 +87,7 @@ def _contents(page: Page) -> str:
     lists = [_contents_list(title, found) for title, found in (("The paper", paper), ("Additions", ours)) if found]
     return "\n".join(
         [
-            '<nav class="contents" aria-labelledby="contents-title">',
+            '<nav class="contents" id="contents" aria-labelledby="contents-title">',
             '<h2 id="contents-title">Experiments</h2>',
             *lists,
             "</nav>",
@@ -96,8 +97,8 @@ def _contents(page: Page) -> str:
 
 def _contents_list(title: str, sections: list[Section]) -> str:
     items = [
-        f'<li><a href="#experiment-{plain(section.name)}">{plain(section.title)}</a> '
-        f'<span class="aside">{plain(figure_labels(section))}</span></li>'
+        f'<li><a href="#experiment-{plain(section.name)}">{plain(capital(section.title))}</a> '
+        f'<span class="aside">{plain(capital(figure_labels(section)))}</span></li>'
         for section in sections
     ]
     return "\n".join([f"<h3>{plain(title)}</h3>", "<ol>", *items, "</ol>"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from svrl.reporting.page.content import VERDICTS, ClaimRow, Page, Section
 from svrl.reporting.page.html_text import plain, rich
-from svrl.reporting.page.wording import MARKS, SHORT, interval_text, place_text, verdict_counts
+from svrl.reporting.page.wording import MARKS, SHORT, interval_text, verdict_counts
 
 _COLUMNS = (
     ("verdict", "Verdict"),
@@ -104,7 +104,8 @@ def _body(claim: ClaimRow, section: Section, labels: dict[str, str], places: dic
         f"{rich(claim.says)}</button>",
         rich(claim.paper),
         ours,
-        f'<a href="#{plain(target)}">{plain(place_text(claim, labels))}</a>',
+        f'<a href="#{plain(target)}">{plain(labels.get(claim.figure, claim.figure))}</a>'
+        + (f' <span class="in-section">section {plain(claim.section)}</span>' if claim.section else ""),
     )
     row = "".join(
         f'<td data-column="{name}" data-title="{title}"'

@@ -6,7 +6,7 @@ from svrl.reporting.page.content import Exhibit, FigureEntry, Section
 from svrl.reporting.page.html_claims import render_claims_of
 from svrl.reporting.page.html_text import command_box, paragraphs, plain, rich
 from svrl.reporting.page.svg import InlineSvg, inline_svg
-from svrl.reporting.page.wording import command_of, minutes_text
+from svrl.reporting.page.wording import capital, command_of, runs_text, says_title, sentence
 
 
 def render_section(section: Section) -> str:
@@ -17,10 +17,10 @@ def render_section(section: Section) -> str:
         [
             f'<section class="experiment" id="experiment-{name}" aria-labelledby="experiment-{name}-title">',
             f'<p class="kicker">{kind} <span aria-hidden="true">·</span> {name}</p>',
-            f'<h2 id="experiment-{name}-title">{plain(section.title)}</h2>',
+            f'<h2 id="experiment-{name}-title">{plain(capital(section.title))}</h2>',
             paragraphs(section.notes, "note"),
             render_claims_of(section),
-            f'<p class="runs">All of it, {plain(minutes_text(section.minutes))} on two cores:</p>',
+            f'<p class="runs">{plain(runs_text(section))}</p>',
             command_box(section.command),
             *(_figure(section, entry) for entry in section.figures),
             '<p class="back"><a href="#claims">Back to the claims</a></p>',
@@ -33,7 +33,8 @@ def _figure(section: Section, entry: FigureEntry) -> str:
     shown = entry.exhibits
     parts = [
         f'<article class="entry" id="{plain(entry.id)}" aria-labelledby="{plain(entry.id)}-title">',
-        f'<h3 id="{plain(entry.id)}-title"><span class="label">{plain(entry.label)}</span> {plain(entry.title)}</h3>',
+        f'<h3 id="{plain(entry.id)}-title"><span class="label">{plain(entry.label)}</span> '
+        f"{plain(capital(entry.title))}</h3>",
         _tabs(entry) if len(shown) > 1 else "",
         *(_exhibit(entry, at) for at in range(len(shown))),
         "" if shown else _not_made(section, entry),
@@ -66,7 +67,7 @@ def _exhibit(entry: FigureEntry, at: int) -> str:
 <figure>
 <div class="picture" data-title="{plain(entry.label)} · {plain(exhibit.label)}">{picture.markup}</div>
 {_tools(entry, picture)}
-<figcaption><span class="exhibit-label">{plain(exhibit.label)}.</span> {rich(exhibit.caption)}</figcaption>
+<figcaption><span class="exhibit-label">{plain(sentence(exhibit.label))}</span> {rich(exhibit.caption)}</figcaption>
 </figure>
 {command_box(exhibit.command)}
 {_provenance(exhibit)}
@@ -106,7 +107,7 @@ def _not_made(section: Section, entry: FigureEntry) -> str:
 
 
 def _sides(section: Section, entry: FigureEntry) -> str:
-    first = "Why it is here" if section.addition else "The paper"
+    first = says_title(section, entry)
     got = rich(entry.got) if entry.got else '<span class="aside">Nothing was run yet.</span>'
     return f"""\
 <div class="sides">

@@ -13,12 +13,16 @@ from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Se
 from svrl.reporting.page.svg import svg_file
 from svrl.reporting.page.wording import (
     MARKS,
+    capital,
     command_of,
     figure_labels,
     interval_text,
     labels_of,
     minutes_text,
     place_text,
+    runs_text,
+    says_title,
+    sentence,
     verdict_counts,
 )
 from svrl.runs.atomic import writing
@@ -87,7 +91,7 @@ def _claims_table(page: Page, labels: dict[str, str]) -> str:
         for claim in section.claims:
             cells = (
                 f"{MARKS[claim.verdict]} {claim.verdict}",
-                f"[{escaped(claim.says)}]({section.name}.md#{claim.name})",
+                f"[{escaped(claim.says)}]({section.name}.md#{claim.name.lower().replace('.', '')})",
                 escaped(claim.paper),
                 _ours(claim),
                 escaped(place_text(claim, labels)),
@@ -97,18 +101,17 @@ def _claims_table(page: Page, labels: dict[str, str]) -> str:
 
 
 def _experiment_line(section: Section) -> str:
-    kind = "addition, " if section.addition else ""
-    figures = figure_labels(section)
-    about = ", ".join(part for part in (kind.rstrip(", "), figures, minutes_text(section.minutes)) if part)
-    return f"- [{escaped(section.title)}]({section.name}.md): {escaped(about)}"
+    kind = "addition" if section.addition else ""
+    about = ", ".join(part for part in (kind, figure_labels(section), minutes_text(section.minutes)) if part)
+    return f"- [{escaped(capital(section.title))}]({section.name}.md): {escaped(about)}"
 
 
 def _section(section: Section, labels: dict[str, str]) -> str:
     blocks = [
-        f"# {escaped(section.title)}",
+        f"# {escaped(capital(section.title))}",
         "This is an addition: it is not in the paper." if section.addition else "",
         *map(escaped, section.notes),
-        f"All of it, {minutes_text(section.minutes)} on two cores:",
+        runs_text(section),
         _code(section.command),
     ]
     for entry in section.figures:
@@ -122,7 +125,7 @@ def _section(section: Section, labels: dict[str, str]) -> str:
 
 
 def _figure(section: Section, entry: FigureEntry) -> list[str]:
-    first = "Why it is here" if section.addition else "The paper"
+    first = says_title(section, entry)
     blocks = [f"## {escaped(entry.label)}: {escaped(entry.title)}", f"**{first}.** {escaped(entry.says)}"]
     blocks.append(f"**We got.** {escaped(entry.got)}" if entry.got else "**We got.** Nothing was run yet.")
     for exhibit, name in zip(entry.exhibits, figure_files(entry), strict=True):
@@ -136,7 +139,7 @@ def _exhibit(entry: FigureEntry, exhibit: Exhibit, name: str) -> list[str]:
     lines = (f"Source: {exhibit.source}", *exhibit.provenance)
     return [
         f"![{escaped(entry.label)}, {escaped(exhibit.label)}]({FIGURES}/{name})",
-        f"*{escaped(exhibit.label)}.* {escaped(exhibit.caption)}",
+        f"*{escaped(sentence(exhibit.label))}* {escaped(exhibit.caption)}",
         _code(exhibit.command),
         "\n".join(f"- {escaped(line)}" for line in lines),
     ]
@@ -151,7 +154,7 @@ def _claim(claim: ClaimRow, labels: dict[str, str]) -> list[str]:
         ("Where", escaped(place_text(claim, labels))),
     ]
     return [
-        f"### {claim.name}",
+        f"### {escaped(claim.name)}",
         f"{MARKS[claim.verdict]} **{claim.verdict}**: {escaped(claim.says)}",
         "\n".join(f"- {name}: {text}" for name, text in lines if text),
     ]

@@ -2,7 +2,7 @@
 
 Pictures stay vectors. A picture is not scaled: its page is A4 made larger by the factor k that makes room for it, with
 text of k times the size, so printed pages look alike. With a picture of w x h inches and text that fills t of
-the H inches between the margins of a page W wide, k = max(w / W, h / (H - t)).
+the H inches between the margins of a page W wide, k = max(1, w / W, h / (H - t)).
 """
 
 from __future__ import annotations
@@ -16,10 +16,29 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from svrl.reporting.page.content import Exhibit, FigureEntry, Page, Section
+from svrl.reporting.page.layout import settle
 from svrl.reporting.page.pdf_claims import claims_pages
-from svrl.reporting.page.pdf_text import HEIGHT, LEADING, MARGIN, SHEET_HEIGHT, SHEET_WIDTH, WIDTH, Block, put, tall
-from svrl.reporting.page.wording import command_of, labels_of, minutes_text, verdict_counts
-from svrl.reporting.style import GREY, STYLE
+from svrl.reporting.page.pdf_text import (
+    HEIGHT,
+    LEADING,
+    MARGIN,
+    QUIET,
+    SHEET_HEIGHT,
+    SHEET_WIDTH,
+    WIDTH,
+    Block,
+    put,
+    tall,
+)
+from svrl.reporting.page.wording import (
+    capital,
+    labels_of,
+    minutes_text,
+    says_title,
+    sentence,
+    verdict_counts,
+)
+from svrl.reporting.style import STYLE
 from svrl.runs.atomic import writing
 
 _GAP = 0.15
@@ -44,7 +63,7 @@ def title_pages(page: Page) -> list[Figure]:
     blocks = [
         Block(text=page.title, size=20, after=8),
         Block(text=page.subtitle, size=11, after=6),
-        Block(text=f"svrl {page.version}, {page.scale} scale, {page.made}", size=9, colour=GREY, after=14),
+        Block(text=f"svrl {page.version}, {page.scale} scale, {page.made}", size=9, colour=QUIET, after=14),
         *(Block(text=note, size=10, after=6) for note in page.notes),
         Block(text=f"{len(page.claims)} claims", size=13, before=10, after=4),
         *(Block(text=line, size=10) for line in counts),
@@ -63,29 +82,32 @@ def title_pages(page: Page) -> list[Figure]:
 
 
 def _in_contents(section: Section) -> list[Block]:
-    missing = [entry for entry in section.figures if not entry.exhibits]
+    missing = [entry.label for entry in section.figures if not entry.exhibits]
     kind = " (addition)" if section.addition else ""
+    about = ", ".join(part for part in (f"{capital(section.title)}{kind}", minutes_text(section.minutes)) if part)
     blocks = [
-        Block(text=f"{section.title}{kind}", size=10, before=4),
-        Block(text=f"{section.command}    {minutes_text(section.minutes)}", size=8, mono=True, colour=GREY),
+        Block(text=about, size=10, before=4),
+        Block(text=section.command, size=8, mono=True, colour=QUIET),
     ]
-    for entry in missing:
-        text = f"{entry.label} has no picture yet; this makes it: {command_of(section, entry)}"
-        blocks.append(Block(text=text, size=8))
+    if missing:
+        blocks.append(
+            Block(text=f"No picture yet: {', '.join(missing)}. The command makes them.", size=8, colour=QUIET)
+        )
     return blocks
 
 
 def _save_exhibit(book: Any, section: Section, entry: FigureEntry, exhibit: Exhibit) -> None:
     """One page: heading, picture, caption, what the paper says and what we got."""
     figure = exhibit.figure
+    settle(figure)
     heading = [
-        Block(text=section.title, size=8, colour=GREY, after=2),
-        Block(text=f"{entry.label}. {entry.title}", size=13),
+        Block(text=capital(section.title), size=8, colour=QUIET, after=2),
+        Block(text=f"{entry.label}. {capital(entry.title)}", size=13),
     ]
     below = _below(section, entry, exhibit)
     width, height = (float(side) for side in figure.get_size_inches())
     room = HEIGHT - tall(heading) - tall(below) - 2 * _GAP
-    k = max(width / WIDTH, height / room)
+    k = max(1.0, width / WIDTH, height / room)
     x, y = MARGIN * k + max(0.0, (WIDTH * k - width) / 2), (MARGIN + HEIGHT - tall(heading) - _GAP) * k - height
     added = [
         *put(figure, heading, left=MARGIN * k - x, top=(MARGIN + HEIGHT) * k - y, k=k),
@@ -104,14 +126,14 @@ def _save(book: Any, figure: Figure, x: float, y: float, k: float) -> None:
 
 
 def _below(section: Section, entry: FigureEntry, exhibit: Exhibit) -> list[Block]:
-    first = "Why it is here" if section.addition else "The paper"
+    first = says_title(section, entry)
     blocks = [
-        Block(text=f"{exhibit.label}. {exhibit.caption}", size=9, after=8),
+        Block(text=f"{sentence(exhibit.label)} {exhibit.caption}", size=9, after=8),
         Block(text=f"{first}: {entry.says}", size=9, after=5),
         Block(text=f"We got: {entry.got}" if entry.got else "", size=9, after=5),
         Block(text=exhibit.command, size=8, mono=True, after=5),
     ]
-    lines = [Block(text=line, size=7, colour=GREY) for line in (f"Source: {exhibit.source}", *exhibit.provenance)]
+    lines = [Block(text=line, size=7, colour=QUIET) for line in (f"Source: {exhibit.source}", *exhibit.provenance)]
     blocks = [block for block in blocks if block.text]
     while lines and tall([*blocks, *lines]) > _MOST_TEXT * HEIGHT:
         lines.pop()

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from svrl.reporting.page.content import VERDICTS, ClaimRow, Page
-from svrl.reporting.page.pdf_text import HEIGHT, MARGIN, SHEET_HEIGHT, SHEET_WIDTH, WIDTH, Block, put, tall
+from svrl.reporting.page.pdf_text import HEIGHT, MARGIN, QUIET, SHEET_HEIGHT, SHEET_WIDTH, WIDTH, Block, put, tall
 from svrl.reporting.page.wording import MARKS, interval_text, place_text
 from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
 
@@ -50,7 +50,7 @@ def _cells(claim: ClaimRow, labels: dict[str, str]) -> list[list[Block]]:
         first, *rest = texts
         colour = _COLOURS[claim.verdict] if at == 0 else "black"
         cells.append(
-            [_cell(first, at, colour=colour, bold=at == 0), *(_cell(text, at, colour=GREY) for text in rest if text)]
+            [_cell(first, at, colour=colour, bold=at == 0), *(_cell(text, at, colour=QUIET) for text in rest if text)]
         )
     return cells
 

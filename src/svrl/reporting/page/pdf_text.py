@@ -18,6 +18,7 @@ SHEET_WIDTH, SHEET_HEIGHT = 8.27, 11.69
 """A4."""
 MARGIN = 0.75
 WIDTH, HEIGHT = SHEET_WIDTH - 2 * MARGIN, SHEET_HEIGHT - 2 * MARGIN
+QUIET = "#555555"
 LEADING = 1.35
 """From line to line, in sizes of the letters."""
 
@@ -121,11 +122,12 @@ def _wide(text: str, mono: bool, bold: bool) -> float:
 
 
 def _line(sheet: Figure, words: str, block: Block, left: float, top: float, k: float) -> Text:
+    # As shares of the figure, which follow it to its place on a larger page; inches would not.
+    width, height = sheet.get_size_inches()
     return sheet.text(
-        left,
-        top,
+        left / width,
+        top / height,
         words,
-        transform=sheet.dpi_scale_trans,
         fontproperties=_font(block.size * k, block.mono, block.bold),
         color=block.colour,
         ha="left",

@@ -3,11 +3,11 @@
 What is changed after matplotlib has written it:
 - Ground: white behind the figure and its panels is left out; other white becomes the colour of the page,
   white letters stay white. Panels with a colour of their own keep it.
-- Ink: black, said or by default, becomes `currentColor`. Other colours stay, so whoever writes on a coloured
-  ground that stays the same in the dark takes a colour that is not exactly black.
+- Ink: black, said or by default, and greys nearly as dark become `currentColor`. Other colours stay, so whoever
+  writes on a coloured ground that stays the same in the dark takes a dark colour that is no grey.
 - Ids and references to them get a prefix, because several figures share one document.
 - Series: an id made by `svrl.reporting.series.tag` becomes data-series="NAME", which may repeat.
-- Size: the viewBox alone; coordinates of paths are rounded to 0.01 points.
+- Size: the viewBox alone; outlines are shortened.
 - Dates are left out: the same figure is the same text.
 """
 
@@ -23,13 +23,16 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from svrl.reporting.page.layout import settle
+from svrl.reporting.page.svg_path import short_path
 from svrl.reporting.series import PREFIX, tag
 from svrl.reporting.style import STYLE
 
 INK = "currentColor"
 PAPER = "var(--paper, #ffffff)"
 _WHITE = re.compile(r"#fff(?:fff)?\b|\bwhite\b")
-_BLACK = re.compile(r"#000(?:000)?\b|\bblack\b")
+# Up to #5f5f5f, which could not be read on dark ground.
+_BLACK = re.compile(r"#([0-5])\1\1\b|#([0-5][0-9a-f])\2\2\b|\bblack\b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,7 @@ class InlineSvg:
 
 def svg_file(figure: Figure) -> str:
     """The figure as a file of its own: white ground, no date."""
+    settle(figure)
     text = io.StringIO()
     with mpl.rc_context(STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None})
@@ -84,7 +88,8 @@ def inline_svg(figure: Figure, *, prefix: str, title: str) -> InlineSvg:
     _recolour(root)
     names = _series_from_ids(root)
     _prefix_ids(root, prefix)
-    _round_paths(root)
+    for path in root.iter("path"):
+        path.set("d", short_path(path.get("d", "")))
     width = float(root.attrib["viewBox"].split()[2])
     _dress(root, prefix, title, width)
     labels = _labels(figure)
@@ -165,14 +170,6 @@ def _prefix_ids(root: ElementTree.Element, prefix: str) -> None:
                 element.set(name, f"#{prefix}{value[1:]}")
             elif "url(#" in value:
                 element.set(name, value.replace("url(#", f"url(#{prefix}"))
-
-
-def _round_paths(root: ElementTree.Element) -> None:
-    for path in root.iter("path"):
-        rounded = re.sub(
-            r"-?\d+\.\d+", lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), path.get("d", "")
-        )
-        path.set("d", " ".join(rounded.split()))
 
 
 def _dress(root: ElementTree.Element, prefix: str, title: str, width: float) -> None:

@@ -24,7 +24,9 @@ def interval_text(interval: tuple[float, float] | None) -> str:
 
 
 def minutes_text(minutes: float) -> str:
-    """About how long: "less than a minute", "about 12 minutes", "about 3 hours", "about 40 days"."""
+    """About how long: "less than a minute", "about 12 minutes", "about 3 hours"; empty if nobody knows, at 0."""
+    if minutes <= 0:
+        return ""
     if minutes < 1:
         return "less than a minute"
     for unit, length, most in (("minute", 1, 90), ("hour", 60, 48 * 60), ("day", 24 * 60, float("inf"))):
@@ -41,8 +43,31 @@ def verdict_counts(claims: Iterable[ClaimRow]) -> dict[str, int]:
 
 
 def figure_labels(section: Section) -> str:
-    """What an experiment draws: "Figure 3, Figure 10"."""
-    return ", ".join(entry.label for entry in section.figures)
+    """What an experiment draws: "Figures 3, 10, Table 1"; an addition has no number, only a title."""
+    numbers = [entry.label.removeprefix("Figure ") for entry in section.figures if entry.label.startswith("Figure ")]
+    others = [
+        entry.title if is_addition(section, entry) else entry.label
+        for entry in section.figures
+        if not entry.label.startswith("Figure ")
+    ]
+    figures = [f"Figure{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"] if numbers else []
+    return ", ".join([*figures, *others])
+
+
+def is_addition(section: Section, entry: FigureEntry) -> bool:
+    """Whether a figure is ours; an experiment of the paper can have one too."""
+    return section.addition or entry.label == "Addition"
+
+
+def says_title(section: Section, entry: FigureEntry) -> str:
+    """Above what is said on a figure: the paper says nothing on ours."""
+    return "Why it is here" if is_addition(section, entry) else "The paper"
+
+
+def runs_text(section: Section) -> str:
+    """Above the command of an experiment: "All of it, about 12 minutes on two cores:"."""
+    minutes = minutes_text(section.minutes)
+    return f"All of it, {minutes} on two cores:" if minutes else "All of it:"
 
 
 def place_text(claim: ClaimRow, labels: dict[str, str]) -> str:
@@ -59,3 +84,13 @@ def labels_of(sections: Iterable[Section]) -> dict[str, str]:
 def command_of(section: Section, entry: FigureEntry) -> str:
     """The command that makes a figure."""
     return entry.command or section.command
+
+
+def capital(words: str) -> str:
+    """Words that begin with a capital, whatever else is in them."""
+    return words[:1].upper() + words[1:]
+
+
+def sentence(words: str) -> str:
+    """Words with a capital and a full stop: "Laptop scale, committed."."""
+    return f"{capital(words).rstrip('.')}."

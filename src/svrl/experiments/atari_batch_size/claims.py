@@ -1,0 +1,131 @@
+"""What the paper says about batch sizes, and what we find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from svrl.experiments.atari_batch_size.settings import ENVS, FROSTBITE, SEAQUEST, SIZES
+from svrl.experiments.paper.claim import Claim, Finding
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.training_cells.atari import PAIR
+from svrl.experiments.training_cells.gains import MARGIN, Interval, Transform, relative_gains, shown
+from svrl.experiments.training_cells.reading import envs_of, title_of, values
+from svrl.experiments.training_cells.verdicts import settled
+from svrl.reporting.aggregate import interval
+
+
+def got(figure: str, evidence: Evidence) -> str:
+    """Gains by game and size, and what is missing."""
+    found, panels = [], 0
+    for env in ENVS:
+        sizes = sizes_of(evidence, env)
+        panels += len(sizes)
+        if sizes:
+            gains = gains_of(evidence, env, sizes)
+            told = ", ".join(f"{gain:+.0%} at {size}" for size, gain in zip(sizes, gains, strict=True))
+            found.append(f"{title_of(env)} {told}")
+    expected = len(ENVS) * len(SIZES)
+    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
+    return f"Relative gain of structure by batch size: {'; '.join(found)}.{missing}"
+
+
+def sizes_of(evidence: Evidence, env: str) -> tuple[int, ...]:
+    """Batch sizes that both arms were trained with."""
+    return tuple(size for size in SIZES if envs_of(evidence, (env,), PAIR, size))
+
+
+def gains_of(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> np.ndarray:
+    """(sizes,): relative gain at each batch size."""
+    return relative_gains(*_scores(evidence, env, sizes), [env] * len(sizes))
+
+
+def judge_shrinks(evidence: Evidence) -> Finding:
+    """Seaquest: worse at 32, and less so at 128."""
+    gains = gains_of(evidence, SEAQUEST, SIZES)
+    change = float(gains[-1] - gains[0])
+    ends = _ends(evidence, SEAQUEST, lambda found: found[..., -1] - found[..., 0])
+    rising = bool((np.diff(gains) >= 0).all())
+    holds = bool(gains[0] < 0) and rising and ends is not None and ends[0] > 0
+    return settled(
+        evidence,
+        holds,
+        ours=f"{_told(gains)}; from 32 to 128 {change:+.0%}{shown(ends)}",
+        value=change,
+        ends=ends,
+        note="" if gains[0] < 0 else "There is no loss at 32 that could shrink.",
+    )
+
+
+def judge_vanishes(evidence: Evidence) -> Finding:
+    """Seaquest: no difference at 128."""
+    gains = gains_of(evidence, SEAQUEST, SIZES)
+    ends = _ends(evidence, SEAQUEST, lambda found: found[..., -1])
+    holds = bool(abs(gains[-1]) <= MARGIN) and ends is not None and ends[0] <= 0 <= ends[1]
+    return settled(evidence, holds, ours=f"{gains[-1]:+.0%}{shown(ends)}", value=float(gains[-1]), ends=ends)
+
+
+def judge_frostbite(evidence: Evidence) -> Finding:
+    """Frostbite: better at all sizes, so also where the gain is least."""
+    gains = gains_of(evidence, FROSTBITE, SIZES)
+    ends = _ends(evidence, FROSTBITE, lambda found: found.min(-1))
+    holds = ends is not None and ends[0] > 0
+    return settled(evidence, holds, ours=f"{_told(gains)}; least{shown(ends)}", value=float(gains.min()), ends=ends)
+
+
+def _told(gains: np.ndarray) -> str:
+    return ", ".join(f"{gain:+.0%} at {size}" for size, gain in zip(SIZES, gains, strict=True))
+
+
+def _scores(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """For plain and structured, the scores (seeds,) at each size."""
+    plain, structured = ([values(evidence, arm, (env,), batch_size=size)[0] for size in sizes] for arm in PAIR)
+    return plain, structured
+
+
+def _ends(evidence: Evidence, env: str, statistic: Transform) -> Interval | None:
+    plain, structured = _scores(evidence, env, SIZES)
+    if min(map(len, plain + structured)) < 2:
+        return None
+    panels = [env] * len(SIZES)
+    return interval(lambda x, y: statistic(relative_gains(x, y, panels)), plain, structured)
+
+
+def _claim(name: str, says: str, paper: str, test: str, judge: Callable[[Evidence], Finding]) -> Claim:
+    return Claim(
+        name=name,
+        figure="fig30",
+        section="G.2",
+        says=says,
+        paper=paper,
+        test=test,
+        judge=judge,
+        scales=("full",),
+    )
+
+
+CLAIMS = (
+    _claim(
+        "seaquest-gap-shrinks",
+        "On Seaquest structure loses at a batch size of 32, and the loss shrinks as batches grow.",
+        "worse at 32, less so at 64, gone at 128",
+        "Relative gains at 32, 64 and 128; reproduced if the first is a loss, they do not fall, and the interval of "
+        "the last less the first lies above 0.",
+        judge_shrinks,
+    ),
+    _claim(
+        "seaquest-gap-vanishes",
+        "On Seaquest structure makes no difference at a batch size of 128.",
+        "the same",
+        "Relative gain at 128; reproduced if it is within 10% and its interval covers 0.",
+        judge_vanishes,
+    ),
+    _claim(
+        "frostbite-gains-at-all-sizes",
+        "On Frostbite structure is better at all batch sizes.",
+        "better at 32, 64 and 128",
+        "The least of the three relative gains; reproduced if its interval lies above 0.",
+        judge_frostbite,
+    ),
+)

@@ -1,0 +1,37 @@
+"""Figure 30: a row a game, a column a batch size."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from svrl.experiments.atari_batch_size.claims import sizes_of
+from svrl.experiments.atari_batch_size.settings import ENVS
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.training_cells.atari import PAIR
+from svrl.experiments.training_cells.figure import SCORE, draw_curves, legend_below, lettered, say
+from svrl.experiments.training_cells.reading import title_of, trainings
+from svrl.reporting.style import STYLE
+
+
+def draw(figure_id: str, evidence: Evidence) -> Figure:
+    """The games and sizes that there are."""
+    envs = [env for env in ENVS if sizes_of(evidence, env)]
+    sizes = sorted({size for env in envs for size in sizes_of(evidence, env)})
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(2.5 * len(sizes) + 0.8, 2.0 * len(envs) + 0.6), layout="constrained")
+        panels = figure.subplots(len(envs), len(sizes), squeeze=False)
+        for row, env in zip(panels, envs, strict=True):
+            for panel, size in zip(row, sizes, strict=True):
+                panel.set_title(f"{title_of(env)}, batches of {size}")
+                if size in sizes_of(evidence, env):
+                    draw_curves(panel, {arm: trainings(evidence, env=env, arm=arm, batch_size=size) for arm in PAIR})
+                else:
+                    say(panel, "not in this budget")
+                    panel.set(xticks=[], yticks=[])
+            row[0].set_ylabel(SCORE)
+        for panel in panels[-1]:
+            panel.set_xlabel("agent steps")
+        lettered(list(panels.flat))
+        legend_below(figure, list(panels.flat))
+    return figure

@@ -1,0 +1,31 @@
+"""Games and batch sizes. Those of 32 are the cells of the learning figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from svrl.experiments.paper.cell import Cell
+from svrl.experiments.paper.experiment import Budget
+from svrl.experiments.training_cells.atari import FULL, LAPTOP, PAIR, SMOKE, WORDS, env_names, pairs
+from svrl.experiments.training_cells.plan import TrainingPlan
+
+GAMES = ("frostbite", "seaquest")
+FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
+SIZES = (32, 64, 128)
+
+
+def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[Cell, ...]:
+    return tuple(cell for size in sizes for cell in plan.cells(env_names(games), PAIR, batch_size=size))
+
+
+BUDGETS = {
+    "smoke": Budget(
+        cells=pairs(SMOKE, GAMES),
+        words=f"Frostbite and Seaquest with batches of 32, {WORDS['smoke']}",
+    ),
+    "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"),
+    "full": Budget(
+        cells=(*pairs(FULL, GAMES), *_larger(FULL, GAMES, SIZES[1:])),
+        words=f"Frostbite and Seaquest, batches of 32, 64 and 128, {WORDS['full']}",
+    ),
+}

@@ -1,0 +1,53 @@
+"""Which grids of the pendulum are planned at which scale; the middle one shares its cells with SVP's figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from svrl.experiments.control_cells import OPTIMUM, PLANNED, TASKS
+from svrl.experiments.control_svp.settings import ITERATIONS, LOW, MASKS, PAPER_SVP, STARTS
+from svrl.experiments.paper.cell import Cell
+from svrl.experiments.paper.experiment import Budget
+
+TASK = TASKS[0]
+VARIANTS = ("paper", "authors")
+COARSE, MIDDLE, FINE = (20, 100), (50, 1000), (100, 4000)
+"""Points of each axis, and actions: 400x100, 2500x1000, 10000x4000."""
+GRIDS = {"smoke": ((9, 60), (15, 80)), "laptop": (COARSE, MIDDLE), "full": (COARSE, MIDDLE, FINE)}
+WEIGHTS = {COARSE: (0.03, 0.2), MIDDLE: (0.3, 1.0), FINE: (4.0, 15.0)}
+"""Minutes of the optimum and of a plan."""
+
+
+def size_of(points: int, actions: int) -> str:
+    """As the paper writes it: "2500x1000"."""
+    return f"{points * points}x{actions}"
+
+
+def cells(scale: str) -> tuple[Cell, ...]:
+    """Every grid and variant: the optimum, and SVP at p = .2 with several masks."""
+    found: list[Cell] = []
+    for points, actions in GRIDS[scale]:
+        optimum, planned = WEIGHTS.get((points, actions), (0.01, 0.01))
+        for variant in VARIANTS:
+            where: dict[str, Any] = {"task": TASK, "variant": variant, "states": [points, points], "actions": actions}
+            where |= {"starts": STARTS[scale], "start_seed": 0}
+            found.append(Cell(kind=OPTIMUM, settings=where, weight=optimum))
+            more: dict[str, Any] = {"method": PAPER_SVP, "observe": LOW}
+            found += [
+                Cell(
+                    kind=PLANNED,
+                    settings={**where, **more, "seed": seed, "iterations": ITERATIONS[scale]},
+                    weight=planned,
+                )
+                for seed in range(MASKS[scale])
+            ]
+    return tuple(found)
+
+
+def words(scale: str) -> str:
+    """What is spent, for a caption."""
+    sizes = ", ".join(size_of(*grid) for grid in GRIDS[scale])
+    return f"{sizes} pairs, p = .2, {MASKS[scale]} masks, {STARTS[scale]} starts"
+
+
+BUDGETS = {scale: Budget(cells=cells(scale), words=words(scale)) for scale in GRIDS}

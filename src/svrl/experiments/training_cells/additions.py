@@ -1,0 +1,118 @@
+"""Claims and captions of our additions, which compare structured arms with plain DQN on small environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from svrl.experiments.paper.claim import Claim, Finding
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.training_cells.gains import gain_of, shown
+from svrl.experiments.training_cells.reading import (
+    envs_of,
+    mean_rank,
+    row_of,
+    share_at_most,
+    title_of,
+    trainings,
+    values,
+)
+from svrl.experiments.training_cells.verdicts import improved, settled
+from svrl.reporting.aggregate import interval, iqm, mean_score
+
+PLAIN = "dqn"
+SCALES = ("laptop", "full")
+
+
+def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:
+    """Gains of each structured arm and the ranks of plain DQN.
+
+    Args:
+        evidence: What to read.
+        envs: Environments of the addition.
+        arms: Structured arms by what they are called.
+    """
+    found = envs_of(evidence, envs, (PLAIN, *arms))
+    gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
+    scores = ", ".join(_middle(evidence, arm, found) for arm in (PLAIN, *arms))
+    ranks = ", ".join(_ranks(evidence, env) for env in found)
+    return f"Score of the last 100 games, {scores}. {gains}. Mean rank of DQN's values: {ranks}."
+
+
+def improvement_claim(figure: str, name: str, arm: str, words: str, envs: Sequence[str]) -> Claim:
+    """That a structured arm scores higher than plain DQN."""
+    return Claim(
+        name=name,
+        figure=figure,
+        section="",
+        says=f"{words} scores higher than plain DQN.",
+        paper="not in the paper, which says so of Atari games of low rank",
+        test="Mean of the last 100 games; holds if the interval of the probability of improvement over seeds lies "
+        "above one half.",
+        judge=partial(judge_improvement, arm, tuple(envs)),
+        scales=SCALES,
+    )
+
+
+def rank_claim(figure: str, name: str, limit: int, actions: str, envs: Sequence[str]) -> Claim:
+    """That the values of plain DQN have a rank of at most `limit` in most batches."""
+    return Claim(
+        name=name,
+        figure=figure,
+        section="",
+        says=f"The approximate rank of DQN's values is mostly {limit} or less, of at most {actions}.",
+        paper="not in the paper, which says so of Atari",
+        test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if its interval over "
+        "seeds lies above one half.",
+        judge=partial(judge_ranks, limit, tuple(envs)),
+        scales=SCALES,
+    )
+
+
+def judge_improvement(arm: str, envs: Sequence[str], evidence: Evidence) -> Finding:
+    """Whether an arm beats plain DQN; the note says what structure did to the values themselves."""
+    found = envs_of(evidence, envs, (PLAIN, arm))
+    return improved(evidence, gain_of(evidence, PLAIN, arm, found), _bias(evidence, arm, found))
+
+
+def judge_ranks(limit: int, envs: Sequence[str], evidence: Evidence) -> Finding:
+    """The share of low ranks in the environment where it is least."""
+    found = envs_of(evidence, envs, (PLAIN,))
+    shares = values(evidence, PLAIN, found, lambda kept: share_at_most(kept, limit))
+    worst = min(range(len(found)), key=lambda at: float(shares[at].mean()))
+    share = float(shares[worst].mean())
+    ends = interval(mean_score, shares[worst][:, None]) if len(shares[worst]) > 1 else None
+    return settled(
+        evidence,
+        ends is not None and ends[0] > 0.5,
+        ours=f"{share:.0%}{shown(ends)} in {title_of(found[worst])}",
+        value=share,
+        ends=ends,
+        note=f"Mean ranks: {', '.join(_ranks(evidence, env) for env in found)}.",
+    )
+
+
+def _ranks(evidence: Evidence, env: str) -> str:
+    cells = trainings(evidence, env=env, arm=PLAIN)
+    raw, centred = (float(np.mean([mean_rank(kept, centred=rows) for kept in cells])) for rows in (False, True))
+    return f"{title_of(env)} {raw:.1f}, rows centred {centred:.1f}"
+
+
+def _middle(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
+    scores = values(evidence, arm, envs)
+    several = min(map(len, scores)) > 1
+    return f"{arm} {float(iqm(scores)):.3g}{shown(interval(iqm, scores)) if several else ''}"
+
+
+def _bias(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
+    """What completion did to the largest entry of a row, on average over training."""
+    found = [
+        value
+        for env in envs
+        for kept in trainings(evidence, env=env, arm=arm)
+        for value in row_of(kept, "learning")["row_max_bias"]
+        if value is not None
+    ]
+    return f"Completion moved the largest value of a row by {np.mean(found):+.3g} on average." if found else ""

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from svrl.envs.atari_games import GAMES as ALL_GAMES
+from svrl.experiments.atari_diagnosis import EXPERIMENT
+from svrl.experiments.atari_diagnosis.settings import GAMES
+from svrl.experiments.paper.claim import Verdict
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.store import Kept
+
+from ..hand_made_trainings import evidence, seeds, series_of
+
+CLAIMS = {claim.name: claim for claim in EXPERIMENT.claims}
+PAPER = {"frostbite": (2.0, 0.5), "krull": (2.1, 0.4), "alien": (5.0, 0.1), "seaquest": (10.0, -0.2)}
+
+
+def pair(game: str, rank: float, gain: float, others: tuple[float, float, float] = (13.0, 14.0, 16.0)) -> list[Kept]:
+    """Three seeds of each arm whose relative gain is `gain`; `rank` is that of plain DQN."""
+    env, base = f"atari/{game}", ALL_GAMES[game].random_score
+    plain = 1000.0 * (1 - gain) if gain > 0 else 1000.0
+    structured = 1000.0 if gain > 0 else 1000.0 * (1 + gain)
+    ranks = (rank, *others)
+    return [
+        *seeds(env, "dqn", [base + plain + k for k in (-1, 0, 1)], ranks=ranks),
+        *seeds(env, "sv-dqn", [base + structured + k for k in (-1, 0, 1)], ranks=ranks),
+    ]
+
+
+def found(games: dict[str, tuple[float, float]], scale: str = "full") -> Evidence:
+    return evidence(*(pair(game, rank, gain) for game, (rank, gain) in games.items()), scale=scale)
+
+
+def falling(sign: float) -> dict[str, tuple[float, float]]:
+    """Eight games whose gain falls (sign -1) or rises with the rank."""
+    some = (*GAMES, "breakout", "zaxxon", "hero", "pong")
+    return {game: (1.0 + k, sign * 0.1 * (k - 3.5)) for k, game in enumerate(some)}
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_ranks_as_in_the_paper(game: str):
+    claim = CLAIMS[f"rank-of-{game}"]
+    assert claim.judged(found(PAPER)).verdict is Verdict.REPRODUCED
+    assert claim.judged(found(PAPER, "short")).verdict is Verdict.OTHERWISE
+    assert claim.judged(found(PAPER, "smoke")).verdict is Verdict.NOT_RUN
+    assert claim.judged(found({game: (1.0, 0.1)})).verdict is Verdict.NOT_REPRODUCED
+
+
+def test_a_rank_under_another_definition_is_named():
+    cells = pair("seaquest", 1.0, 0.1, others=(3.0, 9.5, 15.0))
+    finding = CLAIMS["rank-of-seaquest"].judged(evidence(cells))
+    assert (finding.verdict, finding.value) == (Verdict.OTHERWISE, 9.5)
+    assert "9.5 at 99% with row means taken out; by the paper's definition 1.0" in finding.note
+
+
+def test_signs_of_the_four_gains():
+    claim = CLAIMS["gains-on-four-games"]
+    finding = claim.judged(found(PAPER))
+    assert (finding.verdict, finding.value, finding.interval) == (Verdict.REPRODUCED, 4, (4.0, 4.0))
+    better = {**PAPER, "seaquest": (10.0, 0.3)}
+    finding = claim.judged(found(better))
+    assert (finding.verdict, finding.value) == (Verdict.NOT_REPRODUCED, 3)
+    assert "Seaquest +30%" in finding.note
+
+
+def test_correlation_of_rank_and_gain():
+    claim = CLAIMS["lower-rank-larger-gain"]
+    finding = claim.judged(found(falling(-1)))
+    assert (finding.verdict, finding.value) == (Verdict.REPRODUCED, -1.0)
+    assert claim.judged(found(falling(-1), "short")).verdict is Verdict.OTHERWISE
+    assert claim.judged(found(falling(+1))).verdict is Verdict.NOT_REPRODUCED
+
+
+def test_four_games_in_perfect_order_prove_nothing():
+    # One order in twelve is perfect by chance, so the interval of four games is (-1, 1).
+    ordered = {game: (1.0 + k, 0.5 - 0.2 * k) for k, game in enumerate(GAMES)}
+    finding = CLAIMS["lower-rank-larger-gain"].judged(found(ordered))
+    assert (finding.verdict, finding.value, finding.interval) == (Verdict.NOT_REPRODUCED, -1.0, (-1.0, 1.0))
+
+
+def test_the_figure_has_curves_ranks_and_their_relation():
+    figure = EXPERIMENT.draw("fig7", found({**PAPER, "zaxxon": (1.0, 0.2)}))
+    titles = [panel.get_title(loc="left") for panel in figure.axes]
+    assert len(titles) == 9
+    assert titles[:4] == ["(a) Frostbite", "(b) Krull", "(c) Alien", "(d) Seaquest"]
+    assert titles[-1].startswith("(i) tau -0.")
+    relation = figure.axes[-1]
+    assert {text.get_text() for text in relation.texts} == {"Frostbite", "Krull", "Alien", "Seaquest", "Zaxxon"}
+    assert series_of(figure) == {
+        "plain",
+        "structured",
+        "plain-rows-centred",
+        "structured-rows-centred",
+        "one-game",
+    }
+
+
+def test_the_caption_has_ranks_gains_and_what_is_missing():
+    words = EXPERIMENT.got("fig7", found(PAPER))
+    assert "Frostbite 2.0, +50%" in words
+    assert "over 4 games" in words
+    few = EXPERIMENT.got("fig7", found({"krull": (2.0, 0.5)}))
+    assert "This budget has 1 of the 4 games" in few

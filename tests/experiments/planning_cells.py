@@ -1,0 +1,72 @@
+"""What the tests of the planning experiments share: cells that are computed into a store, and rows made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from svrl import __version__
+from svrl.experiments.paper.cell import Kind, Work
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.experiment import Experiment
+from svrl.experiments.paper.store import HERE, Kept, Store
+
+
+def smoke_evidence(experiment: Experiment, root: Path) -> Evidence:
+    """All smoke cells, computed by their own functions and read back from a store."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    store = Store(root=root)
+    try:
+        for cell in experiment.budgets["smoke"].cells:
+            if store.read(cell) is None:
+                store.write(cell, cell.kind.compute(cell.settings, Work(folder=root / "work")), {"svrl": __version__})
+    finally:
+        torch.set_num_threads(threads)
+    evidence = experiment.evidence("smoke", (store,))
+    assert evidence is not None, "a smoke cell was not kept"
+    return evidence
+
+
+def at_laptop(evidence: Evidence) -> Evidence:
+    """The same cells, called a laptop's: claims then judge them."""
+    return dataclasses.replace(evidence, scale="laptop")
+
+
+def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -> dict[str, set[str]]:
+    """Every figure draws, and has its words; returns the series of each."""
+    series = {}
+    for name in experiment.figures:
+        assert len(experiment.says[name]) > 20
+        path = folder / f"{name}.svg"
+        experiment.draw(name, evidence).savefig(path)
+        series[name] = set(re.findall(r'id="series--([a-z0-9-]+)"', path.read_text()))
+        sentence = experiment.got(name, evidence)
+        assert sentence.endswith(".")
+        assert "nan" not in sentence
+    claims = [claim.name for claim in experiment.claims]
+    assert len(set(claims)) == len(claims)
+    assert {claim.figure for claim in experiment.claims} == set(experiment.figures)
+    return series
+
+
+def kept(kind: Kind, rows: Iterable[dict[str, Any]], **settings: Any) -> Kept:
+    """A cell that was never computed."""
+    text = {"kind": kind.name, "settings": settings, "rows": list(rows), "provenance": {}, "source": HERE}
+    return Kept(**text, path=Path("nowhere.npz"))
+
+
+def hand_made(cells: Iterable[Kept], scale: str = "full") -> Evidence:
+    """Evidence of such cells."""
+    return Evidence(scale=scale, words="made by hand", cells=tuple(cells))
+
+
+def verdict_of(experiment: Experiment, claim: str, evidence: Evidence) -> str:
+    """What a claim comes to."""
+    found = next(some for some in experiment.claims if some.name == claim)
+    return str(found.judged(evidence).verdict)

@@ -1,0 +1,227 @@
+"""The cell of a training on CartPole, and what is read from hand-made ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from svrl.experiments.paper.cell import Cell, CellResult, Work
+from svrl.experiments.paper.claim import Verdict
+from svrl.experiments.training.stop_signals import Stopped
+from svrl.experiments.training_cells.atari import FULL, SMOKE
+from svrl.experiments.training_cells.compute import config_of
+from svrl.experiments.training_cells.gains import gain_of, labels_of, relative_gains
+from svrl.experiments.training_cells.plan import training_cell
+from svrl.experiments.training_cells.reading import curves, score_of, score_over_time, share_at_most
+from svrl.experiments.training_cells.rows import CURVE_POINTS, LEARNING_POINTS, thinned
+from svrl.experiments.training_cells.verdicts import improved, settled
+
+from .hand_made_trainings import evidence, histogram, seeds, training
+
+CELL = training_cell(
+    env="CartPole-v1",
+    arm="sv-dqn",
+    seed=3,
+    preset="smoke",
+    steps=300,
+    overrides={"hidden": [16]},
+    batches=20,
+    states=40,
+)
+
+
+def compute(cell: Cell, folder: Path, progress: Callable[[float], None] = lambda share: None) -> CellResult:
+    return cell.kind.compute(cell.settings, Work(folder=folder, progress=progress))
+
+
+def told_alike(result: CellResult) -> list[dict]:
+    """All rows but the one that says how fast it was."""
+    return [row for row in result.rows if row["what"] != "speed"]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> CellResult:
+    return compute(CELL, tmp_path_factory.mktemp("straight") / "work")
+
+
+def test_rows_are_as_documented(straight: CellResult):
+    kinds = [row["what"] for row in straight.rows]
+    assert kinds == ["curve", "score", "learning", "speed", *["rank"] * 4, "features"]
+    by_kind = {row["what"]: row for row in straight.rows}
+    curve, score = by_kind["curve"], by_kind["score"]
+    assert len(curve["steps"]) == len(curve["score"]) <= CURVE_POINTS
+    assert curve["steps"][-1] == 300
+    assert curve["score"][-1] == score["last_100"]  # fewer than 100 games: their mean, at the end and in the curve
+    assert by_kind["learning"]["steps"] == [100, 200, 300]
+    assert {(row["energy"], row["centred"]) for row in straight.rows if row["what"] == "rank"} == {
+        (0.99, False),
+        (0.9999, False),
+        (0.99, True),
+        (0.9999, True),
+    }
+    assert all(sum(row["histogram"]) == 20 for row in straight.rows if row["what"] == "rank")
+    assert len(json.dumps(straight.rows, allow_nan=False)) < 40_000
+
+
+def test_the_longest_rows_stay_small():
+    # What a training of 15,000,000 steps may come to, with all numbers at their longest.
+    number = -1.2345e-05
+    rows = [
+        {"what": "curve", "steps": [15_000_000] * CURVE_POINTS, "score": [number] * CURVE_POINTS},
+        {"what": "learning", **{str(k): [number] * LEARNING_POINTS for k in range(11)}},
+        *({"what": "rank", "histogram": [10_000] * 19} for _ in range(4)),
+    ]
+    assert len(json.dumps(rows)) < 40_000
+
+
+def test_same_settings_same_rows(straight: CellResult, tmp_path: Path):
+    assert told_alike(compute(CELL, tmp_path / "work")) == told_alike(straight)
+
+
+@pytest.mark.parametrize("how", ["listener", "signal"])
+def test_an_interrupted_training_goes_on_to_the_same_rows(straight: CellResult, tmp_path: Path, how: str):
+    def stop(share: float) -> None:
+        if share > 0.5:
+            if how == "listener":
+                raise Stopped(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        compute(CELL, tmp_path / "work", stop)
+    shares: list[float] = []
+    result = compute(CELL, tmp_path / "work", shares.append)
+    assert 0.4 < shares[0] < 0.7  # it did not begin anew
+    assert shares[-1] == 1.0
+    assert told_alike(result) == told_alike(straight)
+
+
+def test_a_finished_training_is_not_repeated(straight: CellResult, tmp_path: Path):
+    def stop(share: float) -> None:
+        if share > 0.95:
+            raise Stopped(signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        compute(CELL, tmp_path / "work", stop)
+    shares: list[float] = []
+    result = compute(CELL, tmp_path / "work", shares.append)
+    assert min(shares) > 0.95
+    assert result.rows[:3] == straight.rows[:3]
+
+
+def test_another_device_is_refused_and_nothing_is_lost(tmp_path: Path):
+    def stop(share: float) -> None:
+        raise Stopped(signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        compute(CELL, tmp_path / "work", stop)
+    with pytest.raises(ValueError, match="begun on cpu, and cuda was asked for"):
+        CELL.kind.compute(CELL.settings, Work(folder=tmp_path / "work", device="cuda"))
+    assert (tmp_path / "work" / "run" / "config.json").exists()
+
+
+def test_a_key_is_of_the_settings_and_not_of_their_order():
+    settings = {name: value for name, value in CELL.settings.items() if name != "overrides"}
+    one, other = (
+        training_cell(**settings, overrides=overrides)
+        for overrides in ({"replay": 500, "hidden": [16]}, {"hidden": [16], "replay": 500})
+    )
+    assert one.key == other.key != CELL.key
+
+
+def test_families_have_their_extras():
+    kinds = {
+        env: training_cell(env=env, arm="dqn", seed=0, preset="smoke", steps=1, overrides={}, batches=1, states=32).kind
+        for env in ("atari/pong", "minatar/breakout", "CartPole-v1")
+    }
+    assert [kind.extra for kind in kinds.values()] == ["atari", "minatar", ""]
+    assert [kind.name for kind in kinds.values()] == ["training-atari", "training-minatar", "training-classic"]
+
+
+def test_arms_and_overrides_reach_the_agent():
+    (cell,) = SMOKE.cells(("minatar/breakout",), ("sv-dqn-network",), batch_size=48)
+    config = config_of(cell.settings)
+    assert (config.arm, config.scale, config.value, config.batch_size) == ("sv-dqn", "row", "network", 48)
+    assert config.steps == SMOKE.steps
+    plain = config_of(FULL.cells(("atari/pong",), ("double",))[0].settings)
+    assert (plain.arm, plain.preset, plain.steps, plain.batch_size) == ("double", "authors", 15_000_000, 32)
+
+
+def test_an_unknown_arm_is_refused():
+    with pytest.raises(ValueError, match="no arm 'sarsa'"):
+        SMOKE.cells(("CartPole-v1",), ("sarsa",))
+
+
+def test_thinning_takes_the_last_value_before_each_point():
+    steps, values = np.array([12, 30, 31, 100]), np.array([1.0, 2.0, 3.0, 4.0])
+    at, found = thinned(steps, values, 100, 10)
+    assert at.tolist() == [20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert found.tolist() == [1, 2, 3, 3, 3, 3, 3, 3, 4]
+
+
+def test_thinning_keeps_the_end_and_may_be_empty():
+    steps = np.arange(1, 10_001)
+    at, found = thinned(steps, steps.astype(float), 10_000, 200)
+    assert (len(at), found[-1]) == (200, 10_000)
+    assert [len(part) for part in thinned(np.array([], dtype=int), np.array([]), 50, 5)] == [0, 0]
+
+
+def test_scores_curves_and_ranks_are_read():
+    kept = training("atari/krull", "dqn", 0, 30.0, ranks=(2.5, 3.0, 9.0, 15.0))
+    assert score_of(kept) == 30.0
+    assert score_over_time(kept) == pytest.approx(3 * 5.5)
+    assert share_at_most(kept, 2) == 0.5
+    assert sum(k * count for k, count in enumerate(histogram(2.5))) / 100 == 2.5
+    steps, scores = curves([kept, training("atari/krull", "dqn", 1, 60.0)])
+    assert (steps.shape, scores.shape) == ((10,), (2, 10))
+    assert scores[1].tolist() == (2 * scores[0]).tolist()
+
+
+def test_relative_gains_are_measured_from_a_random_player():
+    # Frostbite's random player scores 65.2.
+    plain, structured = [np.array([165.2])], [np.array([265.2])]
+    assert relative_gains(plain, structured, ["atari/frostbite"]) == pytest.approx([0.5])
+    assert relative_gains(structured, plain, ["atari/frostbite"]) == pytest.approx([-0.5])
+    lost = [np.array([10.0])]
+    assert relative_gains(lost, [np.array([20.0])], ["atari/frostbite"]) == [0.0]
+    assert labels_of(np.array([0.2, 0.05, -0.2])).tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale", "verdict"),
+    [
+        ([5.0, 6.0, 7.0, 8.0], "full", Verdict.REPRODUCED),
+        ([5.0, 6.0, 7.0, 8.0], "short", Verdict.OTHERWISE),
+        ([1.0, 2.0, 3.0, 4.0], "full", Verdict.NOT_REPRODUCED),
+        ([0.1, 0.2, 0.3, 0.4], "short", Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_an_improvement_needs_an_interval_above_one_half(scores: list[float], scale: str, verdict: Verdict):
+    found = evidence(
+        seeds("CartPole-v1", "dqn", [1.0, 2.0, 3.0, 4.0]), seeds("CartPole-v1", "sv-dqn", scores), scale=scale
+    )
+    gain = gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",))
+    finding = improved(found, gain)
+    assert finding.verdict is verdict
+    assert finding.interval is not None
+    assert finding.interval[0] <= gain.improvement <= finding.interval[1]
+    assert gain.difference == pytest.approx(np.mean(scores) - 2.5)
+    if scale == "short":
+        assert "15,000,000" in finding.note
+
+
+def test_one_seed_is_never_called_reproduced():
+    found = evidence(seeds("CartPole-v1", "dqn", [1.0]), seeds("CartPole-v1", "sv-dqn", [9.0]))
+    finding = improved(found, gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",)))
+    assert (finding.verdict, finding.interval) == (Verdict.NOT_REPRODUCED, None)
+    assert "One seed" in finding.note
+
+
+def test_another_definition_is_said():
+    finding = settled(evidence(), False, ours="2", value=2.0, ends=(1.0, 3.0), otherwise="with rows centred")
+    assert (finding.verdict, finding.note) == (Verdict.OTHERWISE, "with rows centred")

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.reporting.page.sample_page import addition, planning, sample_page
+
+from svrl.reporting.page.content import VERDICTS, ClaimRow, FigureEntry
+from svrl.reporting.page.wording import (
+    capital,
+    figure_labels,
+    interval_text,
+    minutes_text,
+    number_text,
+    runs_text,
+    says_title,
+    sentence,
+    verdict_counts,
+)
+
+
+def test_two_figures_cannot_share_an_id():
+    page = sample_page()
+    again = dataclasses.replace(planning(), name="again", claims=())
+    with pytest.raises(ValueError, match="Two figures are called fig3"):
+        dataclasses.replace(page, sections=(*page.sections, again))
+
+
+def test_two_claims_cannot_share_a_name():
+    page = sample_page()
+    again = dataclasses.replace(planning(), name="again", figures=())
+    with pytest.raises(ValueError, match="Two claims are called svp-fifth"):
+        dataclasses.replace(page, sections=(*page.sections, again))
+
+
+def test_names_that_differ_only_by_points_or_capitals_are_refused():
+    page = sample_page()
+    again = dataclasses.replace(page.claims[0], name="SVP-fif.th")
+    section = dataclasses.replace(planning(), claims=(page.claims[0], again))
+    with pytest.raises(ValueError, match="or nearly so"):
+        dataclasses.replace(page, sections=(section,))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", 'a"b', "../up", ".hidden", "a\n"])
+def test_a_name_can_be_part_of_an_address(name):
+    with pytest.raises(ValueError, match="letters, digits, hyphens, underscores and points"):
+        dataclasses.replace(sample_page(), sections=(dataclasses.replace(addition(), name=name),))
+
+
+def test_a_verdict_is_one_of_four():
+    words = {"name": "x", "section": "", "figure": "fig1", "says": "", "paper": "", "test": ""}
+    for verdict in VERDICTS:
+        assert ClaimRow(**words, verdict=verdict).verdict == verdict
+    with pytest.raises(ValueError, match="'perhaps'"):
+        ClaimRow(**words, verdict="perhaps")
+
+
+def test_claims_come_in_the_order_of_the_experiments():
+    assert [claim.name for claim in sample_page().claims] == ["svp-fifth", "svp-rank", "svp-time", "sv-better"]
+
+
+def test_counts_have_every_verdict():
+    assert verdict_counts(()) == dict.fromkeys(VERDICTS, 0)
+    assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 1), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.012345, "0.0123"), (12.345, "12.3"), (999.4, "999"), (1240.0, "1,240"), (-3051.2, "-3,051"), (0.0, "0")],
+)
+def test_numbers_are_short(value, text):
+    assert number_text(value) == text
+
+
+def test_an_interval_names_both_ends():
+    assert interval_text((-0.5, 12345.6)) == "-0.5 to 12,346"
+    assert interval_text(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("minutes", "text"),
+    [
+        (0.0, ""),
+        (0.2, "less than a minute"),
+        (1.0, "about 1 minute"),
+        (38.4, "about 38 minutes"),
+        (120.0, "about 2 hours"),
+        (60.0 * 24 * 1500, "about 1,500 days"),
+    ],
+)
+def test_durations_are_rounded(minutes, text):
+    assert minutes_text(minutes) == text
+
+
+def test_words_become_sentences():
+    assert capital("cart-pole: SVP") == "Cart-pole: SVP"
+    assert capital("") == ""
+    assert sentence("laptop scale, committed") == "Laptop scale, committed."
+    assert sentence("Done.") == "Done."
+
+
+def test_figures_are_called_by_numbers_and_additions_by_titles():
+    section = planning()
+    assert figure_labels(section) == "Figures 3, 10"
+    assert figure_labels(addition()) == "how fast the error falls"
+    table = dataclasses.replace(section.figures[0], id="table1", label="Table 1")
+    mixed = dataclasses.replace(section, figures=(section.figures[0], table, *addition_in_the_paper()))
+    assert figure_labels(mixed) == "Figure 3, Table 1, how fast the error falls"
+
+
+def addition_in_the_paper() -> tuple[FigureEntry, ...]:
+    """An addition drawn by an experiment of the paper."""
+    return addition().figures
+
+
+def test_the_paper_says_nothing_on_additions():
+    section = planning()
+    assert says_title(section, section.figures[0]) == "The paper"
+    assert says_title(section, addition_in_the_paper()[0]) == "Why it is here"
+    assert says_title(dataclasses.replace(section, addition=True), section.figures[0]) == "Why it is here"
+
+
+def test_an_unknown_time_is_not_told():
+    assert runs_text(planning()) == "All of it, about 38 minutes on two cores:"
+    assert runs_text(dataclasses.replace(planning(), minutes=0.0)) == "All of it:"

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+from tests.reporting.page.sample_page import NASTY, sample_page
+
+from svrl.reporting.page.content import Page
+from svrl.reporting.page.html import render_html
+from svrl.reporting.page.markdown import write_markdown
+from svrl.reporting.page.pdf import write_pdf
+
+VOID = {"meta", "link", "br", "input", "image"}
+
+
+class Reader(HTMLParser):
+    """All elements of a document, their attributes and text; complains where tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
+
+    def having(self, name: str, value: str) -> list[tuple[str, dict[str, str]]]:
+        return [(tag, found) for tag, found in self.elements if value in found.get(name, "").split()]
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return sample_page()
+
+
+@pytest.fixture(scope="module")
+def text(page: Page) -> str:
+    return render_html(page)
+
+
+@pytest.fixture(scope="module")
+def document(text: str) -> Reader:
+    return Reader(text)
+
+
+def test_every_claim_and_figure_is_there(page, document):
+    ids = {found.get("id") for _, found in document.elements}
+    for claim in page.claims:
+        assert {f"claim-{claim.name}", f"claim-{claim.name}-more"} <= ids
+    for section in page.sections:
+        assert f"experiment-{section.name}" in ids
+        assert {entry.id for entry in section.figures} <= ids
+    pictures = sum(len(entry.exhibits) for section in page.sections for entry in section.figures)
+    assert sum(tag == "svg" for tag, _ in document.elements) == pictures == 4
+
+
+def test_everything_that_is_said_is_shown(page, document):
+    words = " ".join(" ".join(document.words).split())
+    for claim in page.claims:
+        for said in (claim.says, claim.paper, claim.test, claim.ours, claim.note):
+            assert said in words
+    for section in page.sections:
+        assert section.command in words
+        for entry in section.figures:
+            assert {entry.says in words, entry.got in words} == {True}
+            for exhibit in entry.exhibits:
+                assert exhibit.caption in words
+                assert exhibit.command in words
+                assert all(line in words for line in exhibit.provenance)
+    assert "95%: -3,051 to 571" in words
+    assert "svrl paper run fig10 --scale full" in words  # how to make what is missing
+
+
+def test_a_figure_without_a_command_is_made_by_that_of_its_experiment(page):
+    section = page.sections[0]
+    bare = dataclasses.replace(section.figures[1], command="")
+    alone = dataclasses.replace(section, figures=(bare,), claims=())
+    made = render_html(dataclasses.replace(page, sections=(alone,)))
+    assert made.count("<code>svrl paper run control_svp</code>") == 2
+
+
+def test_ids_are_unique_and_links_lead_somewhere(document):
+    ids = Counter(found["id"] for _, found in document.elements if found.get("id"))
+    assert [name for name, count in ids.items() if count > 1] == []
+    for _, found in document.elements:
+        if found.get("href", "").startswith("#"):
+            assert found["href"][1:] in ids
+        for name in ("aria-controls", "aria-labelledby"):
+            assert set(found.get(name, "").split()) <= set(ids)
+
+
+def test_nothing_is_loaded(text, document):
+    for tag, found in document.elements:
+        for name in ("src", "href", "srcset", "poster", "data", "action"):
+            assert found.get(name, "#").startswith(("#", "data:")), (tag, name, found[name])
+    assert not re.search(r"@import|url\(\s*['\"]?(?!#|data:)|https?://|fetch\(|XMLHttpRequest|import\(", text)
+    policy = [found["content"] for _, found in document.having("http-equiv", "Content-Security-Policy")]
+    assert len(policy) == 1
+    assert policy[0].startswith("default-src 'none'")
+
+
+def test_text_is_never_markup():
+    made = render_html(sample_page(nasty=True))
+    document = Reader(made)
+    assert sum(tag == "script" for tag, _ in document.elements) == 2  # ours
+    assert "<script>alert" not in made
+    words = "".join(document.words)
+    assert words.count(NASTY.replace("`", "")) >= 7
+    assert "<code>a &lt; b</code>" in made
+
+
+def test_attributes_cannot_be_left():
+    page = sample_page()
+    made = Reader(render_html(dataclasses.replace(page, subtitle='"><img src=x onerror=alert(1)>')))
+    assert not [tag for tag, _ in made.elements if tag == "img"]
+    assert not [name for _, found in made.elements for name in found if name.startswith("on")]
+
+
+def test_filters_count_the_verdicts(document):
+    filters = [found["data-filter"] for tag, found in document.elements if "data-filter" in found]
+    assert filters == ["", "reproduced", "otherwise", "failed", "unrun"]
+    verdicts = [found["data-verdict"] for _, found in document.having("class", "claim")]
+    assert verdicts == ["reproduced", "otherwise", "unrun", "failed"]
+
+
+def test_tabs_only_where_there_is_a_choice(document):
+    tabs = [found["id"] for _, found in document.having("role", "tab")]
+    assert tabs == ["fig6-tab-0", "fig6-tab-1"]
+    closed = [found["id"] for _, found in document.having("class", "unselected")]
+    assert closed == ["fig6-panel-1"]
+
+
+def test_every_series_has_a_button(document):
+    toggles = [found["data-toggle"] for _, found in document.elements if "data-toggle" in found]
+    assert toggles == ["dqn", "sv-dqn", "dqn", "sv-dqn", "error-of-q"]
+
+
+def test_an_addition_is_not_put_into_the_papers_mouth(text):
+    paper, addition = text.split('id="experiment-toy_rank"')
+    assert "<h4>The paper</h4>" in paper
+    assert "<h4>Why it is here</h4>" in addition
+    assert "<h4>The paper</h4>" not in addition
+
+
+def test_the_same_page_is_the_same_text(text):
+    assert render_html(sample_page()) == text
+
+
+def test_other_renderings_in_between_change_nothing(tmp_path):
+    page = sample_page()
+    first = render_html(page)
+    write_pdf(page, tmp_path / "page.pdf")
+    write_markdown(page, tmp_path)
+    assert render_html(page) == first
+
+
+def test_a_page_of_nothing_is_a_page():
+    empty = Page(title="t", subtitle="s", scale="smoke", sections=(), made="2026-01-01", version="0")
+    assert Reader(render_html(empty)).having("id", "claims")
