@@ -30,6 +30,7 @@ def _names() -> list[str]:
 Scale = Annotated[
     str,
     typer.Option(
+        "--scale",
         metavar="SCALE",
         autocompletion=lambda: list(SCALES),
         help="smoke (a minute or two), laptop (about an hour on 2 cores) or full (the paper's budgets).",

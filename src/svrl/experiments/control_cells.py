@@ -27,7 +27,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.metric import UprightNorm
+from svrl.mdp.metric import UPRIGHT_DEGREES, UprightNorm
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.planning.meter import Ledger
 from svrl.planning.method import Method
@@ -49,7 +49,7 @@ VANILLA = "vanilla"
 """As many iterations as plain value iteration takes by the authors' rule."""
 END = 0.05
 SHOWN = 3
-"""Starts whose trajectories are kept."""
+"""Starts whose trajectories are kept: the first, or for angles the first that the optimum holds upright."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +64,16 @@ class Problem:
     def q(self) -> Tensor:
         """Q* (S, A)."""
         return self.model.backup(self.judge.optimum.v)
+
+    @cached_property
+    def shown(self) -> Tensor:
+        """Which starts are drawn, (SHOWN,): about half of the cart-pole's are lost under any policy."""
+        found = self.judge.optimal.rollout
+        assert found is not None, "a control task is rolled out"
+        if not isinstance(self.task.metric, UprightNorm):
+            return torch.arange(SHOWN)
+        held = late_angles(found).mean(0).cpu() <= math.radians(UPRIGHT_DEGREES)
+        return torch.argsort((~held).int(), stable=True)[:SHOWN]
 
     @cached_property
     def vanilla(self) -> tuple[int, Ledger]:
@@ -149,8 +159,8 @@ def judged(problem: Problem, found: Plan, score: Score) -> tuple[dict[str, Any],
     row |= {"input_gap": float((chosen - optimal).abs().mean()) / width, "mse": _error(problem, found)}
     arrays: dict[str, np.ndarray] = {
         "policy": drawn_part(problem.task, chosen[:, 0]).astype(np.float16),
-        "states": score.rollout.states[:, :SHOWN].cpu().numpy().astype(np.float32),
-        "inputs": score.rollout.inputs[:, :SHOWN, 0].cpu().numpy().astype(np.float16),
+        "states": score.rollout.states.cpu()[:, problem.shown].numpy().astype(np.float32),
+        "inputs": score.rollout.inputs.cpu()[:, problem.shown, 0].numpy().astype(np.float16),
     }
     return row, arrays
 
@@ -182,11 +192,15 @@ def drawn_part(task: ControlTask, values: Tensor) -> np.ndarray:
     return np.asarray(values.reshape(task.shape)[part])
 
 
-def _median(found: Rollout) -> float:
-    """Median over starts of the mean absolute angle, in degrees, of the steps that the task's metric looks at."""
+def late_angles(found: Rollout) -> Tensor:
+    """Absolute angles (T', N), in radians, of the steps that the task's metric looks at."""
     metric = found.task.metric
-    angles = found.states[metric.skip : len(found.states) - 1, :, metric.axis]
-    return math.degrees(float(angles.abs().mean(0).median()))
+    return found.states[metric.skip : len(found.states) - 1, :, metric.axis].abs()
+
+
+def _median(found: Rollout) -> float:
+    """Median over starts of the mean absolute angle, in degrees."""
+    return math.degrees(float(late_angles(found).mean(0).median()))
 
 
 def _error(problem: Problem, found: Plan) -> float | None:

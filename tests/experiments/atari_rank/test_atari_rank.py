@@ -34,7 +34,7 @@ def test_the_game_with_the_fewest_low_ranks_decides(ranks: tuple[float, ...], sc
     assert finding.verdict is verdict
     if verdict is not Verdict.NOT_RUN:
         assert "Alien" in finding.ours
-        assert "row means taken out the share is 0%" in finding.note
+        assert "row means taken out it is 0%" in finding.note
 
 
 def test_one_seed_is_not_enough():

@@ -11,10 +11,10 @@ from svrl.experiments.atari_diagnosis.settings import ENVS, GAMES, PAPER_RANKS, 
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR, env_names
-from svrl.experiments.training_cells.gains import Interval, gain_of, resampled, shown
+from svrl.experiments.training_cells.gains import Interval, gain_of, mean_interval, resampled, shown
 from svrl.experiments.training_cells.reading import DEFINITIONS, envs_of, mean_rank, title_of, values
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, settled
-from svrl.reporting.aggregate import interval, mean_score, rank_correlation, rank_correlation_interval
+from svrl.reporting.aggregate import rank_correlation, rank_correlation_interval
 
 NEAR = 0.25
 """Relative distance within which a rank agrees with one that the paper gives as "about"."""
@@ -58,11 +58,11 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
     fitting = [words for words in others if _near(found[words], paper)]
     holds = _near(found[first], paper)
     seeds = found[first]
-    ends = _over_seeds(seeds)
+    ends = mean_interval(seeds)
     otherwise = ""
     if fitting and not holds:
         seeds = found[fitting[0]]
-        ends = _over_seeds(seeds)
+        ends = mean_interval(seeds)
         otherwise = f"{seeds.mean():.1f} {fitting[0]}; by the paper's definition {found[first].mean():.1f}."
     all_of_them = ", ".join(f"{ranks.mean():.1f} {words}" for words, ranks in found.items())
     return settled(
@@ -107,10 +107,6 @@ def judge_correlation(evidence: Evidence) -> Finding:
 
 def _near(ranks: np.ndarray, paper: float) -> bool:
     return bool(abs(ranks.mean() - paper) <= NEAR * paper)
-
-
-def _over_seeds(ranks: np.ndarray) -> Interval | None:
-    return interval(mean_score, ranks[:, None]) if len(ranks) > 1 else None
 
 
 def _rank_claim(game: str) -> Claim:

@@ -85,7 +85,7 @@ def judge_labels(figure: str, evidence: Evidence) -> Finding:
         ours=f"{int(agree.sum())} of {len(envs)} games, {share:.0%}{shown(ends)}",
         value=share,
         ends=ends,
-        note=f"Otherwise: {counted(others)}.",
+        note=f"Against their labels: {counted(others)}.",
     )
 
 

@@ -7,10 +7,8 @@ import numpy as np
 from svrl.experiments.atari_rank.settings import ARM, ENVS
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.gains import Interval, shown
-from svrl.experiments.training_cells.reading import envs_of, mean_rank, share_at_most, title_of, trainings, values
-from svrl.experiments.training_cells.verdicts import ATARI_SCALES, settled
-from svrl.reporting.aggregate import interval, mean_score
+from svrl.experiments.training_cells.reading import envs_of, mean_rank, title_of, trainings
+from svrl.experiments.training_cells.verdicts import ATARI_SCALES, mostly_low
 
 LOW = 3
 """Ranks that the paper calls small."""
@@ -29,25 +27,7 @@ def got(figure: str, evidence: Evidence) -> str:
 
 def judge_low_rank(evidence: Evidence) -> Finding:
     """The share of batches of rank 3 or less in the game where it is least."""
-    envs = envs_of(evidence, ENVS, (ARM,))
-    shares = values(evidence, ARM, envs, lambda kept: share_at_most(kept, LOW))
-    means = [float(scores.mean()) for scores in shares]
-    worst = int(np.argmin(means))
-    ends = _over_seeds(shares[worst])
-    centred = values(evidence, ARM, envs, lambda kept: share_at_most(kept, LOW, centred=True))
-    least = min(float(scores.mean()) for scores in centred)
-    return settled(
-        evidence,
-        ends is not None and ends[0] > 0.5,
-        ours=f"at least {means[worst]:.0%}{shown(ends)} of the batches in each game, least in {title_of(envs[worst])}",
-        value=means[worst],
-        ends=ends,
-        note=f"With row means taken out the share is {least:.0%} in the game where it is least.",
-    )
-
-
-def _over_seeds(shares: np.ndarray) -> Interval | None:
-    return interval(mean_score, shares[:, None]) if len(shares) > 1 else None
+    return mostly_low(evidence, ARM, envs_of(evidence, ENVS, (ARM,)), LOW)
 
 
 CLAIMS = (

@@ -43,5 +43,8 @@ EXPERIMENT = Experiment(
     draw=_draw,
     got=got,
     claims=CLAIMS,
-    notes=("Metrics of angles are norms in radians; the paper calls them degrees.",),
+    notes=(
+        "Metrics of angles are norms in radians; the paper calls them degrees.",
+        "Trajectories are of the first three random starts; of angles, of those that the optimum holds upright.",
+    ),
 )

@@ -14,13 +14,12 @@ from svrl.experiments.training_cells.reading import (
     envs_of,
     mean_rank,
     row_of,
-    share_at_most,
     title_of,
     trainings,
     values,
 )
-from svrl.experiments.training_cells.verdicts import improved, settled
-from svrl.reporting.aggregate import interval, iqm, mean_score
+from svrl.experiments.training_cells.verdicts import improved, mostly_low
+from svrl.reporting.aggregate import interval, iqm
 
 PLAIN = "dqn"
 SCALES = ("laptop", "full")
@@ -79,19 +78,7 @@ def judge_improvement(arm: str, envs: Sequence[str], evidence: Evidence) -> Find
 
 def judge_ranks(limit: int, envs: Sequence[str], evidence: Evidence) -> Finding:
     """The share of low ranks in the environment where it is least."""
-    found = envs_of(evidence, envs, (PLAIN,))
-    shares = values(evidence, PLAIN, found, lambda kept: share_at_most(kept, limit))
-    worst = min(range(len(found)), key=lambda at: float(shares[at].mean()))
-    share = float(shares[worst].mean())
-    ends = interval(mean_score, shares[worst][:, None]) if len(shares[worst]) > 1 else None
-    return settled(
-        evidence,
-        ends is not None and ends[0] > 0.5,
-        ours=f"{share:.0%}{shown(ends)} in {title_of(found[worst])}",
-        value=share,
-        ends=ends,
-        note=f"Mean ranks: {', '.join(_ranks(evidence, env) for env in found)}.",
-    )
+    return mostly_low(evidence, PLAIN, envs_of(evidence, envs, (PLAIN,)), limit)
 
 
 def _ranks(evidence: Evidence, env: str) -> str:

@@ -119,6 +119,11 @@ def resampled(
     return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
 
 
+def mean_interval(seeds: np.ndarray) -> Interval | None:
+    """Interval of the mean of one number a seed, (seeds,); None if there is one seed only."""
+    return interval(mean_score, seeds[:, None]) if len(seeds) > 1 else None
+
+
 def shown(ends: Interval | None, digits: int = 2) -> str:
     """An interval behind its number, as in " [0.20, 0.60]"; nothing where there is none."""
     return "" if ends is None else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.gains import Gain, Interval
+from svrl.experiments.training_cells.gains import Gain, Interval, mean_interval, shown
+from svrl.experiments.training_cells.reading import share_at_most, title_of, values
 
 SHORT, FULL = "short", "full"
 ATARI_SCALES = (SHORT, FULL)
@@ -66,6 +67,23 @@ def improved(evidence: Evidence, gain: Gain, note: str = "") -> Finding:
     if ends == (1.0, 1.0):
         note = f"{note} All structured runs beat all plain ones, of {gain.seeds} seeds.".strip()
     return settled(evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note)
+
+
+def mostly_low(evidence: Evidence, arm: str, envs: Sequence[str], limit: int) -> Finding:
+    """Whether most batches have a rank of at most `limit`, judged where the fewest have."""
+    shares = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit))
+    centred = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit, centred=True))
+    worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
+    share, ends = float(shares[worst].mean()), mean_interval(shares[worst])
+    least = min(float(seeds.mean()) for seeds in centred)
+    return settled(
+        evidence,
+        ends is not None and ends[0] > 0.5,
+        ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest",
+        value=share,
+        ends=ends,
+        note=f"With row means taken out it is {least:.0%} where they are fewest.",
+    )
 
 
 def counted(names: Sequence[str]) -> str:
