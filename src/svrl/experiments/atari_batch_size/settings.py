@@ -19,10 +19,7 @@ def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> t
 
 
 BUDGETS = {
-    "smoke": Budget(
-        cells=pairs(SMOKE, GAMES),
-        words=f"Frostbite and Seaquest with batches of 32, {WORDS['smoke']}",
-    ),
+    "smoke": Budget(cells=pairs(SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"),
     "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"),
     "full": Budget(
         cells=(*pairs(FULL, GAMES), *_larger(FULL, GAMES, SIZES[1:])),

@@ -15,8 +15,8 @@ _MORE = ("breakout", "zaxxon")
 
 BUDGETS = {
     "smoke": Budget(
-        cells=pairs(SMOKE, ("frostbite", "seaquest")),
-        words=f"{listed(('frostbite', 'seaquest'))}, DQN, {WORDS['smoke']}",
+        cells=pairs(SMOKE, ("frostbite", "alien")),
+        words=f"{listed(('frostbite', 'alien'))}, DQN, {WORDS['smoke']}",
     ),
     "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite, DQN, {WORDS['laptop']}"),
     "short": Budget(

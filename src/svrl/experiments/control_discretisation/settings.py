@@ -14,7 +14,7 @@ VARIANTS = ("paper", "authors")
 COARSE, MIDDLE, FINE = (20, 100), (50, 1000), (100, 4000)
 """Points of each axis, and actions: 400x100, 2500x1000, 10000x4000."""
 GRIDS = {"smoke": ((9, 60), (15, 80)), "laptop": (COARSE, MIDDLE), "full": (COARSE, MIDDLE, FINE)}
-WEIGHTS = {COARSE: (0.03, 0.2), MIDDLE: (0.3, 1.0), FINE: (4.0, 15.0)}
+WEIGHTS = {COARSE: (0.03, 0.1), MIDDLE: (0.1, 0.5), FINE: (4.0, 12.0)}
 """Minutes of the optimum and of a plan."""
 
 

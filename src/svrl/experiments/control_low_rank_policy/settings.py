@@ -17,7 +17,7 @@ SHARES = {
 MASKS = {"smoke": 2, "laptop": 3, "full": 5}
 WORDS = {
     "smoke": "225x80 pairs, p = .2 and .5, 2 masks, 20 starts",
-    "laptop": "2500x1000 pairs (cart-pole 10000x200), p = .1 to .9, 3 masks, 1000 starts",
+    "laptop": "2500x1000 pairs (cart-pole 10000x1000), p = .1 to .9, 3 masks, 1000 starts",
     "full": "2500x1000 pairs (cart-pole 10000x1000), p = .1 to .9, 5 masks, 1000 starts",
 }
 
@@ -28,7 +28,7 @@ def cells(scale: str) -> tuple[Cell, ...]:
     small = scale == "smoke"
     for task in TASKS:
         where = grid(scale, task, "paper")
-        found.append(Cell(kind=OPTIMUM, settings=where, weight=0.01 if small else 0.3))
+        found.append(Cell(kind=OPTIMUM, settings=where, weight=0.01 if small else 0.1))
         found += [
             Cell(kind=KIND, settings={**where, "observe": observe, "seed": seed}, weight=0.005 if small else 0.12)
             for observe in SHARES[scale]

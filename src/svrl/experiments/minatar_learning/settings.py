@@ -1,7 +1,9 @@
 """MinAtar: games, arms and budgets.
 
 The paper's budgets have no MinAtar; the full one is a million frames of each game, with the published settings. The
-laptop's is Breakout alone, with exploration and first update brought forward so that something is learned in it.
+laptop's is Breakout alone. An update costs far more than a frame, so it has one every 4 frames, from 8 environments,
+and four times the published step size: with the published one plain DQN had 1.4 after as many updates, with
+this one 2.9, where a random player has .5. That was seen on one plain run, seed 0.
 """
 
 from __future__ import annotations
@@ -17,9 +19,18 @@ ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
 SMOKE = TrainingPlan(preset="smoke", steps=150, seeds=1, batches=50, states=64)
 LAPTOP = TrainingPlan(
     preset="minatar",
-    steps=20_000,
+    steps=60_000,
     seeds=10,
-    overrides={"learn_from": 1_000, "epsilon_steps": 5_000, "eval_every": 0, "log_every": 500},
+    overrides={
+        "envs": 8,
+        "updates_per_step": 0.25,
+        "learning_rate": 1e-3,
+        "learn_from": 2_000,
+        "epsilon_steps": 20_000,
+        "target_every": 500,
+        "eval_every": 0,
+        "log_every": 2_000,
+    },
     batches=2_000,
     states=4_000,
 )
@@ -29,7 +40,7 @@ BUDGETS = {
     "smoke": Budget(cells=SMOKE.cells(ENVS[1:2], ARMS), words="Breakout, 150 frames, preset smoke, 1 seed"),
     "laptop": Budget(
         cells=LAPTOP.cells(ENVS[1:2], ARMS),
-        words=f"Breakout, {LAPTOP.steps:,} frames, preset minatar with less exploration, {LAPTOP.seeds} seeds",
+        words=f"Breakout, {LAPTOP.steps:,} frames, preset minatar with fewer and larger updates, {LAPTOP.seeds} seeds",
     ),
     "full": Budget(
         cells=FULL.cells(ENVS, ARMS),

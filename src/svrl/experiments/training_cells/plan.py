@@ -35,9 +35,9 @@ ATARI = Kind(name="training-atari", version=VERSION, compute=train_and_study, ex
 MINATAR = Kind(name="training-minatar", version=VERSION, compute=train_and_study, extra="minatar")
 CLASSIC = Kind(name="training-classic", version=VERSION, compute=train_and_study)
 _KINDS = {"atari": ATARI, "minatar": MINATAR}
-_RATES = {"atari": 90.0, "minatar": 200.0}
+_RATES = {"atari": 90.0, "minatar": 160.0}
 _RATE = 700.0
-"""Agent steps a second on one core, about: for estimates of time only."""
+"""Agent steps a second on one core with the updates of the preset, about: for estimates of time only."""
 _MINUTES_BESIDE = {"atari": 0.05}
 """Of evaluation and rank study, at least; little elsewhere."""
 
@@ -117,6 +117,8 @@ def training_cell(
         "batches": batches,
         "states": states,
     }
-    larger = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
-    minutes = steps / _RATES.get(family, _RATE) / 60 * larger + _MINUTES_BESIDE.get(family, 0.02)
+    harder = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
+    if family == "minatar":
+        harder = overrides.get("updates_per_step", 1.0)
+    minutes = steps / _RATES.get(family, _RATE) / 60 * harder + _MINUTES_BESIDE.get(family, 0.02)
     return Cell(kind=_KINDS.get(family, CLASSIC), settings=settings, weight=minutes)
