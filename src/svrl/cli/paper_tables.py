@@ -41,6 +41,7 @@ def print_claims(rows: Sequence[Mapping[str, Any]]) -> None:
         interval = "" if row["interval"] is None else "{:.3g} to {:.3g}".format(*row["interval"])
         shown = f"[{_LOOK[verdict]}]{verdict}[/]"
         scale = "" if verdict is Verdict.NOT_RUN else f"{row['scale']}, {row['source']}"
+        scale = "from what it prints" if row["source"] == "the paper" else scale
         table.add_row(row["figure"], row["claim"], _plain(row["paper"]), _plain(row["ours"]), interval, shown, scale)
     console = _console()
     console.print(table)

@@ -199,7 +199,8 @@ class FactorALS:
 
 def _live_rank(factors: Factors, ridge: torch.Tensor) -> torch.Tensor:
     """How many singular values of the product (B,) are neither rounding nor crushed by the ridge (B,)."""
-    s = balance(*factors)[1]
+    left, right = (torch.nan_to_num(factor, posinf=0.0, neginf=0.0) for factor in factors)
+    s = balance(left, right)[1]
     floor = torch.maximum(1e-6 * s[:, :1], 1e-9 * ridge.unsqueeze(-1))
     return (s > floor).sum(-1)
 

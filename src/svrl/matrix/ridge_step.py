@@ -73,10 +73,15 @@ def _outer_products(factor: torch.Tensor) -> torch.Tensor:
 
 
 def _solve(grams: torch.Tensor, targets: torch.Tensor, ridge: torch.Tensor) -> torch.Tensor:
-    """Solve (gram + ridge I) a = target for packed grams (B, k, r (r + 1) / 2) and targets (B, k, r)."""
+    """Solve (gram + ridge I) a = target for packed grams (B, k, r (r + 1) / 2) and targets (B, k, r).
+
+    A ridge below the rounding of the gram would leave it indefinite; it is raised to that.
+    """
     rank = targets.shape[-1]
     back = _upper(rank, targets.device)[2]
     matrices = grams[..., back.reshape(-1)].reshape(*targets.shape, rank)
-    matrices.diagonal(dim1=-2, dim2=-1).add_(ridge[:, None, None])
+    diagonal = matrices.diagonal(dim1=-2, dim2=-1)
+    rounding = 2.0 * torch.finfo(targets.dtype).eps * diagonal.sum(-1, keepdim=True)
+    diagonal.add_(torch.maximum(ridge[:, None, None], rounding))
     root = torch.linalg.cholesky_ex(matrices)[0]
     return torch.cholesky_solve(targets.unsqueeze(-1), root).squeeze(-1)

@@ -74,12 +74,13 @@ def _optimum(evidence: Evidence, grid: tuple[int, int]) -> Finding:
 def _svp(evidence: Evidence, grid: tuple[int, int]) -> Finding:
     printed = PRINTED[grid][2]
     degrees = of_masks(evidence, "mean_degrees", grid, "paper")
-    found = [judged_near(degrees, printed, note="in degrees", otherwise=False)]
+    stated = f"in degrees {with_interval(degrees)}"
+    found = []
     for variant in VARIANTS:
         values = of_masks(evidence, "metric", grid, variant)
-        note = f"as norms in radians, variant {variant}"
+        note = f"as norms in radians, variant {variant}; {stated}"
         found.append(judged_near(values, printed, note=note, otherwise=True))
-    return best_of(found)
+    return best_of([*found, judged_near(degrees, printed, note=stated, otherwise=False)])
 
 
 def _stays_low(evidence: Evidence) -> Finding:

@@ -42,6 +42,13 @@ class Judged:
         """Of the evidence; where there is none, the scale that was asked for."""
         return self.evidence.scale if self.evidence else self.asked
 
+    @property
+    def source(self) -> str:
+        """Where the evidence comes from: here, committed or both, or from what the paper prints."""
+        if self.claim.printed:
+            return "the paper"
+        return self.evidence.source if self.evidence else "none"
+
     def as_json(self) -> dict[str, Any]:
         """One row of `svrl paper check --json`; what is null has its reason beside it."""
         found = self.finding
@@ -60,7 +67,7 @@ class Judged:
             **({} if found.interval is not None else {"interval_reason": self._no_interval()}),
             "verdict": str(found.verdict),
             "scale": self.scale,
-            "source": self.evidence.source if self.evidence else "none",
+            "source": self.source,
             "budget": self.evidence.words if self.evidence else "",
             "note": found.note,
         }

@@ -15,8 +15,8 @@ from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Se
 
 TITLE = "Harnessing Structures for Value-Based Planning and Reinforcement Learning, reproduced"
 SUBTITLE = (
-    "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with a "
-    "verdict."
+    "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with "
+    "its verdict."
 )
 
 
@@ -59,7 +59,7 @@ def claim_row(judged: Judged) -> ClaimRow:
         verdict=str(found.verdict),
         note=found.note,
         scale=judged.evidence.scale if judged.evidence else "",
-        source=judged.evidence.source if judged.evidence else "",
+        source="" if judged.source == "none" else judged.source,
     )
 
 
