@@ -7,7 +7,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 KERNELS := src/svrl/matrix/soft_impute
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: help demo test test-slow test-gpu check format lint types spelling structure docs fix clean
+.PHONY: help demo test test-slow test-gpu check format lint types spelling structure docs reproducing fix clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -56,6 +56,10 @@ structure: $(VENV)/.dev
 docs: $(VENV)/.dev
 	@echo "==> docs"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+reproducing: $(VENV)/.dev ## write docs/reproducing again, from the committed cells
+	@rm -rf docs/reproducing
+	@$(BIN)/svrl paper report --scale laptop --store .no-cells-of-ones-own --format md --out docs/reproducing
 
 fix: $(VENV)/.dev ## format, and repair what ruff can repair
 	@$(BIN)/ruff check --fix --quiet .

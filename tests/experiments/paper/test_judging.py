@@ -110,3 +110,12 @@ def test_rows_come_with_the_settings_of_their_cell(stores):
     assert found.only(x=3).arrays["ramp"].tolist() == [0, 1, 2]
     with pytest.raises(LookupError, match="0 cells"):
         found.only(x=9)
+
+
+def test_scales_of_the_same_cells_are_shown_once(stores):
+    budgets = small.experiment().budgets
+    experiment = small.experiment(budgets={**budgets, "laptop": budgets["full"]})
+    computed(experiment, stores[0], "full")
+    library = Library((experiment,), stores)
+    assert [found.scale for found in library.exhibits(experiment, "laptop")] == ["full"]
+    assert judged(experiment, stores, "laptop").scale == "full"

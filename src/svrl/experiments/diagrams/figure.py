@@ -52,7 +52,7 @@ def _svrl() -> Figure:
     figure = Figure(figsize=(9.0, 4.4), layout="constrained")
     panels = figure.subplots(2, 1)
     for panel, structured in zip(panels, (False, True), strict=True):
-        _empty(panel, (0.0, 13.4), (-0.2, 2.9))
+        _empty(panel, (-0.1, 13.4), (-0.2, 2.9))
         panel.set_title("(b) SV-RL" if structured else "(a) value-based RL")
         _update(panel, structured)
     return figure
@@ -103,7 +103,7 @@ def _box(panel: Axes, x: float, y: float, width: float, height: float, text: str
         width,
         height,
         boxstyle="round,pad=0.02,rounding_size=0.12",
-        facecolor="white",
+        facecolor="none",
         edgecolor=colour,
         linewidth=1.4,
     )

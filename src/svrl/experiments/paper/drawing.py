@@ -22,7 +22,8 @@ _SMALLER = {
 
 def caption(figure: PaperFigure, evidence: Evidence) -> str:
     """What was spent, and that it was less than the paper did where it was."""
-    words = evidence.words[:1].upper() + evidence.words[1:]
+    symbol = evidence.words[1:2] == " "  # p = .2 stays as it is
+    words = evidence.words if symbol else evidence.words[:1].upper() + evidence.words[1:]
     if evidence.scale == "full":
         return f"{words}."
     small = _SMALLER.get(evidence.scale, f"Made with the budget '{evidence.scale}', smaller than the paper's.")

@@ -102,9 +102,18 @@ class Library:
         return self._known[key]
 
     def exhibits(self, experiment: Experiment, asked: str) -> list[Evidence]:
-        """All complete evidence: of the asked scale, then from the largest budget down; smoke only if asked."""
+        """All complete evidence: of the asked scale, then from the largest budget down; smoke only if asked.
+
+        Where two scales are the same cells, the larger stands for both.
+        """
         names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
-        return [found for name in names if (found := self.evidence(experiment, name)) is not None]
+        complete = [found for name in names if (found := self.evidence(experiment, name)) is not None]
+        by_cells: dict[tuple[str, ...], Evidence] = {}
+        for found in complete:
+            cells = tuple(str(cell.path) for cell in found.cells)
+            larger = cells not in by_cells or by_cells[cells].scale == asked
+            by_cells[cells] = found if larger else by_cells[cells]
+        return list(by_cells.values())
 
     def judge(self, asked: str, only: Iterable[str] | None = None) -> list[Judged]:
         """Every claim, of all figures or only of some."""
