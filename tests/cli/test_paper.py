@@ -105,7 +105,7 @@ def test_results_of_another_version_are_left_out_and_said(svrl, store, tmp_path)
     [
         (("run", "fig31"), "There is no figure or experiment 'fig31'. Did you mean fig"),
         (("run", "fig1", "--scale", "huge"), "There is no scale 'huge'"),
-        (("run", "fig1", "--format", "gif"), "There is no format 'gif'. Did you mean"),
+        (("run", "fig1", "--format", "gif"), "There is no format 'gif'. Choose one of pdf, png, svg."),
         (("report", "--format", "htm"), "There is no format 'htm'. Did you mean html?"),
         (("--scale", "laptop", "check"), "--scale stands before check"),
         (("run", "fig1", "--device", "gpu"), "There is no device 'gpu'"),

@@ -34,15 +34,14 @@ def print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
 def print_claims(rows: Sequence[Mapping[str, Any]]) -> None:
     """Every claim with the paper's value, ours and the verdict, and how often each verdict was given."""
     table = Table(box=None, pad_edge=False)
-    for name in ("figure", "claim", "paper", "ours", "95% interval", "verdict", "scale"):
+    for name in ("figure", "claim", "paper", "ours (95% interval)", "verdict", "scale"):
         table.add_column(name, overflow="fold")
     for row in rows:
         verdict = Verdict(row["verdict"])
-        interval = "" if row["interval"] is None else "{:.3g} to {:.3g}".format(*row["interval"])
         shown = f"[{_LOOK[verdict]}]{verdict}[/]"
         scale = "" if verdict is Verdict.NOT_RUN else f"{row['scale']}, {row['source']}"
         scale = "from what it prints" if row["source"] == "the paper" else scale
-        table.add_row(row["figure"], row["claim"], _plain(row["paper"]), _plain(row["ours"]), interval, shown, scale)
+        table.add_row(row["figure"], row["claim"], _plain(row["paper"]), _plain(row["ours"]), shown, scale)
     console = _console()
     console.print(table)
     counts = Counter(Verdict(row["verdict"]) for row in rows)

@@ -28,8 +28,8 @@ class Finding:
 
     Attributes:
         verdict: In one of four words.
-        ours: Our value, as a person would read it; empty if there is none.
-        value: The same as a number, where it is one.
+        ours: Our value with its interval, as a person would read it: "0.32% (0.27% to 0.36%)"; empty if there is none.
+        value: The same as a number, for machines, where it is one.
         interval: Of that number over seeds, 95%; None where nothing is random, or nothing was run.
         note: Under which definition, at what budget, what stands in the way.
     """

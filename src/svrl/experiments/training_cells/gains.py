@@ -125,5 +125,5 @@ def mean_interval(seeds: np.ndarray) -> Interval | None:
 
 
 def shown(ends: Interval | None, digits: int = 2) -> str:
-    """An interval behind its number, as in " [0.20, 0.60]"; nothing where there is none."""
-    return "" if ends is None else f" [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    """An interval behind its number, as in " (0.20 to 0.60)"; nothing where there is none."""
+    return "" if ends is None else f" ({ends[0]:.{digits}f} to {ends[1]:.{digits}f})"
