@@ -12,6 +12,11 @@ import pytest
 from matplotlib import image as images
 from tests.reporting.page.sample_page import sample_page
 
+from svrl.experiments.paper.catalogue import load_all
+from svrl.experiments.paper.figure_map import FIGURES
+from svrl.experiments.paper.judging import Library
+from svrl.experiments.paper.page import build_page
+from svrl.experiments.paper.store import committed_store
 from svrl.reporting.page.html import render_html
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -364,3 +369,30 @@ def test_keys_reach_everything(page):
     assert page.execute_script(script) == 0
     element(page, "body").send_keys(Keys.TAB)
     assert page.switch_to.active_element.get_attribute("class") == "skip"
+
+
+def test_the_whole_page_of_the_paper(browser, tmp_path):
+    """Everything that is committed, as svrl paper report writes it."""
+    page = build_page(Library(tuple(load_all()), (committed_store(),)), "laptop")
+    path = tmp_path / "index.html"
+    path.write_text(render_html(page), encoding="utf-8")
+    look(browser)
+    browser.get(path.as_uri())
+    assert {figure.id for figure in FIGURES} <= set(shown(browser, "[id]"))
+    with_pictures = [entry.id for section in page.sections for entry in section.figures if entry.exhibits]
+    assert len(with_pictures) > 20
+    for name in with_pictures:
+        drawn = element(browser, f"#{name}-panel-0 svg")
+        assert drawn.size["width"] > 200, name
+        assert drawn.size["height"] > 80, name
+    script = (
+        "const wrong = []; for (const one of document.querySelectorAll('.toggle')) {"
+        "  if (!one.getClientRects().length) continue;"
+        "  const off = () => one.closest('.exhibit').querySelectorAll('.off').length;"
+        "  const before = off(); one.click(); const hidden = off(); one.click();"
+        "  if (hidden <= before || off() !== before) wrong.push(one.textContent); } return wrong"
+    )
+    assert browser.execute_script(script) == []
+    look(browser, PHONE)
+    assert browser.execute_script("return document.scrollingElement.scrollWidth <= innerWidth")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

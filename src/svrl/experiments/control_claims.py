@@ -44,14 +44,14 @@ def judged_below(values: Sequence[float], limit: float, *, show: Show = number, 
     """Reproduced if the upper end of the interval over seeds is at most the limit."""
     low, high = mean_interval(values)
     verdict = Verdict.REPRODUCED if high <= limit else Verdict.NOT_REPRODUCED
-    return _finding(verdict, values, (low, high), show, note)
+    return _finding(verdict, values, (low, high), show, _with_doubt(note, values, limit, low, high))
 
 
 def judged_above(values: Sequence[float], limit: float, *, show: Show = number, note: str = "") -> Finding:
     """Reproduced if the lower end of the interval over seeds is at least the limit."""
     low, high = mean_interval(values)
     verdict = Verdict.REPRODUCED if low >= limit else Verdict.NOT_REPRODUCED
-    return _finding(verdict, values, (low, high), show, note)
+    return _finding(verdict, values, (low, high), show, _with_doubt(note, values, limit, low, high))
 
 
 def judged_near(
@@ -85,6 +85,14 @@ def best_of(findings: Sequence[Finding]) -> Finding:
     first = findings[0]
     note = "; ".join(part for part in (first.note, *rest) if part)
     return Finding(verdict=first.verdict, ours=first.ours, value=first.value, interval=first.interval, note=note)
+
+
+def _with_doubt(note: str, values: Sequence[float], limit: float, low: float, high: float) -> str:
+    """Say so where the interval has the limit inside, so that more seeds might decide otherwise."""
+    if not low < limit < high:
+        return note
+    doubt = f"undecided: the interval over {len(values)} seeds contains the limit"
+    return f"{doubt}; {note}" if note else doubt
 
 
 def _finding(

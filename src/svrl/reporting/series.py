@@ -1,7 +1,7 @@
 """Names for the parts of a figure that belong together, so that a page can show and hide them.
 
-The name of a series becomes the id of its elements in the SVG. Every artist of a curve, line, band and markers, gets the
-same name.
+The name of a series becomes the id of its elements in the SVG. Every artist of a curve, line, band and markers, gets
+the same name.
 """
 
 from __future__ import annotations
