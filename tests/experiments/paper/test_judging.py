@@ -40,7 +40,9 @@ def test_nothing_kept_is_not_run(stores):
 def test_half_finished_is_not_run(stores):
     experiment = small.experiment()
     Computer(store=stores[0]).compute(experiment.budgets["laptop"].cells[:2])
-    assert judged(experiment, stores, "laptop").finding.verdict is Verdict.NOT_RUN
+    found = judged(experiment, stores, "laptop").finding
+    assert found.verdict is Verdict.NOT_RUN
+    assert "2 of 3 cells are kept; svrl paper run toy_rank --scale laptop goes on" in found.note
 
 
 def test_the_asked_scale_comes_first(stores):

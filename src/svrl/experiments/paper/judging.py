@@ -7,7 +7,7 @@ from the largest other budget that is kept, here or committed, and the finding s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -132,7 +132,20 @@ class Library:
         if evidence is None and complete:
             evidence = complete[0]
             finding = claim.judged(evidence)
+        elif evidence is None and not claim.printed:
+            finding = replace(finding, note=self._half_finished(experiment, asked))
         return Judged(experiment=experiment.name, claim=claim, finding=finding, evidence=evidence, asked=asked)
+
+    def _half_finished(self, experiment: Experiment, asked: str) -> str:
+        """That a run was begun and how to end it; empty if nothing of it is kept."""
+        budget = experiment.budgets.get(asked)
+        kept = len(budget.cells) - len(experiment.missing(asked, self.stores)) if budget else 0
+        if budget is None or not kept:
+            return ""
+        return (
+            f"half-finished: {kept} of {len(budget.cells)} cells are kept; "
+            f"svrl paper run {experiment.name} --scale {asked} goes on"
+        )
 
 
 def _from_large(experiment: Experiment) -> list[str]:
