@@ -22,12 +22,20 @@ _LOOK = {
 def print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
     """Every figure, the experiment that makes it, what it costs and whether it is there."""
     table = Table(title=f"The paper at {scale} scale", title_justify="left", box=None, pad_edge=False)
-    for name in ("name", "section", "experiment", "what", "about", "kept"):
+    for name in ("name", "section", "experiment", "what", "about", "kept", "needs"):
         table.add_column(name, no_wrap=name != "what", overflow="fold")
     for row in rows:
         cost = _minutes(row["minutes"]) if row["cells"] else "-"
         kept = f"{row['kept']} of {row['cells']}" if row["cells"] else "not at this scale"
-        table.add_row(row["figure"], row["section"] or "ours", row["experiment"], row["title"], cost, kept)
+        table.add_row(
+            row["figure"],
+            row["section"] or "ours",
+            row["experiment"],
+            row["title"],
+            cost,
+            kept,
+            ", ".join(row["needs"]),
+        )
     _console().print(table)
 
 

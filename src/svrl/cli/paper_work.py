@@ -66,6 +66,7 @@ class PaperWork:
                     "minutes": round(budget.minutes, 2) if budget else 0.0,
                     "cells": cells,
                     "kept": cells - missing,
+                    "needs": sorted({cell.kind.extra for cell in budget.cells if cell.kind.extra}) if budget else [],
                 }
             )
         return rows
@@ -87,7 +88,7 @@ class PaperWork:
         return list({cell.key: cell for cell in cells}.values())
 
     def compute(self, figures: Sequence[PaperFigure], *, device: str, jobs: int | None, command: str) -> list[str]:
-        """Compute what is missing and keep it.
+        """Compute what is missing and keep it, with the command, as it makes it again, in its provenance.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
@@ -102,7 +103,8 @@ class PaperWork:
         minutes = max(sum(cell.weight for cell in cells) / count, 1)
         say(f"{self.scale} scale: {len(cells)} cells to compute{going}, about {minutes:,.0f} min with --jobs {count}.")
         progress = CellProgress(cells)
-        computer = Computer(store=self.stores[0], device=device, jobs=count, command=command)
+        command += f" --device {device}" if device != "cpu" else ""
+        computer = Computer(store=self.stores[0], device=device, jobs=count, command=f"{command} --jobs {count}")
         try:
             with progress.shown():
                 computed = computer.compute(cells, progress)
@@ -123,7 +125,7 @@ class PaperWork:
             evidence = experiment.evidence(self.scale, self.stores)
             if evidence is not None:
                 picture = experiment.draw(figure.id, evidence)
-                written[figure.id] = write_figure(picture, figure, folder, ending, self.scale)
+                written[figure.id] = write_figure(picture, figure, evidence, folder, ending)
         return written
 
     def page(self, folder: Path, form: str) -> Path:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -37,11 +36,6 @@ def lacking(settings: dict[str, Any], work: Work) -> CellResult:
 
 def broken(settings: dict[str, Any], work: Work) -> CellResult:
     raise ZeroDivisionError("a bug")
-
-
-def killed(settings: dict[str, Any], work: Work) -> CellResult:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return CellResult(rows=[])
 
 
 SQUARE = Kind(name="square", version=1, compute=square)
@@ -88,3 +82,11 @@ def experiment(**changes: Any) -> Experiment:
         "claims": (claim,),
     }
     return Experiment(**{**parts, **changes})
+
+
+def endless(settings: dict[str, Any], work: Work) -> CellResult:
+    """Says that it has begun, and goes on until somebody interrupts it."""
+    work.folder.mkdir(parents=True, exist_ok=True)
+    (work.folder / "begun").write_text("")
+    while True:
+        time.sleep(0.1)

@@ -1,5 +1,12 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -87,3 +94,42 @@ def test_threads_of_torch_are_as_before(store):
     before = torch.get_num_threads()
     Computer(store=store).compute([small.cell(2)])
     assert torch.get_num_threads() == before
+
+
+SCRIPT = """
+from pathlib import Path
+from svrl.experiments.paper.cell import Cell, Kind
+from svrl.experiments.paper.running import Computer
+from svrl.experiments.paper.store import Store
+from experiments.paper import small_experiment as small
+
+if __name__ == "__main__":
+    kind = Kind(name="endless", version=1, compute=small.endless)
+    cells = [Cell(kind=kind, settings={"x": x}) for x in range(4)]
+    try:
+        Computer(store=Store(root=Path("cells")), jobs=2).compute(cells)
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_several_processes_stop_and_begin_nothing_new(tmp_path, number):
+    (tmp_path / "run.py").write_text(SCRIPT)
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, "run.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while len(list(tmp_path.rglob("begun"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.1)
+    # A terminal tells Ctrl-C to everybody; whoever ends a job tells its first process.
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    assert process.communicate()[0] == "stopped\n"
+    assert len(list(tmp_path.rglob("begun"))) == 2
+    assert list(tmp_path.rglob("*.json")) == []

@@ -2,7 +2,8 @@
 
 Its settings are plain data, and with the version of its kind they are its identity: two experiments that
 ask for the same cell share it, and a changed setting touches the cells that have it and no others. What is
-random is seeded by the settings, so a cell is the same wherever it is computed; the device is not part of it.
+random is seeded by the settings. The device is not part of them: on another one the same seed may draw other
+masks, which is another sample of the same thing, and the provenance says where a cell was computed.
 """
 
 from __future__ import annotations

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.paper.experiment import Experiment
 from svrl.experiments.paper.figure_map import PaperFigure
 from svrl.runs.atomic import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = ("svg", "pdf", "png")
 _SMALLER = {
     "smoke": "Made at smoke scale, in seconds: it shows that everything works, and proves nothing.",
     "laptop": "Made at laptop scale, smaller than the paper's.",
@@ -30,18 +28,19 @@ def caption(figure: PaperFigure, evidence: Evidence) -> str:
     return f"{words}. {small}" if not figure.is_addition else f"{words}. Made at {evidence.scale} scale."
 
 
-def draw(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Figure:
-    """One figure from what is kept."""
-    return experiment.draw(figure.id, evidence)
+def write_figure(picture: Figure, figure: PaperFigure, evidence: Evidence, folder: Path, ending: str) -> Path:
+    """Write folder/fig1.svg; of a scale below the paper's as fig1-smoke.svg and with its caption in the picture.
 
-
-def write_figure(picture: Figure, figure: PaperFigure, folder: Path, ending: str, scale: str) -> Path:
-    """Write folder/fig1.svg; of a scale below the paper's as fig1-smoke.svg, so that nobody mistakes one for the other.
+    So nobody mistakes one for the other.
 
     Returns:
         Where it is.
     """
     from svrl.reporting.planning_figures import save_figure
+
+    scale = evidence.scale
+    if scale != "full":
+        picture.text(0.5, -0.01, caption(figure, evidence), ha="center", va="top", fontsize=6, color="#707070")
 
     folder.mkdir(parents=True, exist_ok=True)
     name = figure.id if scale == "full" else f"{figure.id}-{scale}"

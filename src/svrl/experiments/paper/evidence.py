@@ -54,8 +54,3 @@ class Evidence:
         """Whether it was computed here, or comes with svrl in whole or in part."""
         sources = {cell.source for cell in self.cells}
         return "here" if sources <= {HERE} else "committed" if HERE not in sources else "here and committed"
-
-    @property
-    def seconds(self) -> float:
-        """That all cells took together."""
-        return float(sum(cell.provenance.get("seconds", 0.0) for cell in self.cells))

@@ -75,7 +75,7 @@ class Judged:
     def _no_interval(self) -> str:
         if self.finding.verdict is Verdict.NOT_RUN:
             return "not run"
-        return "not one number" if self.claim.seeded else "nothing is random"
+        return "not one number" if self.claim.seeded else "no seed changes it"
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,12 @@ class Library:
         """
         names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
         complete = [found for name in names if (found := self.evidence(experiment, name)) is not None]
+        size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
         by_cells: dict[tuple[str, ...], Evidence] = {}
         for found in complete:
             cells = tuple(str(cell.path) for cell in found.cells)
-            larger = cells not in by_cells or by_cells[cells].scale == asked
-            by_cells[cells] = found if larger else by_cells[cells]
+            other = by_cells.get(cells, found)
+            by_cells[cells] = max(other, found, key=lambda one: size[one.scale])
         return list(by_cells.values())
 
     def judge(self, asked: str, only: Iterable[str] | None = None) -> list[Judged]:

@@ -86,7 +86,7 @@ def _entry(
 ) -> FigureEntry:
     progress(figure.id)
     usable = [evidence for evidence in shown if experiment.budget_of(figure.id, evidence.scale) is not None]
-    # The largest budget says what we got; the asked scale only comes first among the pictures.
+    # What was asked for says what we got, unless that is smoke and something larger is kept.
     strongest = usable[1] if len(usable) > 1 and usable[0].scale == "smoke" else next(iter(usable), None)
     return FigureEntry(
         id=figure.id,

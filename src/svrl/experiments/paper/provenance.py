@@ -22,6 +22,7 @@ def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
     return {
         **_versions(),
         "machine": _machine(device),
+        "device": device,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 2),
         "command": command,

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -109,19 +110,17 @@ class Computer:
     def _together(self, cells: Sequence[Cell], listener: Listener) -> Computed:
         computed, context = Computed(), multiprocessing.get_context("spawn")
         with _terminated_like_interrupted(), ProcessPoolExecutor(min(self.jobs, len(cells)), context) as pool:
-            waiting: dict[Future[ImportError | None], Cell] = {}
-            for cell in cells:
-                waiting[pool.submit(_compute_elsewhere, self, cell)] = cell
-                listener.begins(cell)
-            try:
-                while waiting:
-                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                        cell = waiting.pop(future)
-                        computed.note(cell, future.result())
-                        listener.ends(cell)
-            except BaseException:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+            # One cell a process is handed over at a time: whatever the pool has taken it computes to the end.
+            left, waiting = deque(cells), dict[Future[ImportError | None], Cell]()
+            while left or waiting:
+                while left and len(waiting) < self.jobs:
+                    cell = left.popleft()
+                    waiting[pool.submit(_compute_elsewhere, self, cell)] = cell
+                    listener.begins(cell)
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    cell = waiting.pop(future)
+                    computed.note(cell, future.result())
+                    listener.ends(cell)
         return computed
 
 

@@ -33,8 +33,8 @@ class Kept:
         kind: Name of its kind.
         settings: Of the cell.
         rows: What it came to.
-        provenance: svrl, python, torch and numpy versions, machine, device, begun, seconds, command, and commit
-            where it is known.
+        provenance: Versions of svrl, python, torch and numpy, machine, device, when it ended, seconds, command, and
+            the commit where it is known.
         source: "here" or "committed".
         path: Of its arrays.
     """
@@ -115,7 +115,8 @@ class Store:
 
     def work(self, cell: Cell) -> Path:
         """The folder that a cell is computed in."""
-        return self.root / cell.kind.name / f"{cell.key}.work"
+        # Of this version: what another one has begun is not gone on with.
+        return self.root / cell.kind.name / f"{cell.key}-{__version__}.work"
 
     def begun(self, cell: Cell) -> bool:
         """Whether a computation was interrupted and can be gone on with."""
