@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SMALLER = {
     "smoke": "Made at smoke scale, in seconds: it shows that everything works, and proves nothing.",
-    "laptop": "Made at laptop scale, smaller than the paper's.",
+    "laptop": "Made at laptop scale; full scale is larger.",
 }
 
 
