@@ -13,8 +13,8 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 demo: $(VENV)/.demo ## every figure of the paper at smoke scale, and the page with all claims
-	@$(BIN)/svrl paper --scale smoke --store demo/cells --out demo/report
-	@echo "==> open demo/report/index.html in a browser"
+	@$(BIN)/svrl paper --scale smoke
+	@echo "==> open report/index.html in a browser"
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@echo "==> running the tests"

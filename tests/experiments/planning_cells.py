@@ -12,6 +12,7 @@ import torch
 
 from svrl import __version__
 from svrl.experiments.paper.cell import Kind, Work
+from svrl.experiments.paper.claim import Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 from svrl.experiments.paper.store import HERE, Kept, Store
@@ -25,7 +26,8 @@ def smoke_evidence(experiment: Experiment, root: Path) -> Evidence:
     try:
         for cell in experiment.budgets["smoke"].cells:
             if store.read(cell) is None:
-                store.write(cell, cell.kind.compute(cell.settings, Work(folder=root / "work")), {"svrl": __version__})
+                result = cell.kind.compute(cell.settings, Work(folder=root / "work"))
+                store.write(cell, result, {"svrl": __version__, "machine": "this one"})
     finally:
         torch.set_num_threads(threads)
     evidence = experiment.evidence("smoke", (store,))
@@ -55,10 +57,10 @@ def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -
     return series
 
 
-def kept(kind: Kind, rows: Iterable[dict[str, Any]], **settings: Any) -> Kept:
+def kept(kind: Kind, rows: Iterable[dict[str, Any]], *, machine: str = "one", **settings: Any) -> Kept:
     """A cell that was never computed."""
-    text = {"kind": kind.name, "settings": settings, "rows": list(rows), "provenance": {}, "source": HERE}
-    return Kept(**text, path=Path("nowhere.npz"))
+    text = {"kind": kind.name, "settings": settings, "rows": list(rows), "source": HERE}
+    return Kept(**text, provenance={"machine": machine}, path=Path("nowhere.npz"))
 
 
 def hand_made(cells: Iterable[Kept], scale: str = "full") -> Evidence:
@@ -66,7 +68,11 @@ def hand_made(cells: Iterable[Kept], scale: str = "full") -> Evidence:
     return Evidence(scale=scale, words="made by hand", cells=tuple(cells))
 
 
-def verdict_of(experiment: Experiment, claim: str, evidence: Evidence) -> str:
+def finding_of(experiment: Experiment, claim: str, evidence: Evidence) -> Finding:
     """What a claim comes to."""
-    found = next(some for some in experiment.claims if some.name == claim)
-    return str(found.judged(evidence).verdict)
+    return next(some for some in experiment.claims if some.name == claim).judged(evidence)
+
+
+def verdict_of(experiment: Experiment, claim: str, evidence: Evidence) -> str:
+    """The same in a word."""
+    return str(finding_of(experiment, claim, evidence).verdict)

@@ -121,6 +121,9 @@ def run(
     from svrl.cli.paper_tables import print_claims
 
     print_claims(claims)
+    elsewhere = sorted({claim["scale"] for claim in claims if claim["ours"]} - {scale})
+    if elsewhere:
+        typer.echo(f"Claims that {scale} scale cannot judge were judged from {' and '.join(elsewhere)} scale.")
     for path in written.values():
         typer.echo(f"written: {path}")
 

@@ -77,14 +77,9 @@ class PaperWork:
         What takes hours, at full scale, is read from the committed rows; what a laptop can do is done.
         """
         known = self.stores if self.scale == "full" else self.stores[:1]
-        names = dict.fromkeys(figure.experiment for figure in figures)
-        found = [load_experiment(name) for name in names]
-        cells = [
-            cell
-            for experiment in found
-            if self.scale in experiment.budgets
-            for cell in experiment.missing(self.scale, known)
-        ]
+        drawn = [figure for figure in figures if load_experiment(figure.experiment).budget_of(figure.id, self.scale)]
+        found = [load_experiment(name) for name in dict.fromkeys(figure.experiment for figure in drawn)]
+        cells = [cell for experiment in found for cell in experiment.missing(self.scale, known)]
         return list({cell.key: cell for cell in cells}.values())
 
     def compute(self, figures: Sequence[PaperFigure], *, device: str, jobs: int | None, command: str) -> list[str]:
@@ -100,8 +95,9 @@ class PaperWork:
         count = min(jobs or (1 if self.scale == "smoke" else _cores()), len(cells))
         begun = sum(self.stores[0].begun(cell) for cell in cells)
         going = f", {begun} of them begun before" if begun else ""
-        minutes = max(sum(cell.weight for cell in cells) / count, 1)
-        say(f"{self.scale} scale: {len(cells)} cells to compute{going}, about {minutes:,.0f} min with --jobs {count}.")
+        minutes = sum(cell.weight for cell in cells) / count
+        time = f"about {minutes:,.0f} min" if minutes >= 1.5 else "a minute or so"
+        say(f"{self.scale} scale: {len(cells)} cells to compute{going}, {time} with --jobs {count}.")
         progress = CellProgress(cells)
         command += f" --device {device}" if device != "cpu" else ""
         computer = Computer(store=self.stores[0], device=device, jobs=count, command=f"{command} --jobs {count}")

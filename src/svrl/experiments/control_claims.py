@@ -1,22 +1,33 @@
-"""How claims on planning are judged: a mean over seeds with its interval against a limit, or near a printed number."""
+"""How claims on planning are judged: a mean over seeds with its interval against a limit, or near a printed number.
+
+An interval may also be of a difference between two means. Ranks are compared as they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from svrl.experiments.paper.claim import Finding, Verdict
-from svrl.reporting.intervals import mean_interval
+from svrl.reporting.intervals import LEVEL, mean_interval
 
 NEAR = 0.25
 """A number counts as the printed one if it is within this share of it."""
+WIDE = 0.5
+"""An interval decides nothing if its half-width is a larger share of the printed number."""
 LOSS = 0.01
 """A policy counts as nearly optimal if it loses less than this share of the range of V*."""
 METRIC = 1.1
 """A metric counts as the optimum's if it is at most so many times as large."""
+INPUT_GAP = 0.05
+"""Two maps count as alike if their inputs differ by at most this share of the range of inputs, on average."""
 SAME_ENDS = 0.9
-"""Trajectories count as the same if at least this share of starts ends where the optimum's do."""
+"""Starts count as brought to the same ends if at least this share of them ends where the optimum's do."""
 
 Show = Callable[[float], str]
 
@@ -57,7 +68,10 @@ def judged_above(values: Sequence[float], limit: float, *, show: Show = number, 
 def judged_near(
     values: Sequence[float], printed: float, *, note: str, otherwise: bool, show: Show = number, near: float = NEAR
 ) -> Finding:
-    """Whether the mean over seeds is within a share of the printed number.
+    """Whether the mean over seeds is within a share of the printed number, by an interval that can tell.
+
+    The half-width of the interval may be at most `WIDE` times the printed number. An interval that has the printed
+    number inside and does not come to a positive verdict is called undecided.
 
     Args:
         values: One a seed.
@@ -67,9 +81,82 @@ def judged_near(
         show: How a number is written.
         near: The share.
     """
+    low, high = mean_interval(values)
     close = abs(float(np.mean(values)) - printed) <= near * abs(printed)
-    positive = Verdict.OTHERWISE if otherwise else Verdict.REPRODUCED
-    return _finding(positive if close else Verdict.NOT_REPRODUCED, values, mean_interval(values), show, note)
+    if close and (high - low) / 2 <= WIDE * abs(printed):
+        verdict = Verdict.OTHERWISE if otherwise else Verdict.REPRODUCED
+        return _finding(verdict, values, (low, high), show, note)
+    if low <= printed <= high:
+        doubt = f"undecided: the interval over {len(values)} seeds is too wide"
+        note = f"{doubt}; {note}" if note else doubt
+    return _finding(Verdict.NOT_REPRODUCED, values, (low, high), show, note)
+
+
+def near_test(printed: float) -> str:
+    """The rule of `judged_near` in words, for a number that may be degrees or a norm."""
+    return (
+        f"within {NEAR:.0%} of {printed}, and the half-width of its 95% interval at most {WIDE:.0%} of it: in degrees, "
+        "else as the norm in radians in either variant"
+    )
+
+
+def judged_deviation(degrees: Sequence[float], norms: Mapping[str, Sequence[float]], printed: float) -> Finding:
+    """A printed average deviation: in degrees as the paper says, else as a norm in radians; all are noted.
+
+    Args:
+        degrees: Mean absolute angles, one a seed.
+        norms: Variant -> norms in radians, one a seed.
+        printed: The paper's number.
+    """
+    stated = judged_near(degrees, printed, note="in degrees", otherwise=False)
+    others = [
+        judged_near(values, printed, note=f"as norms in radians, variant {variant}", otherwise=True)
+        for variant, values in norms.items()
+    ]
+    # Of several that fit, or of none, the nearest is shown.
+    best = best_of(sorted([stated, *others], key=lambda found: abs((found.value or 0.0) - printed)))
+    return replace(best, note=f"{best.note}; in degrees {stated.ours}") if best.verdict is Verdict.OTHERWISE else best
+
+
+RANK_TEST = "singular values that hold 99% of the energy; else 1 - 1e-6 of it, in either variant"
+
+
+def judged_rank(rows: Mapping[str, Mapping[str, Any]], printed: int) -> Finding:
+    """The paper's definition of the rank first, then the tighter energy.
+
+    Args:
+        rows: Variant -> row of the optimum; one is "paper".
+        printed: The paper's rank.
+    """
+    tight = ", ".join(f"{row['rank_tight']} ({variant})" for variant, row in rows.items())
+    stated = rows["paper"]["rank_99"]
+    note = f"99% of the energy gives {stated}; 1 - 1e-6 gives {tight}"
+    if any(row["rank_99"] == printed for row in rows.values()):
+        return Finding(verdict=Verdict.REPRODUCED, ours=str(printed), value=printed, note=note)
+    if any(row["rank_tight"] == printed for row in rows.values()):
+        return Finding(verdict=Verdict.OTHERWISE, ours=str(printed), value=printed, note=note)
+    return Finding(verdict=Verdict.NOT_REPRODUCED, ours=str(stated), value=stated, note=note)
+
+
+def difference_interval(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """The 95% interval of mean(one) - mean(other), of independent seeds with unequal spreads (Welch's t).
+
+    With s^2 the variances and n the numbers of values, d +- t(.975, nu) sqrt(s1^2 / n1 + s2^2 / n2), where
+    nu = (s1^2 / n1 + s2^2 / n2)^2 / (s1^4 / (n1^2 (n1 - 1)) + s2^4 / (n2^2 (n2 - 1))). A single value counts as exact.
+
+    Raises:
+        ValueError: If both are single values.
+    """
+    if max(len(one), len(other)) < 2:
+        raise ValueError("An interval of a difference needs 2 values on one side, got 1 on each. Run more seeds.")
+    gap = float(np.mean(one)) - float(np.mean(other))
+    parts = [(float(np.var(some, ddof=1)) / len(some), len(some) - 1) for some in (one, other) if len(some) > 1]
+    spread = sum(part for part, _ in parts)
+    if spread == 0.0:
+        return gap, gap
+    freedom = spread**2 / sum(part**2 / count for part, count in parts)
+    half = float(stats.t.ppf((1.0 + LEVEL) / 2, freedom)) * math.sqrt(spread)
+    return gap - half, gap + half
 
 
 def best_of(findings: Sequence[Finding]) -> Finding:

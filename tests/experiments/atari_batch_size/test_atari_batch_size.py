@@ -56,6 +56,20 @@ def test_a_gap_that_does_not_shrink_on_the_way_is_none():
     assert finding.verdict is Verdict.NOT_REPRODUCED
 
 
+@pytest.mark.parametrize(
+    ("gain", "spread", "verdict", "undecided"),
+    [
+        (0.0, 30.0, Verdict.REPRODUCED, False),
+        (0.0, 300.0, Verdict.NOT_REPRODUCED, True),  # noise alone does not make the two alike
+        (-0.3, 30.0, Verdict.NOT_REPRODUCED, False),
+    ],
+)
+def test_no_difference_needs_a_narrow_interval(gain: float, spread: float, verdict: Verdict, undecided: bool):
+    cells = [kept for size in SIZES for kept in pair("seaquest", size, gain, spread)]
+    finding = CLAIMS["seaquest-gap-vanishes"].judged(evidence(cells))
+    assert (finding.verdict, "undecided" in finding.note) == (verdict, undecided)
+
+
 def test_the_figure_has_a_row_a_game_and_a_column_a_size():
     figure = EXPERIMENT.draw("fig30", PAPER)
     titles = [panel.get_title(loc="left") for panel in figure.axes]

@@ -41,7 +41,7 @@ def falling(sign: float) -> dict[str, tuple[float, float]]:
 def test_ranks_as_in_the_paper(game: str):
     claim = CLAIMS[f"rank-of-{game}"]
     assert claim.judged(found(PAPER)).verdict is Verdict.REPRODUCED
-    assert claim.judged(found(PAPER, "short")).verdict is Verdict.OTHERWISE
+    assert claim.judged(found(PAPER, "short")).verdict is Verdict.NOT_RUN
     assert claim.judged(found(PAPER, "smoke")).verdict is Verdict.NOT_RUN
     assert claim.judged(found({game: (1.0, 0.1)})).verdict is Verdict.NOT_REPRODUCED
 
@@ -67,7 +67,8 @@ def test_correlation_of_rank_and_gain():
     claim = CLAIMS["lower-rank-larger-gain"]
     finding = claim.judged(found(falling(-1)))
     assert (finding.verdict, finding.value) == (Verdict.REPRODUCED, -1.0)
-    assert claim.judged(found(falling(-1), "short")).verdict is Verdict.OTHERWISE
+    short = claim.judged(found(falling(-1), "short"))
+    assert (short.verdict, "as claimed, Kendall's tau -1.00" in short.note) == (Verdict.NOT_RUN, True)
     assert claim.judged(found(falling(+1))).verdict is Verdict.NOT_REPRODUCED
 
 
@@ -76,6 +77,41 @@ def test_four_games_in_perfect_order_prove_nothing():
     ordered = {game: (1.0 + k, 0.5 - 0.2 * k) for k, game in enumerate(GAMES)}
     finding = CLAIMS["lower-rank-larger-gain"].judged(found(ordered))
     assert (finding.verdict, finding.value, finding.interval) == (Verdict.NOT_REPRODUCED, -1.0, (-1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ((0.0, -0.1), Verdict.REPRODUCED),
+        ((-0.6, -0.5), Verdict.NOT_REPRODUCED),
+        ((0.5, 0.4), Verdict.NOT_REPRODUCED),  # better is not comparable
+    ],
+)
+def test_games_of_high_rank(gains: tuple[float, float], verdict: Verdict):
+    games = {"seaquest": (10.0, gains[0]), "venture": (8.0, gains[1]), "krull": (2.0, 0.9)}
+    finding = CLAIMS["high-rank-comparable-or-slightly-worse"].judged(found(games))
+    assert finding.verdict is verdict
+    assert finding.value == pytest.approx(sum(gains) / 2, abs=0.01)
+    assert "Krull" not in finding.note
+    short = CLAIMS["high-rank-comparable-or-slightly-worse"].judged(found(games, "short"))
+    assert (short.verdict, "IQM of 2 games" in short.note) == (Verdict.NOT_RUN, True)
+
+
+def test_without_games_of_high_rank_nothing_is_compared():
+    finding = CLAIMS["high-rank-comparable-or-slightly-worse"].judged(found({"krull": (2.0, 0.0), "hero": (4.0, 0.0)}))
+    assert (finding.verdict, finding.value) == (Verdict.NOT_REPRODUCED, None)
+    assert "No game has a mean rank above 5; the highest is 4.0" in finding.note
+
+
+def test_a_wide_interval_around_no_gain_is_undecided():
+    base = ALL_GAMES["seaquest"].random_score
+    groups = [
+        seeds("atari/seaquest", arm, [base + 100.0, base + 1000.0], ranks=(10.0, 10.0, 10.0, 10.0))
+        for arm in ("dqn", "sv-dqn")
+    ]
+    finding = CLAIMS["high-rank-comparable-or-slightly-worse"].judged(evidence(*groups))
+    assert (finding.verdict, finding.value) == (Verdict.NOT_REPRODUCED, 0.0)
+    assert "undecided" in finding.note
 
 
 def test_the_figure_has_curves_ranks_and_their_relation():

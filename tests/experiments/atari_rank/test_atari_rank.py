@@ -24,7 +24,7 @@ def ranked(*ranks: float, scale: str = "full", count: int = 3) -> Evidence:
     ("ranks", "scale", "verdict"),
     [
         ((1.0, 2.0, 3.0, 3.2), "full", Verdict.REPRODUCED),
-        ((1.0, 2.0, 3.0, 3.2), "short", Verdict.OTHERWISE),
+        ((1.0, 2.0, 3.0, 3.2), "short", Verdict.NOT_RUN),
         ((1.0, 2.0, 3.0, 3.8), "full", Verdict.NOT_REPRODUCED),
         ((1.0, 2.0, 3.0, 3.2), "laptop", Verdict.NOT_RUN),
     ],
@@ -32,6 +32,8 @@ def ranked(*ranks: float, scale: str = "full", count: int = 3) -> Evidence:
 def test_the_game_with_the_fewest_low_ranks_decides(ranks: tuple[float, ...], scale: str, verdict: Verdict):
     finding = CLAIM.judged(ranked(*ranks, scale=scale))
     assert finding.verdict is verdict
+    if scale == "short":
+        assert "as claimed, 80% (0.80 to 0.80) of the batches in Alien" in finding.note
     if verdict is not Verdict.NOT_RUN:
         assert "Alien" in finding.ours
         assert "row means taken out it is 0%" in finding.note

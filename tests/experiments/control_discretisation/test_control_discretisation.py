@@ -4,12 +4,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.experiments.planning_cells import at_laptop, check_experiment, hand_made, kept, smoke_evidence, verdict_of
+from tests.experiments.planning_cells import (
+    at_laptop,
+    check_experiment,
+    finding_of,
+    hand_made,
+    kept,
+    smoke_evidence,
+    verdict_of,
+)
 
 from svrl.experiments.control_cells import OPTIMUM, PLANNED
 from svrl.experiments.control_discretisation import EXPERIMENT
 from svrl.experiments.control_discretisation.claims import PRINTED
-from svrl.experiments.control_discretisation.settings import FINE
+from svrl.experiments.control_discretisation.run import STARTS_KIND
+from svrl.experiments.control_discretisation.settings import FINE, MIDDLE
 from svrl.experiments.control_svp import EXPERIMENT as SVP
 from svrl.experiments.paper.evidence import Evidence
 
@@ -43,6 +52,11 @@ def made(*, rank: str = "rank_tight", scale: float = 1.0, degrees: float = 9.0, 
                 rank: ranks
             }
             cells.append(kept(OPTIMUM, [row], **where, variant=variant))
+            sets = [
+                {"start_seed": k, "metric": scale * best * near, "mean_degrees": degrees * best * near}
+                for k, near in enumerate((0.95, 1.0, 1.05))
+            ]
+            cells.append(kept(STARTS_KIND, sets, **where, variant=variant))
             plan = {
                 "metric": scale * svp,
                 "mean_degrees": degrees * svp,
@@ -68,10 +82,45 @@ def test_other_branches() -> None:
     stated, off = made(rank="rank_99", degrees=1.0), made(rank="rank_99_none", scale=2.0, loss=0.1)
     for claim in EXPERIMENT.claims:
         assert claim.judged(stated).verdict == "reproduced"
-        if claim.name != "rank-stays-low-on-every-grid":
+        if claim.name not in ("rank-stays-low-on-every-grid", "rank-is-similar-on-fine-grids"):
             assert claim.judged(off).verdict == "not reproduced"
 
 
 def test_the_finest_grid_is_judged_at_full_scale_only() -> None:
     size = f"{FINE[0] ** 2}x{FINE[1]}"
     assert {claim.scales for claim in EXPERIMENT.claims if claim.name.endswith(size)} == {("full",)}
+
+
+def test_the_first_set_of_starts_is_the_one_of_the_optimum(evidence: Evidence) -> None:
+    cells = evidence.where(STARTS_KIND.name)
+    assert len(cells) == 4
+    for cell in cells:
+        where = {name: cell.settings[name] for name in ("variant", "states", "actions")}
+        best = evidence.only(OPTIMUM.name, **where).rows[0]
+        first, second = cell.rows
+        assert (first["metric"], first["mean_degrees"]) == (best["metric"], best["mean_degrees"])
+        assert second["metric"] != first["metric"]
+
+
+def test_the_optimum_has_an_interval_over_sets_of_starts() -> None:
+    found = finding_of(EXPERIMENT, "optimum-at-2500x1000", made())
+    assert found.value == pytest.approx(0.53)
+    half = 4.302653 * 0.05 * 0.53 / 3**0.5
+    assert found.interval == pytest.approx((0.53 - half, 0.53 + half), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("paper", "authors", "verdict"),
+    [
+        (9, 8, "reproduced"),
+        (10, 8, "reproduced under another definition"),
+        (10, 11, "not reproduced"),
+    ],
+)
+def test_ranks_of_fine_grids_are_compared_in_both_variants(paper: int, authors: int, verdict: str) -> None:
+    cells = []
+    for (points, actions), ranks in {MIDDLE: (7, 7), FINE: (paper, authors)}.items():
+        for variant, rank in zip(("paper", "authors"), ranks, strict=True):
+            where = {"task": "inverted-pendulum", "states": [points, points], "actions": actions, "variant": variant}
+            cells.append(kept(OPTIMUM, [{"rank_99": 1, "rank_tight": rank}], **where))
+    assert verdict_of(EXPERIMENT, "rank-is-similar-on-fine-grids", hand_made(cells)) == verdict

@@ -53,7 +53,12 @@ def made(**changes: Any) -> Evidence:
 
 @pytest.mark.parametrize(
     ("part", "bad"),
-    [("policy", {"policy_loss_relative": 0.02}), ("metric", {"metric": 1.4}), ("trajectories", {"same_end": 0.5})],
+    [
+        ("policy", {"policy_loss_relative": 0.02}),
+        ("map", {"input_gap": 0.06}),
+        ("metric", {"metric": 1.4}),
+        ("ends", {"same_end": 0.5}),
+    ],
 )
 def test_verdicts_go_both_ways(part: str, bad: dict[str, Any]) -> None:
     for task in TASKS:

@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.experiments.planning_cells import at_laptop, check_experiment, hand_made, kept, smoke_evidence, verdict_of
+from tests.experiments.planning_cells import (
+    at_laptop,
+    check_experiment,
+    finding_of,
+    hand_made,
+    kept,
+    smoke_evidence,
+    verdict_of,
+)
 
 from svrl.experiments.control_cells import OPTIMUM, PLANNED, TASKS, compute_planned, same_end
 from svrl.experiments.control_svp import EXPERIMENT
@@ -81,6 +90,7 @@ GOOD: dict[str, Any] = {
     "median_degrees": 4.0,
     "share_upright": 0.9,
     "policy_loss_relative": 0.003,
+    "input_gap": 0.01,
     "same_end": 0.97,
     "sweep_equivalents": 2.0,
     "iterations_made": 10,
@@ -100,8 +110,10 @@ BEST: dict[str, Any] = {
 }
 
 
-def made(best: dict[str, Any] | None = None, **changes: Any) -> Evidence:
-    """Three masks of everything that claims read."""
+def made(
+    best: dict[str, Any] | None = None, losses: dict[str, dict[str, list[float]]] | None = None, **changes: Any
+) -> Evidence:
+    """Three masks of everything that claims read; losses of baselines are by task and method, .001 by default."""
     cells: list[Kept] = []
     for task in TASKS:
         for variant in ("paper", "authors"):
@@ -111,11 +123,10 @@ def made(best: dict[str, Any] | None = None, **changes: Any) -> Evidence:
                     sweeps = {"sweep_equivalents": 10 * share}
                     settings = {"task": task, "variant": variant, "method": "paper-svp", "observe": share, "seed": seed}
                     cells.append(kept(PLANNED, [GOOD | sweeps | changes], **settings))
-                for method in BASELINES if variant == "paper" else ():
-                    row = GOOD | {"policy_loss_relative": 0.001}
-                    cells.append(
-                        kept(PLANNED, [row], task=task, variant=variant, method=method, observe=None, seed=seed)
-                    )
+            for method in BASELINES if variant == "paper" else ():
+                for seed, loss in enumerate((losses or {}).get(task, {}).get(method, [0.001] * 3)):
+                    row, settings = {"policy_loss_relative": loss}, {"task": task, "variant": variant, "observe": None}
+                    cells.append(kept(PLANNED, [GOOD | row], **settings, method=method, seed=seed))
     return hand_made(cells)
 
 
@@ -132,8 +143,13 @@ def made(best: dict[str, Any] | None = None, **changes: Any) -> Evidence:
         ("mountain-car-nearly-optimal-from-20-percent", {"policy_loss_relative": 0.02}, "not reproduced"),
         ("cart-pole-metric-from-20-percent", {}, "reproduced"),
         ("cart-pole-metric-from-20-percent", {"metric": 3.0}, "not reproduced"),
-        ("double-integrator-trajectories-of-svp", {}, "reproduced"),
-        ("double-integrator-trajectories-of-svp", {"same_end": 0.5}, "not reproduced"),
+        ("inverted-pendulum-metric-from-20-percent", {}, "reproduced"),
+        ("double-integrator-metric-from-20-percent", {"metric": 3.0}, "not reproduced"),
+        ("mountain-car-perfect-recovery-from-20-percent", {}, "reproduced"),
+        ("mountain-car-perfect-recovery-from-20-percent", {"input_gap": 0.06}, "not reproduced"),
+        ("mountain-car-perfect-recovery-from-20-percent", {"metric": 3.0}, "not reproduced"),
+        ("double-integrator-svp-ends-from-20-percent", {}, "reproduced"),
+        ("double-integrator-svp-ends-from-60-percent", {"same_end": 0.5}, "not reproduced"),
         ("counted-work-falls-by-one-minus-p", {}, "reproduced"),
         ("counted-work-falls-by-one-minus-p", {"iterations_made": 20}, "not reproduced"),
         ("timed-work-falls", {}, "reproduced"),
@@ -160,3 +176,84 @@ def test_verdicts(claim: str, changes: dict[str, Any], verdict: str) -> None:
 )
 def test_verdicts_on_the_optimum(claim: str, best: dict[str, Any], verdict: str) -> None:
     assert verdict_of(EXPERIMENT, claim, made(best)) == verdict
+
+
+BETTER, WORSE = "a-baseline-does-better", [0.01, 0.01, 0.01]
+
+
+def losing(**others: list[float]) -> dict[str, dict[str, list[float]]]:
+    """On every task all baselines lose more than SVP, which loses .003, but for these."""
+    return {task: dict.fromkeys(BASELINES, WORSE) | others for task in TASKS}
+
+
+def test_every_task_may_have_another_baseline_that_is_better() -> None:
+    names = ("async", "sampled-max", "incumbent", "coarse")
+    losses = {
+        task: losing(**{name: [0.001] if name == "coarse" else [0.001, 0.0011, 0.0012]})[task]
+        for task, name in zip(TASKS, names, strict=True)
+    }
+    found = finding_of(EXPERIMENT, BETTER, made(losses=losses))
+    assert found.verdict == "reproduced"
+    assert all(f"{task} {name}" in found.note for task, name in zip(TASKS, names, strict=True))
+    # The task with the least gap is shown: .003 - .0011, and the spread is the baseline's alone.
+    assert found.value == pytest.approx(0.0019)
+    half = 4.302653 * 0.0001 / 3**0.5
+    assert found.interval == pytest.approx((0.0019 - half, 0.0019 + half), rel=1e-5)
+
+
+def test_baselines_with_matrix_estimation_do_not_count() -> None:
+    assert verdict_of(EXPERIMENT, BETTER, made(losses=losing(svp=[0.0] * 3, cross=[0.0] * 3))) == "not reproduced"
+
+
+def test_a_baseline_must_be_better_on_every_task_and_surely() -> None:
+    one_lost = losing(**{"async": [0.001] * 3}) | {TASKS[2]: losing()[TASKS[2]]}
+    assert verdict_of(EXPERIMENT, BETTER, made(losses=one_lost)) == "not reproduced"
+    wide = losing(**{"async": [0.0, 0.0, 0.006]})
+    assert verdict_of(EXPERIMENT, BETTER, made(losses=wide)) == "not reproduced"
+    once = losing(**{"async": [0.0]})  # it draws its pairs: one plan does not show its spread
+    assert verdict_of(EXPERIMENT, BETTER, made(losses=once)) == "not reproduced"
+
+
+def timed_at(machines: list[str], slow_elsewhere: float = 0.0) -> Evidence:
+    """Every task's optimum on machine a; plans on these, with so many seconds of estimation if it is not a."""
+    cells = []
+    for task in TASKS:
+        cells.append(kept(OPTIMUM, [BEST], machine="a", task=task, variant="paper"))
+        for seed, machine in enumerate(machines):
+            row = GOOD | {"seconds_estimate": 0.0 if machine == "a" else slow_elsewhere}
+            settings = {"task": task, "variant": "paper", "method": "paper-svp", "observe": 0.2, "seed": seed}
+            cells.append(kept(PLANNED, [row], machine=machine, **settings))
+    return hand_made(cells)
+
+
+def test_times_of_other_machines_are_left_out() -> None:
+    found = finding_of(EXPERIMENT, "timed-work-falls", timed_at(["a", "a", "b"], slow_elsewhere=100.0))
+    assert found.verdict == "reproduced"
+    assert found.value == pytest.approx(0.1)
+    assert "8 of 12 plans" in found.note
+    none = finding_of(EXPERIMENT, "timed-work-falls", timed_at(["b", "b", "b"]))
+    assert none.verdict == "not run at this scale"
+    assert "0 of 12 plans" in none.note
+
+
+def test_one_task_without_times_keeps_the_claim_open() -> None:
+    some = timed_at(["a", "a"]).cells
+    moved = [
+        dataclasses.replace(cell, provenance={"machine": "b"})
+        if cell.kind == PLANNED.name and cell.settings["task"] == TASKS[3]
+        else cell
+        for cell in some
+    ]
+    found = finding_of(EXPERIMENT, "timed-work-falls", hand_made(moved))
+    assert found.verdict == "not run at this scale"
+    assert "no times to compare on cart-pole" in found.note
+
+
+def test_one_plan_off_p_is_enough_against_counted_work() -> None:
+    good = made().cells
+    at = next(k for k, cell in enumerate(good) if cell.kind == PLANNED.name)
+    off = dataclasses.replace(good[at], rows=[good[at].rows[0] | {"sweep_equivalents": 2.06}])
+    found = finding_of(EXPERIMENT, "counted-work-falls-by-one-minus-p", hand_made([*good[:at], off, *good[at + 1 :]]))
+    assert found.verdict == "not reproduced"
+    assert found.value is not None
+    assert found.value < 0.02

@@ -62,4 +62,5 @@ def made(ours: float) -> Evidence:
 def test_verdicts_go_both_ways() -> None:
     for claim in EXPERIMENT.claims:
         assert verdict_of(EXPERIMENT, claim.name, made(0.02)) == "reproduced"
-        assert verdict_of(EXPERIMENT, claim.name, made(0.08)) == "not reproduced"
+        assert claim.judged(made(0.02)).ours.startswith("5.0 times")
+        assert verdict_of(EXPERIMENT, claim.name, made(0.12)) == "not reproduced"

@@ -133,3 +133,12 @@ def test_several_processes_stop_and_begin_nothing_new(tmp_path, number):
     assert process.communicate()[0] == "stopped\n"
     assert len(list(tmp_path.rglob("begun"))) == 2
     assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_an_environment_that_lacks_its_package_is_said_too(store):
+    def lacks(settings, work):
+        raise ValueError('Atari needs ale-py: pip install "svrl[atari]"')
+
+    computed = Computer(store=store).compute([Cell(kind=kind(lacks), settings={"x": 1}), small.cell(2)])
+    assert list(computed.lacking) == ['Atari needs ale-py: pip install "svrl[atari]"']
+    assert len(computed.done) == 1

@@ -67,6 +67,12 @@ def made(rank_at: list[int], ours: float, backups: int) -> Evidence:
     return hand_made(cells)
 
 
+def test_one_high_rank_late_on_the_path_is_enough_against_low_rank() -> None:
+    name = "toy-rank-stays-low-under-reconstruction"
+    assert verdict_of(EXPERIMENT, name, made([50] * 10 + 31 * [1], 1.5, 50)) == "reproduced"
+    assert verdict_of(EXPERIMENT, name, made([50] + 29 * [1] + [50] + 10 * [1], 1.5, 50)) == "not reproduced"
+
+
 def test_verdicts_go_both_ways() -> None:
     good, bad = made([50, 1] + 39 * [1], 1.5, 50), made([50] + 40 * [50], 3.0, 60)
     for claim in EXPERIMENT.claims:

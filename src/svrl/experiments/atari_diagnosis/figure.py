@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from svrl.envs.atari_games import GAMES as ALL_GAMES
-from svrl.experiments.atari_diagnosis.claims import correlation, ranks_and_gains
 from svrl.experiments.atari_diagnosis.settings import ENVS
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR, env_names
 from svrl.experiments.training_cells.figure import RANK, SCORE, draw_curves, draw_ranks, legend_below, lettered
 from svrl.experiments.training_cells.gains import resampled, shown
 from svrl.experiments.training_cells.reading import envs_of, title_of, trainings
+from svrl.experiments.training_cells.relation import correlation, ranks_and_gains
 from svrl.reporting.series import tag
 from svrl.reporting.style import GREEN, GREY, STYLE
 
@@ -50,7 +50,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     """Relative gain against the rank of plain DQN, a point a game, with its interval over seeds."""
     envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
-    ranks, gains = ranks_and_gains(evidence, envs)
+    ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
     for env, rank, gain in zip(envs, ranks, gains, strict=True):
         ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
         if ends is not None:
@@ -60,7 +60,7 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=GAMES)
     tag(points, GAMES)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
-    tau, ends, games = correlation(evidence)
+    tau, ends, games = correlation(evidence, *PAIR, envs)
     title = f"tau {tau:+.2f}{shown(ends)}" if games else "rank and gain"
     panel.set(title=title, xlabel=RANK, ylabel="relative gain of structure")
     panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

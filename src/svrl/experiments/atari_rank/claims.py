@@ -37,8 +37,8 @@ CLAIMS = (
         section="4.1",
         says="The approximate rank of batches of learned values is mostly 3 or less in all four games.",
         paper="mostly 3 or less, of at most 18",
-        test="Share of the batches with a rank of at most 3, in the game where it is least; reproduced if its interval "
-        "over seeds lies above one half.",
+        test="Share of the batches with a rank of at most 3, in the game where it is least; reproduced if the 95% "
+        "interval of its mean over seeds lies above one half.",
         judge=judge_low_rank,
         scales=ATARI_SCALES,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from svrl.experiments.control_cells import OPTIMUM, PLANNED, TASKS
+from svrl.experiments.control_discretisation.run import STARTS_KIND
 from svrl.experiments.control_svp.settings import ITERATIONS, LOW, MASKS, PAPER_SVP, STARTS
 from svrl.experiments.paper.cell import Cell
 from svrl.experiments.paper.experiment import Budget
@@ -14,8 +15,9 @@ VARIANTS = ("paper", "authors")
 COARSE, MIDDLE, FINE = (20, 100), (50, 1000), (100, 4000)
 """Points of each axis, and actions: 400x100, 2500x1000, 10000x4000."""
 GRIDS = {"smoke": ((9, 60), (15, 80)), "laptop": (COARSE, MIDDLE), "full": (COARSE, MIDDLE, FINE)}
-WEIGHTS = {COARSE: (0.03, 0.1), MIDDLE: (0.1, 0.5), FINE: (4.0, 12.0)}
-"""Minutes of the optimum and of a plan."""
+WEIGHTS = {COARSE: (0.03, 0.1, 0.03), MIDDLE: (0.1, 0.5, 0.3), FINE: (4.0, 12.0, 4.0)}
+"""Minutes of the optimum, of a plan, and of the optimum under all sets of starts."""
+START_SETS = {"smoke": 2, "laptop": 5, "full": 5}
 
 
 def size_of(points: int, actions: int) -> str:
@@ -24,13 +26,16 @@ def size_of(points: int, actions: int) -> str:
 
 
 def cells(scale: str) -> tuple[Cell, ...]:
-    """Every grid and variant: the optimum, and SVP at p = .2 with several masks."""
+    """Every grid and variant: the optimum, the same under several sets of starts, and SVP at p = .2."""
     found: list[Cell] = []
     for points, actions in GRIDS[scale]:
-        optimum, planned = WEIGHTS.get((points, actions), (0.01, 0.01))
+        optimum, planned, again = WEIGHTS.get((points, actions), (0.01, 0.01, 0.01))
         for variant in VARIANTS:
             where: dict[str, Any] = {"task": TASK, "variant": variant, "states": [points, points], "actions": actions}
-            where |= {"starts": STARTS[scale], "start_seed": 0}
+            where |= {"starts": STARTS[scale]}
+            seeds = {"start_seeds": list(range(START_SETS[scale]))}
+            found.append(Cell(kind=STARTS_KIND, settings={**where, **seeds}, weight=again))
+            where |= {"start_seed": 0}
             found.append(Cell(kind=OPTIMUM, settings=where, weight=optimum))
             more: dict[str, Any] = {"method": PAPER_SVP, "observe": LOW}
             found += [
@@ -47,7 +52,8 @@ def cells(scale: str) -> tuple[Cell, ...]:
 def words(scale: str) -> str:
     """What is spent, for a caption."""
     sizes = ", ".join(size_of(*grid) for grid in GRIDS[scale])
-    return f"{sizes} pairs, p = .2, {MASKS[scale]} masks, {STARTS[scale]} starts"
+    starts = f"{STARTS[scale]} starts ({START_SETS[scale]} sets of them for the optimum)"
+    return f"{sizes} pairs, p = .2, {MASKS[scale]} masks, {starts}"
 
 
 BUDGETS = {scale: Budget(cells=cells(scale), words=words(scale)) for scale in GRIDS}

@@ -40,4 +40,5 @@ EXPERIMENT = Experiment(
     draw=_draw,
     got=got,
     claims=CLAIMS,
+    notes=("Claims on trajectories test where starts end, not the way there.",),
 )

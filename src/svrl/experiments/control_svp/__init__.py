@@ -34,7 +34,7 @@ EXPERIMENT = Experiment(
     says={
         **{figure: _says(task) for task, figure in POLICIES.items()},
         **{
-            figure: f"Policies of SVP move the {task.replace('-', ' ')} as the optimal one does, also at p = .2."
+            figure: f"Policies of SVP at p = .6 and .2 move the {task.replace('-', ' ')} about as the optimal one does."
             for task, figure in PATHS.items()
         },
         "baselines": "The paper compares with value iteration only. Here are ways to plan from 20% of the pairs.",
@@ -45,6 +45,7 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     notes=(
         "Metrics of angles are norms in radians; the paper calls them degrees.",
+        "Claims on trajectories test where starts end, not the way there.",
         "Trajectories are of the first three random starts; of angles, of those that the optimum holds upright.",
     ),
 )

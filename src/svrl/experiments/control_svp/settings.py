@@ -14,6 +14,9 @@ from svrl.experiments.paper.experiment import Budget
 BASELINES = ("svp", "cross", "async", "sampled-max", "row-mean-update", "incumbent", "coarse")
 WITHOUT_SHARE = ("cross", "coarse")
 """They choose their pairs in another way."""
+WITHOUT_ESTIMATION = tuple(name for name in BASELINES if name not in ("svp", "cross"))
+DRAWS_NOTHING = ("coarse",)
+"""Another seed changes nothing: one plan is enough."""
 PAPER_SVP = "paper-svp"
 SIZES: dict[str, dict[str, tuple[list[int], int]]] = {
     "smoke": {name: ([15, 15], 80) for name in TASKS} | {"cart-pole": ([5, 5, 3, 3], 80)},
@@ -71,7 +74,7 @@ def cells(scale: str) -> tuple[Cell, ...]:
                 found += [planned(scale, where, PAPER_SVP, observe, seed) for seed in masks]
             for method in BASELINES if variant == "paper" else ():
                 share = None if method in WITHOUT_SHARE else LOW
-                masks = range(1 if method == "coarse" or scale == "smoke" else MASKS[scale])  # coarse draws nothing
+                masks = range(1 if method in DRAWS_NOTHING or scale == "smoke" else MASKS[scale])
                 found += [planned(scale, where, method, share, seed) for seed in masks]
     return tuple(found)
 

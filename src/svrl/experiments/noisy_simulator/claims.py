@@ -1,4 +1,4 @@
-"""Our claim: under noise the low-rank part of an average loses several times less than every baseline."""
+"""Our claim: under noise the low-rank part of an average loses less than the best baseline."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from svrl.experiments.noisy_simulator.settings import BARS, OURS
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.reporting.intervals import mean_interval
-
-LIMITS = dict(zip(BARS, (4.0, 4.0, 2.0), strict=True))
-"""Noise -> how many times less ours must lose than the best baseline."""
 
 
 def losses(evidence: Evidence, sigma: float, method: str, **settings: Any) -> list[float]:
@@ -53,13 +50,13 @@ def advantage(evidence: Evidence, sigma: float) -> tuple[list[float], str]:
 def _pays(evidence: Evidence, sigma: float) -> Finding:
     ratios, best = advantage(evidence, sigma)
     low, high = mean_interval(ratios)
-    limit = LIMITS[sigma]
-    mean = float(np.mean(ratios))
-    verdict = Verdict.REPRODUCED if mean >= limit and low > 1.0 else Verdict.NOT_REPRODUCED
+    verdict = Verdict.REPRODUCED if low > 1.0 else Verdict.NOT_REPRODUCED
     found = by_method(evidence, sigma)
     note = f"loss {np.mean(found['structured average (ours)']):.2g} against {np.mean(found[best]):.2g} of {best}"
+    if low <= 1.0 < high:
+        note = f"undecided: the interval over {len(ratios)} seeds contains 1; {note}"
     ours = with_interval(ratios, lambda value: f"{value:.1f} times")
-    return Finding(verdict=verdict, ours=ours, value=mean, interval=(low, high), note=note)
+    return Finding(verdict=verdict, ours=ours, value=float(np.mean(ratios)), interval=(low, high), note=note)
 
 
 CLAIMS: tuple[Claim, ...] = tuple(
@@ -67,14 +64,14 @@ CLAIMS: tuple[Claim, ...] = tuple(
         name=f"structure-pays-at-noise-{sigma:g}",
         figure="noise",
         section="",
-        says=f"With noise {sigma:g} on every backup, planning on the low-rank part of the average loses at least "
-        f"{limit:g} times less than the best baseline (ours, not the paper's).",
+        says=f"With noise {sigma:g} on every backup, planning on the low-rank part of the average loses less than the "
+        "best baseline (ours, not the paper's).",
         paper="not measured",
-        test=f"loss of the best baseline over ours at equal samples: mean over seeds at least {limit:g}, and the lower "
-        "end of its 95% interval above 1",
+        test="loss of the baseline that is best on average over ours, at equal samples: lower end of its 95% interval "
+        "over seeds above 1",
         judge=partial(_pays, sigma=sigma),
     )
-    for sigma, limit in LIMITS.items()
+    for sigma in BARS
 )
 
 

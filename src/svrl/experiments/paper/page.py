@@ -13,7 +13,7 @@ from svrl.experiments.paper.figure_map import FIGURES, PaperFigure
 from svrl.experiments.paper.judging import Judged, Library
 from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
 
-TITLE = "Harnessing Structures for Value-Based Planning and Reinforcement Learning, reproduced"
+TITLE = "Reproducing Harnessing Structures for Value-Based Planning and Reinforcement Learning"
 SUBTITLE = (
     "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with "
     "its verdict."
@@ -40,8 +40,24 @@ def build_page(
         sections=sections,
         made=datetime.now(UTC).date().isoformat(),
         version=__version__,
-        notes=tuple(notes),
+        notes=(*_what_was_run(library, scale, judged), *notes),
     )
+
+
+def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterable[str]:
+    """What a reader has to know before counting verdicts."""
+    ours = {figure.id for figure in FIGURES if figure.is_addition}
+    additions = sum(found.claim.figure in ours for found in judged)
+    yield f"{len(judged) - additions} claims are the paper's; {additions} belong to additions of ours, marked as such."
+    unjudged = [
+        found.name
+        for found in library.experiments
+        if not any(one.experiment == found.name and one.evidence and one.finding.ours for one in judged)
+    ]
+    if unjudged:
+        yield f"Not run at a scale that could be judged: {', '.join(unjudged)}."
+    if scale == "smoke":
+        yield "Smoke scale shows that everything works; verdicts come from the larger budgets that are committed."
 
 
 def claim_row(judged: Judged) -> ClaimRow:
@@ -95,8 +111,13 @@ def _entry(
         says=experiment.says[figure.id],
         got=experiment.got(figure.id, strongest) if strongest else "",
         exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in _best_first(usable)),
-        command=f"svrl paper run {figure.id} --scale {scale}",
+        command=f"svrl paper run {figure.id} --scale {_drawable(experiment, figure, scale)}",
     )
+
+
+def _drawable(experiment: Experiment, figure: PaperFigure, scale: str) -> str:
+    """The asked scale if the figure is drawn there, else the full one."""
+    return scale if experiment.budget_of(figure.id, scale) is not None else "full"
 
 
 def _best_first(usable: list[Evidence]) -> list[Evidence]:

@@ -61,12 +61,12 @@ class Computed:
     done: list[Cell] = field(default_factory=list)
     lacking: dict[str, list[Cell]] = field(default_factory=dict)
 
-    def note(self, cell: Cell, error: ImportError | None) -> None:
-        """Put a cell where it belongs."""
-        if error is None:
-            self.done.append(cell)
+    def note(self, cell: Cell, lacks: str) -> None:
+        """Put a cell where it belongs; `lacks` is empty if it was computed."""
+        if lacks:
+            self.lacking.setdefault(lacks, []).append(cell)
         else:
-            self.lacking.setdefault(str(error), []).append(cell)
+            self.done.append(cell)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +94,10 @@ class Computer:
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()
-        if self.jobs == 1 or len(wanted) <= 1:
-            return self._alone(wanted, listener)
-        return self._together(sorted(wanted, key=lambda cell: -cell.weight), listener)
+        with _terminated_like_interrupted():
+            if self.jobs == 1 or len(wanted) <= 1:
+                return self._alone(wanted, listener)
+            return self._together(sorted(wanted, key=lambda cell: -cell.weight), listener)
 
     def _alone(self, cells: Sequence[Cell], listener: Listener) -> Computed:
         computed = Computed()
@@ -109,13 +110,14 @@ class Computer:
 
     def _together(self, cells: Sequence[Cell], listener: Listener) -> Computed:
         computed, context = Computed(), multiprocessing.get_context("spawn")
-        with _terminated_like_interrupted(), ProcessPoolExecutor(min(self.jobs, len(cells)), context) as pool:
+        with ProcessPoolExecutor(min(self.jobs, len(cells)), context) as pool:
             # One cell a process is handed over at a time: whatever the pool has taken it computes to the end.
-            left, waiting = deque(cells), dict[Future[ImportError | None], Cell]()
+            left, waiting = deque(cells), dict[Future[str], Cell]()
             while left or waiting:
                 while left and len(waiting) < self.jobs:
                     cell = left.popleft()
-                    waiting[pool.submit(_compute_elsewhere, self, cell)] = cell
+                    with _deaf():
+                        waiting[pool.submit(_compute_elsewhere, self, cell)] = cell
                     listener.begins(cell)
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     cell = waiting.pop(future)
@@ -124,27 +126,38 @@ class Computer:
         return computed
 
 
-def _compute(computer: Computer, cell: Cell, listener: Listener) -> ImportError | None:
-    """Compute and keep one cell; what it lacks if something is not installed."""
+def _compute(computer: Computer, cell: Cell, listener: Listener) -> str:
+    """Compute and keep one cell; the sentence that says what to install if something is missing, else nothing."""
     began = time.monotonic()
     folder = computer.store.work(cell)
     work = Work(folder=folder, device=computer.device, progress=lambda share: listener.goes_on(cell, share))
     try:
         result = cell.kind.compute(cell.settings, work)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         if "pip install" not in str(error):
             raise
-        return error
+        return str(error)
     seconds = time.monotonic() - began
     told = provenance(device=computer.device, command=computer.command, seconds=seconds)
     computer.store.write(cell, result, told)
-    return None
+    return ""
 
 
-def _compute_elsewhere(computer: Computer, cell: Cell) -> ImportError | None:
-    """In a process of its own."""
+def _compute_elsewhere(computer: Computer, cell: Cell) -> str:
+    """In a process of its own, which was deaf to Ctrl-C while it started."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with _one_thread():
         return _compute(computer, cell, Unheard())
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C waits; processes that are started meanwhile are born deaf, and do not die of it with a traceback."""
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
 
 @contextmanager

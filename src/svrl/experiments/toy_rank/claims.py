@@ -13,6 +13,7 @@ from svrl.reporting.intervals import mean_interval
 
 FAST = 10
 COMPARABLE = 2.0
+LOW_RANK = 10
 
 
 def at(evidence: Evidence, name: str, *, reward: str, method: str, t: int | None) -> list[float]:
@@ -44,7 +45,24 @@ def _low(evidence: Evidence) -> Finding:
     )
     other = with_interval(at(evidence, "rank_99", reward="normal", method=VANILLA, t=None))
     note = f"less its row means: {with_interval(centred)}; with N(0, 1) rewards: {other}"
-    return judged_below(ranks, 10, note=note)
+    return judged_below(ranks, LOW_RANK, note=note)
+
+
+def _stays_low(evidence: Evidence) -> Finding:
+    """The largest rank on the path decides, from the iteration on at which it must have fallen."""
+    path = curves(evidence, "rank_99", reward="uniform", method=ONLINE)
+    largest = [float(ranks[FAST:].max()) for ranks in path]
+    first = ", ".join(f"{rank:.3g}" for rank in path.mean(0)[:4])
+    last, centred = (
+        with_interval(at(evidence, name, reward="uniform", method=ONLINE, t=ITERATIONS))
+        for name in ("rank_99", "rank_99_centred")
+    )
+    other = with_interval(at(evidence, "rank_99", reward="normal", method=ONLINE, t=ITERATIONS))
+    note = (
+        f"{first} after 0 to 3 iterations, {last} after {ITERATIONS}, less its row means {centred}; "
+        f"with N(0, 1) rewards {other}"
+    )
+    return judged_below(largest, LOW_RANK, note=note)
 
 
 def error_ratios(evidence: Evidence, reward: str) -> list[float]:
@@ -92,8 +110,18 @@ CLAIMS: tuple[Claim, ...] = (
         section="2",
         says="The converged Q of the toy MDP has low rank.",
         paper="low",
-        test="rank by 99% of the energy, upper end of the interval over MDPs at most 10 of 100",
+        test=f"rank by 99% of the energy, upper end of the interval over MDPs at most {LOW_RANK} of 100",
         judge=_low,
+    ),
+    Claim(
+        name="toy-rank-stays-low-under-reconstruction",
+        figure="fig1",
+        section="2",
+        says="Reconstruction from half of the pairs keeps Q of low rank throughout.",
+        paper="low rank",
+        test=f"largest rank by 99% of the energy of iterations {FAST} to {ITERATIONS}, upper end of the interval over "
+        f"MDPs at most {LOW_RANK} of 100",
+        judge=_stays_low,
     ),
     Claim(
         name="toy-half-of-the-pairs-is-comparable",

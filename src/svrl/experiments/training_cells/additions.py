@@ -20,9 +20,11 @@ from svrl.experiments.training_cells.reading import (
 )
 from svrl.experiments.training_cells.verdicts import improved, mostly_low
 from svrl.reporting.aggregate import interval, iqm
+from svrl.reporting.intervals import interval_if_several
 
 PLAIN = "dqn"
 SCALES = ("laptop", "full")
+"""Both settle a claim: it is ours, and the laptop's budget is one of its own."""
 
 
 def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:
@@ -37,7 +39,8 @@ def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) ->
     gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
     scores = ", ".join(_middle(evidence, arm, found) for arm in (PLAIN, *arms))
     ranks = ", ".join(_ranks(evidence, env) for env in found)
-    return f"Score of the last 100 games, {scores}. {gains}. Mean rank of DQN's values: {ranks}."
+    kind = "interquartile mean" if len(found) > 1 else "mean"
+    return f"Score of the last 100 games, {kind} over seeds, {scores}. {gains}. Mean rank of DQN's values: {ranks}."
 
 
 def improvement_claim(figure: str, name: str, arm: str, words: str, envs: Sequence[str]) -> Claim:
@@ -48,8 +51,9 @@ def improvement_claim(figure: str, name: str, arm: str, words: str, envs: Sequen
         section="",
         says=f"{words} scores higher than plain DQN.",
         paper="not in the paper, which says so of Atari games of low rank",
-        test="Mean of the last 100 games; holds if the interval of the probability of improvement over seeds lies "
-        "above one half.",
+        test="Mean of the last 100 games; holds if the interval of the probability of improvement over seeds, by "
+        "resampling seeds within each environment, lies above one half. Beside it stands the difference of the "
+        "interquartile means over all environments, of the means where there is one.",
         judge=partial(judge_improvement, arm, tuple(envs)),
         scales=SCALES,
     )
@@ -63,8 +67,8 @@ def rank_claim(figure: str, name: str, limit: int, actions: str, envs: Sequence[
         section="",
         says=f"The approximate rank of DQN's values is mostly {limit} or less, of at most {actions}.",
         paper="not in the paper, which says so of Atari",
-        test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if its interval over "
-        "seeds lies above one half.",
+        test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if the 95% interval of "
+        "its mean over seeds lies above one half.",
         judge=partial(judge_ranks, limit, tuple(envs)),
         scales=SCALES,
     )
@@ -73,12 +77,12 @@ def rank_claim(figure: str, name: str, limit: int, actions: str, envs: Sequence[
 def judge_improvement(arm: str, envs: Sequence[str], evidence: Evidence) -> Finding:
     """Whether an arm beats plain DQN; the note says what structure did to the values themselves."""
     found = envs_of(evidence, envs, (PLAIN, arm))
-    return improved(evidence, gain_of(evidence, PLAIN, arm, found), _bias(evidence, arm, found))
+    return improved(evidence, gain_of(evidence, PLAIN, arm, found), _bias(evidence, arm, found), SCALES)
 
 
 def judge_ranks(limit: int, envs: Sequence[str], evidence: Evidence) -> Finding:
     """The share of low ranks in the environment where it is least."""
-    return mostly_low(evidence, PLAIN, envs_of(evidence, envs, (PLAIN,)), limit)
+    return mostly_low(evidence, PLAIN, envs_of(evidence, envs, (PLAIN,)), limit, SCALES)
 
 
 def _ranks(evidence: Evidence, env: str) -> str:
@@ -88,7 +92,10 @@ def _ranks(evidence: Evidence, env: str) -> str:
 
 
 def _middle(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
+    """Mean of one environment, interquartile mean of several, with its interval."""
     scores = values(evidence, arm, envs)
+    if len(scores) == 1:
+        return f"{arm} {scores[0].mean():.3g}{shown(interval_if_several(scores[0]))}"
     several = min(map(len, scores)) > 1
     return f"{arm} {float(iqm(scores)):.3g}{shown(interval(iqm, scores)) if several else ''}"
 

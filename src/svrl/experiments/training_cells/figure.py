@@ -15,7 +15,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import ENERGY, curves, evaluations, rank_shares, title_of, trainings
-from svrl.reporting.learning_figure import seed_band
+from svrl.reporting.intervals import mean_interval
 from svrl.reporting.planning_figures import LETTERS
 from svrl.reporting.series import tag
 from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
@@ -54,7 +54,7 @@ def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
         (line,) = panel.plot(steps, scores.mean(0), color=COLOURS[name], label=name, linewidth=1.3)
         tag(line, name)
         if len(scores) > 1:
-            band = panel.fill_between(steps, *seed_band(scores), color=COLOURS[name], alpha=0.2, linewidth=0)
+            band = panel.fill_between(steps, *_band(scores), color=COLOURS[name], alpha=0.2, linewidth=0)
             tag(band, name)
     if not any(len(curves(cells)[0]) for cells in groups.values()):
         say(panel, "no game has ended yet", height=0.2)
@@ -62,6 +62,12 @@ def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
     panel.set_xlim(left=0.0)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def _band(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends (points,) of the interval of the mean over seeds at each point, from scores (seeds, points)."""
+    low, high = np.array([mean_interval(at) for at in scores.T]).T
+    return low, high
 
 
 def _fewer(steps: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

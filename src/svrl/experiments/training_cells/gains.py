@@ -1,12 +1,13 @@
 """What structure gains: a structured arm against its plain twin on the same environments.
 
 - probability of improvement: that a structured run beats a plain one in an environment drawn at random;
-- difference: mean human-normalised score on Atari, raw score elsewhere, structured less plain;
+- difference: structured less plain, of interquartile means over the runs of all environments; of means where
+  there is one environment. Scores are human-normalised on Atari and raw elsewhere;
 - relative gain of one environment: (structured - plain) / (the better of the two - random), in [-1, 1] where
   both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
 - label: better or worse if the relative gain exceeds 10%, similar otherwise.
 
-Intervals are 95%, by resampling seeds within each environment. One seed has none.
+Intervals are 95%, by resampling seeds within each environment (stratified bootstrap). One seed has none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.reading import Measure, normalised, random_score, score_of, values
-from svrl.reporting.aggregate import Statistic, interval, mean_score, probability_of_improvement
+from svrl.reporting.aggregate import Statistic, interval, iqm, mean_score, probability_of_improvement
 
 MARGIN = 0.1
 """Relative gain that counts as a difference."""
@@ -35,7 +36,7 @@ class Gain:
         envs: Environments that both were trained on.
         seeds: The fewest trainings of an environment.
         improvement: Probability of improvement, with its interval.
-        difference: Of mean scores, with its interval.
+        difference: Of scores, see above, with its interval; one environment has no interval of it.
         relative: Of each environment, (envs,).
     """
 
@@ -49,8 +50,10 @@ class Gain:
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
-        word = "human-normalised difference" if self.envs[0].startswith("atari/") else "difference"
-        return f"probability of improvement {self.improvement:.2f}{ends}, {word} {self.difference:+.3g}"
+        unit = "human-normalised " if self.envs[0].startswith("atari/") else ""
+        word = "IQM difference" if len(self.envs) > 1 else "difference"
+        number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
+        return f"probability of improvement {self.improvement:.2f}{ends}, {unit}{word} {number}"
 
 
 def gain_of(
@@ -76,13 +79,14 @@ def gain_of(
     def ends(statistic: Statistic) -> Interval | None:
         return interval(statistic, ours, theirs) if enough else None
 
+    middle = iqm if len(envs) > 1 else mean_score
     return Gain(
         envs=tuple(envs),
         seeds=min(len(scores) for arm in raw for scores in arm),
         improvement=float(probability_of_improvement(ours, theirs)),
         improvement_interval=ends(probability_of_improvement),
-        difference=float(mean_score(ours) - mean_score(theirs)),
-        difference_interval=ends(lambda x, y: mean_score(x) - mean_score(y)),
+        difference=float(middle(ours) - middle(theirs)),
+        difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
         relative=relative_gains(raw[0], raw[1], envs),
     )
 
@@ -117,11 +121,6 @@ def resampled(
     if min(len(scores) for arm in raw for scores in arm) < 2:
         return None
     return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
-
-
-def mean_interval(seeds: np.ndarray) -> Interval | None:
-    """Interval of the mean of one number a seed, (seeds,); None if there is one seed only."""
-    return interval(mean_score, seeds[:, None]) if len(seeds) > 1 else None
 
 
 def shown(ends: Interval | None, digits: int = 2) -> str:

@@ -1,7 +1,8 @@
 """Verdicts that several experiments share.
 
-At the paper's budget a claim that holds is reproduced. At the smaller budget `short` what holds is its direction:
-another definition, and the note says so. What does not hold is not reproduced at either, with the budget in the note.
+At a budget that settles a claim, the paper's where the claim is the paper's, what passes its test is reproduced and
+what fails is not. A smaller budget settles nothing, one way or the other: the claim is not run there, and the note
+says what was found. Where an interval has the limit of the test inside, the note says undecided.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Sequence
 
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.gains import Gain, Interval, mean_interval, shown
+from svrl.experiments.training_cells.gains import Gain, Interval, shown
 from svrl.experiments.training_cells.reading import share_at_most, title_of, values
+from svrl.reporting.intervals import interval_if_several
 
 SHORT, FULL = "short", "full"
 ATARI_SCALES = (SHORT, FULL)
-"""At which claims on Atari are judged: below them nothing is learned."""
+"""At which claims on Atari are looked at: below them nothing is learned. Only the last settles them."""
 EVERY_SCALE = ("smoke", "laptop", SHORT, FULL)
 """Of claims that need no run."""
 _ONE_SEED = "One seed has no interval."
@@ -26,55 +28,73 @@ def settled(
     holds: bool,
     *,
     ours: str,
-    value: float,
+    value: float | None,
     ends: Interval | None,
     note: str = "",
     otherwise: str = "",
+    limit: float | None = None,
+    budgets: Sequence[str] = (FULL,),
 ) -> Finding:
     """A finding on something random.
 
     Args:
         evidence: What it was judged from.
         holds: Whether the test was passed.
-        ours: Our value in words.
+        ours: Our value in words; empty if there is none.
         value: The same as a number.
         ends: Its interval; without one nothing is called reproduced.
         note: What else to say.
         otherwise: Under which other definition it holds, if it does under none of the paper's.
+        limit: Of the test; a failure whose interval has it inside is called undecided.
+        budgets: Scales that settle the claim.
     """
+    holds = holds and ends is not None
     notes = [note, otherwise]
-    verdict = Verdict.NOT_REPRODUCED
-    if ends is None:
+    if ends is None and ours:
         notes.append(_ONE_SEED)
-    elif holds and evidence.scale != SHORT:
+    if not holds and ends is not None and limit is not None and ends[0] <= limit <= ends[1]:
+        notes.append(f"The interval covers {limit:g}: undecided.")
+    if evidence.scale not in budgets:
+        return _not_settled(evidence, holds, bool(otherwise), ours, notes)
+    verdict = Verdict.NOT_REPRODUCED
+    if holds:
         verdict = Verdict.REPRODUCED
-    elif holds or otherwise:
+    elif otherwise and ends is not None:
         verdict = Verdict.OTHERWISE
-    if evidence.scale == SHORT:
-        word = "The direction only" if holds else "At a smaller budget"
-        notes.append(f"{word}: {evidence.words}; the paper's program takes 15,000,000 agent steps.")
-    return Finding(
-        verdict=verdict, ours=ours, value=value, interval=ends, note=" ".join(part for part in notes if part)
-    )
+    return Finding(verdict=verdict, ours=ours, value=value, interval=ends, note=_joined(notes))
 
 
-def improved(evidence: Evidence, gain: Gain, note: str = "") -> Finding:
+def _not_settled(evidence: Evidence, holds: bool, otherwise: bool, ours: str, notes: Sequence[str]) -> Finding:
+    """That the budget is too small, and what was found there."""
+    direction = "as claimed" if holds else "as claimed under another definition" if otherwise else "not as claimed"
+    found = f"{direction}, {ours}" if ours else "nothing that could be compared"
+    begin = f"Only the budget {FULL} settles it. Found with {evidence.words}: {found}."
+    return Finding(verdict=Verdict.NOT_RUN, note=_joined((begin, *notes)))
+
+
+def _joined(notes: Sequence[str]) -> str:
+    return " ".join(part for part in notes if part)
+
+
+def improved(evidence: Evidence, gain: Gain, note: str = "", budgets: Sequence[str] = (FULL,)) -> Finding:
     """Whether structure improves scores: the interval of the probability of improvement lies above one half."""
     ends = gain.improvement_interval
     holds = ends is not None and ends[0] > 0.5
-    if ends is not None and ends[0] <= 0.5 <= ends[1]:
-        note = f"{note} The interval covers 0.5: undecided.".strip()
     if ends == (1.0, 1.0):
         note = f"{note} All structured runs beat all plain ones, of {gain.seeds} seeds.".strip()
-    return settled(evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note)
+    return settled(
+        evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets
+    )
 
 
-def mostly_low(evidence: Evidence, arm: str, envs: Sequence[str], limit: int) -> Finding:
+def mostly_low(
+    evidence: Evidence, arm: str, envs: Sequence[str], limit: int, budgets: Sequence[str] = (FULL,)
+) -> Finding:
     """Whether most batches have a rank of at most `limit`, judged where the fewest have."""
     shares = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit))
     centred = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit, centred=True))
     worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
-    share, ends = float(shares[worst].mean()), mean_interval(shares[worst])
+    share, ends = float(shares[worst].mean()), _of_a_share(interval_if_several(shares[worst]))
     least = min(float(seeds.mean()) for seeds in centred)
     return settled(
         evidence,
@@ -83,7 +103,14 @@ def mostly_low(evidence: Evidence, arm: str, envs: Sequence[str], limit: int) ->
         value=share,
         ends=ends,
         note=f"With row means taken out it is {least:.0%} where they are fewest.",
+        limit=0.5,
+        budgets=budgets,
     )
+
+
+def _of_a_share(ends: Interval | None) -> Interval | None:
+    """Within 0 and 1, which Student's t does not know of."""
+    return None if ends is None else (max(ends[0], 0.0), min(ends[1], 1.0))
 
 
 def counted(names: Sequence[str]) -> str:

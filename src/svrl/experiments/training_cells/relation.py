@@ -1,0 +1,70 @@
+"""Rank and gain: whether structure gains more in games whose values have a lower rank.
+
+A game is a point: the mean rank of the plain agent's values over seeds, and the relative gain of its structured
+twin (`svrl.experiments.training_cells.gains`). Over games they are put together by Kendall's tau-b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from svrl.experiments.paper.claim import Finding
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.training_cells.gains import Interval, gain_of, shown
+from svrl.experiments.training_cells.reading import envs_of, mean_rank, values
+from svrl.experiments.training_cells.verdicts import settled
+from svrl.reporting.aggregate import rank_correlation, rank_correlation_interval
+
+_FEWEST_GAMES = 3
+
+
+def ranks_and_gains(
+    evidence: Evidence, plain: str, structured: str, envs: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(envs,) each: mean rank of the plain agent over seeds, and relative gain."""
+    return ranks_of(evidence, plain, envs), gain_of(evidence, plain, structured, envs).relative
+
+
+def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str]) -> np.ndarray:
+    """(envs,): mean rank over batches and seeds."""
+    return np.array([seeds.mean() for seeds in values(evidence, arm, envs, mean_rank)])
+
+
+def correlation(
+    evidence: Evidence, plain: str, structured: str, wanted: Sequence[str]
+) -> tuple[float, Interval | None, int]:
+    """Kendall's tau-b of rank and gain, its interval over games, and the number of games; 0 if there are too few.
+
+    Args:
+        evidence: What to read.
+        plain: Arm.
+        structured: Its twin.
+        wanted: Environments; those that were not trained are left out.
+    """
+    envs = envs_of(evidence, wanted, (plain, structured))
+    if len(envs) < _FEWEST_GAMES:
+        return 0.0, None, 0
+    ranks, gains = ranks_and_gains(evidence, plain, structured, envs)
+    if len(set(ranks)) < 2 or len(set(gains)) < 2:
+        return 0.0, None, 0
+    return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(envs)
+
+
+def judge_falling(plain: str, structured: str, wanted: Sequence[str], evidence: Evidence) -> Finding:
+    """Whether games of lower rank gain more: the interval of tau lies below 0."""
+    tau, ends, games = correlation(evidence, plain, structured, wanted)
+    if not games:
+        return settled(
+            evidence, False, ours="", value=None, ends=None, note="Too few games, or ranks or gains do not differ."
+        )
+    return settled(
+        evidence,
+        ends is not None and ends[1] < 0.0,
+        ours=f"Kendall's tau {tau:+.2f}{shown(ends)} over {games} games",
+        value=tau,
+        ends=ends,
+        note="The interval is over games.",
+        limit=0.0,
+    )
