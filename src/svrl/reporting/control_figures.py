@@ -21,6 +21,8 @@ from svrl.reporting.series import tag
 from svrl.reporting.style import BLUE, GREY
 
 OPTIMUM = "optimum"
+MANY = (*CYCLE, "#333333", GREY)
+"""For eight methods beside each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,7 @@ def draw_shares(panel: Axes, found: Mapping[float, Sequence[float]], optimum: fl
 def draw_methods(panel: Axes, found: Mapping[str, Sequence[float]], optimum: float) -> None:
     """The same number for several methods side by side; the first is the paper's."""
     for at, (name, values) in enumerate(found.items()):
-        colour = BLUE if at == 0 else CYCLE[1:][(at - 1) % (len(CYCLE) - 1)]
+        colour = MANY[at % len(MANY)]
         _points(panel, [at], [values], [float(np.mean(values))], colour, name)
     tag(panel.axhline(optimum, color=GREY, linestyle="--"), OPTIMUM)
     panel.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)

@@ -94,4 +94,4 @@ class Cell:
 
 
 def _shown(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return "[" + " ".join(map(str, value)) + "]" if isinstance(value, list | tuple) else str(value)
