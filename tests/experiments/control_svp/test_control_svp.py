@@ -77,7 +77,7 @@ def test_ends_are_compared_around_the_circle() -> None:
 def test_figures_words_and_claims(evidence: Evidence, tmp_path: Path) -> None:
     series = check_experiment(EXPERIMENT, evidence, tmp_path)
     assert {"svp-the-paper-s", "optimum", "incumbent", "coarse"} <= series["fig3"]
-    assert series["fig10"] == {"optimum", "svp-p-0-6", "svp-p-0-2"}
+    assert series["fig10"] == {"optimum", "svp-p-0-6", "svp-p-0-2", "svp-ours-p-0-2", "row-mean-update-p-0-2"}
     assert {"modified-policy-iteration", "svp-ours", "cross"} <= series["baselines"]
     for claim in EXPERIMENT.claims:
         assert claim.judged(evidence).verdict == "not run at this scale"

@@ -67,9 +67,9 @@ def metrics_by_share(evidence: Evidence, task: str, name: str = "metric") -> dic
     return {share: values_of(evidence, name, PLANNED.name, observe=share, **chosen) for share in shares}
 
 
-def _first(evidence: Evidence, task: str, share: float) -> Kept:
+def _first(evidence: Evidence, task: str, share: float, method: str = PAPER_SVP) -> Kept:
     """The plan with the first mask."""
-    chosen: dict[str, Any] = {"task": task, "variant": "paper", "method": PAPER_SVP, "observe": share, "seed": 0}
+    chosen: dict[str, Any] = {"task": task, "variant": "paper", "method": method, "observe": share, "seed": 0}
     return evidence.only(PLANNED.name, **chosen)
 
 
@@ -80,6 +80,11 @@ def _map(title: str, best: Kept, cell: Kept) -> Map:
 def _paths(task: str, evidence: Evidence) -> Figure:
     best = evidence.only(OPTIMUM.name, task=task, variant="paper")
     named = {"optimum": best} | {f"SVP, p = {share:g}": _first(evidence, task, share) for share in (HIGH, LOW)}
+    # Beside them, from as many pairs, our combination and the simplest way to do without estimation.
+    named |= {
+        f"{label}, p = {LOW:g}": _first(evidence, task, LOW, method)
+        for method, label in (("svp", "svp (ours)"), ("row-mean-update", "row-mean-update"))
+    }
     return draw_starts_of(named, best.rows[0], task)
 
 
@@ -102,7 +107,7 @@ def draw_starts_of(named: dict[str, Kept], row: dict[str, Any], task: str) -> Fi
         period=2 * np.pi if row["periodic"][0] else None,
     )
     letter(list(panels.flat), [f"start {k + 1}" for k in range(starts)] + [""] * starts)
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=len(paths), fontsize=8)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=len(paths), fontsize=7)
     return figure
 
 
