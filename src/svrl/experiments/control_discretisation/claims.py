@@ -20,6 +20,7 @@ from svrl.experiments.control_claims import (
 )
 from svrl.experiments.control_discretisation.run import STARTS_KIND
 from svrl.experiments.control_discretisation.settings import COARSE, FINE, MIDDLE, TASK, VARIANTS, size_of
+from svrl.experiments.control_svp.settings import PAPER_SVP
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 
@@ -50,9 +51,11 @@ def optimum(evidence: Evidence, grid: tuple[int, int], variant: str) -> dict[str
     return evidence.only(OPTIMUM.name, **at(grid, variant)).rows[0]
 
 
-def of_masks(evidence: Evidence, name: str, grid: tuple[int, int], variant: str) -> list[float]:
-    """One number of SVP at p = .2, a value a mask."""
-    return values_of(evidence, name, PLANNED.name, **at(grid, variant))
+def of_masks(
+    evidence: Evidence, name: str, grid: tuple[int, int], variant: str, method: str = PAPER_SVP
+) -> list[float]:
+    """One number of a method, of the paper's SVP by default, at p = .2, a value a mask."""
+    return values_of(evidence, name, PLANNED.name, method=method, **at(grid, variant))
 
 
 def of_starts(evidence: Evidence, name: str, grid: tuple[int, int], variant: str) -> list[float]:

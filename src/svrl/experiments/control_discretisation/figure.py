@@ -9,13 +9,24 @@ from matplotlib.figure import Figure
 from svrl.experiments.control_cells import INPUTS, OPTIMUM, PLANNED
 from svrl.experiments.control_claims import with_interval
 from svrl.experiments.control_discretisation.claims import PRINTED, at, grids_of, of_masks, of_starts, optimum
-from svrl.experiments.control_discretisation.settings import TASK, size_of
+from svrl.experiments.control_discretisation.settings import BASELINES, TASK, size_of
+from svrl.experiments.control_svp.settings import PAPER_SVP
 from svrl.experiments.paper.evidence import Evidence
 from svrl.reporting.control_figures import Map, draw_maps, letter
 from svrl.reporting.series import tag
 from svrl.reporting.style import BLUE, GREY, ORANGE, STYLE
 
-HEAD = ("grid", "rank,\n99%", "rank,\n1 - 1e-6", "optimum,\nnorm (rad)", "SVP, p = .2,\nnorm (rad)", "SVP,\ndegrees")
+HEAD = (
+    "grid",
+    "rank,\n99%",
+    "rank,\n1 - 1e-6",
+    "optimum,\nnorm (rad)",
+    "SVP, p = .2,\nnorm (rad)",
+    "SVP,\ndegrees",
+    "svp (ours),\nnorm (rad)",
+    "row-mean-update,\nnorm (rad)",
+)
+PLANS = {"SVP": PAPER_SVP, "svp (ours)": "svp"}
 SOURCES = {"paper": "ours, paper's variant", "authors": "ours, authors' variant"}
 COLOURS = dict(zip(("the paper", *SOURCES.values()), (GREY, BLUE, ORANGE), strict=True))
 
@@ -28,22 +39,31 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 def _maps(evidence: Evidence) -> Figure:
     grids = grids_of(evidence)
-    figure = Figure(figsize=(3.0 * len(grids) + 0.8, 5.2), layout="constrained")
-    panels = figure.subplots(2, len(grids), squeeze=False)
-    titles = []
-    for row, what in enumerate(("optimum", "SVP, p = .2")):
-        maps = []
-        for grid in grids:
-            best = evidence.only(OPTIMUM.name, **at(grid, "paper"))
-            cell = best if row == 0 else evidence.only(PLANNED.name, seed=0, **at(grid, "paper"))
-            title = f"{what}, {size_of(*grid)}"
-            found = Map(title=title, x=best.arrays["axis0"], y=best.arrays["axis1"], inputs=cell.arrays["policy"])
-            maps.append(found)
-        names = optimum(evidence, grids[0], "paper")["axes"]
-        draw_maps(figure, list(panels[row]), maps, (names[0], names[1], INPUTS[TASK]))
+    names = optimum(evidence, grids[0], "paper")["axes"]
+    figure = Figure(figsize=(3.0 * len(grids) + 0.8, 7.6), layout="constrained")
+    panels = figure.subplots(1 + len(PLANS), len(grids), squeeze=False)
+    used, titles = [], []
+    for row, what in zip(panels, ("optimum", *PLANS), strict=True):
+        maps = [found for grid in grids if (found := _map(evidence, grid, what)) is not None]
+        draw_maps(figure, list(row[: len(maps)]), maps, (names[0], names[1], INPUTS[TASK]))
         titles += [found.title for found in maps]
-    letter(list(panels.flat), titles)
+        used += list(row[: len(maps)])
+        for panel in row[len(maps) :]:  # not planned on the finest grid
+            panel.axis("off")
+    letter(used, titles)
     return figure
+
+
+def _map(evidence: Evidence, grid: tuple[int, int], what: str) -> Map | None:
+    """The optimum, or a plan with the first mask; None where it was not made."""
+    best = evidence.only(OPTIMUM.name, **at(grid, "paper"))
+    cells = [best]
+    if what in PLANS:
+        cells = evidence.where(PLANNED.name, seed=0, method=PLANS[what], **at(grid, "paper"))
+    if not cells:
+        return None
+    title = f"{what}{', p = .2' if what in PLANS else ''}, {size_of(*grid)}"
+    return Map(title=title, x=best.arrays["axis0"], y=best.arrays["axis1"], inputs=cells[0].arrays["policy"])
 
 
 def _table(evidence: Evidence) -> Figure:
@@ -55,9 +75,9 @@ def _table(evidence: Evidence) -> Figure:
     for grid in grids_of(evidence):
         if grid in PRINTED:
             rank, best, svp = PRINTED[grid]
-            lines.append(("the paper", [size_of(*grid), str(rank), "", f"{best:.2f}", f"{svp:.2f}", ""]))
+            lines.append(("the paper", [size_of(*grid), str(rank), "", f"{best:.2f}", f"{svp:.2f}", "", "", ""]))
         lines += [(source, _ours(evidence, grid, variant)) for variant, source in SOURCES.items()]
-    figure = Figure(figsize=(9.2, 0.9 + 0.32 * len(lines)), layout="constrained")
+    figure = Figure(figsize=(12.6, 0.9 + 0.32 * len(lines)), layout="constrained")
     _write(figure.subplots(), lines)
     return figure
 
@@ -66,12 +86,14 @@ def _ours(evidence: Evidence, grid: tuple[int, int], variant: str) -> list[str]:
     row = optimum(evidence, grid, variant)
     norms, degrees = (with_interval(of_masks(evidence, name, grid, variant)) for name in ("metric", "mean_degrees"))
     best = with_interval(of_starts(evidence, "metric", grid, variant))
-    return [size_of(*grid), str(row["rank_99"]), str(row["rank_tight"]), best, norms, degrees]
+    beside = [of_masks(evidence, "metric", grid, variant, method) for method in BASELINES]
+    shown = [with_interval(values) if values else "" for values in beside]
+    return [size_of(*grid), str(row["rank_99"]), str(row["rank_tight"]), best, norms, degrees, *shown]
 
 
 def _write(panel: Axes, lines: list[tuple[str, list[str]]]) -> None:
     """Text in columns, a rule below the head and between grids, and the colour of its source before each line."""
-    places = (0.25, 0.335, 0.41, 0.54, 0.725, 0.91)
+    places = (0.18, 0.24, 0.295, 0.395, 0.535, 0.67, 0.8, 0.935)
     panel.set(xlim=(0.0, 1.0), ylim=(len(lines) + 0.2, -1.4))
     panel.axis("off")
     for place, text in zip(places, HEAD, strict=True):

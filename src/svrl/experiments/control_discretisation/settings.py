@@ -17,6 +17,8 @@ COARSE, MIDDLE, FINE = (20, 100), (50, 1000), (100, 4000)
 GRIDS = {"smoke": ((9, 60), (15, 80)), "laptop": (COARSE, MIDDLE), "full": (COARSE, MIDDLE, FINE)}
 WEIGHTS = {COARSE: (0.03, 0.1, 0.03), MIDDLE: (0.1, 0.5, 0.3), FINE: (4.0, 12.0, 4.0)}
 """Minutes of the optimum, of a plan, and of the optimum under all sets of starts."""
+BASELINES = ("svp", "row-mean-update")
+"""Beside the paper's SVP, with its variant, on all grids but the finest: ours, and doing without estimation."""
 START_SETS = {"smoke": 2, "laptop": 5, "full": 5}
 
 
@@ -26,7 +28,7 @@ def size_of(points: int, actions: int) -> str:
 
 
 def cells(scale: str) -> tuple[Cell, ...]:
-    """Every grid and variant: the optimum, the same under several sets of starts, and SVP at p = .2."""
+    """Every grid and variant: the optimum, also under several sets of starts, SVP at p = .2, and what stands beside."""
     found: list[Cell] = []
     for points, actions in GRIDS[scale]:
         optimum, planned, again = WEIGHTS.get((points, actions), (0.01, 0.01, 0.01))
@@ -37,15 +39,14 @@ def cells(scale: str) -> tuple[Cell, ...]:
             found.append(Cell(kind=STARTS_KIND, settings={**where, **seeds}, weight=again))
             where |= {"start_seed": 0}
             found.append(Cell(kind=OPTIMUM, settings=where, weight=optimum))
-            more: dict[str, Any] = {"method": PAPER_SVP, "observe": LOW}
-            found += [
-                Cell(
-                    kind=PLANNED,
-                    settings={**where, **more, "seed": seed, "iterations": ITERATIONS[scale]},
-                    weight=planned,
-                )
-                for seed in range(MASKS[scale])
-            ]
+            beside = BASELINES if variant == "paper" and (points, actions) != FINE else ()
+            for method in (PAPER_SVP, *beside):
+                more: dict[str, Any] = {"method": method, "observe": LOW, "iterations": ITERATIONS[scale]}
+                masks = 1 if scale == "smoke" and method != PAPER_SVP else MASKS[scale]
+                found += [
+                    Cell(kind=PLANNED, settings={**where, **more, "seed": seed}, weight=planned)
+                    for seed in range(masks)
+                ]
     return tuple(found)
 
 
