@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -372,8 +373,9 @@ def test_keys_reach_everything(page):
 
 
 def test_the_whole_page_of_the_paper(browser, tmp_path):
-    """Everything that is committed, as svrl paper report writes it."""
-    page = build_page(Library(tuple(load_all()), (committed_store(),)), "laptop")
+    """Everything that is committed at laptop scale, as svrl paper report writes it."""
+    at_laptop = (replace(found, budgets={"laptop": found.budgets["laptop"]}) for found in load_all())
+    page = build_page(Library(tuple(at_laptop), (committed_store(),)), "laptop")
     path = tmp_path / "index.html"
     path.write_text(render_html(page), encoding="utf-8")
     look(browser)
