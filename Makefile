@@ -22,10 +22,10 @@ test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@for part in jacobi missing; do \
 		if [ $(KERNELS)/$$part.py -nt $(KERNELS)/small_kernel.py ]; then touch $(KERNELS)/small_kernel.py; fi; \
 	done
-	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
+	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 test-slow: $(VENV)/.dev ## run the slow tests
-	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "slow and not gpu"
+	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not gpu"
 
 test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
