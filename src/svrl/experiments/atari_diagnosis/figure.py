@@ -12,9 +12,9 @@ from svrl.envs.atari_games import GAMES as ALL_GAMES
 from svrl.experiments.atari_diagnosis.settings import ENVS
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR, env_names
-from svrl.experiments.training_cells.figure import RANK, SCORE, draw_curves, draw_ranks, legend_below, lettered
+from svrl.experiments.training_cells.figure import RANK, draw_curves_above_ranks, legend_below, lettered
 from svrl.experiments.training_cells.gains import resampled, shown
-from svrl.experiments.training_cells.reading import envs_of, title_of, trainings
+from svrl.experiments.training_cells.reading import envs_of, title_of
 from svrl.experiments.training_cells.relation import correlation, ranks_and_gains
 from svrl.reporting.series import tag
 from svrl.reporting.style import GREEN, GREY, STYLE
@@ -28,22 +28,10 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     envs = envs_of(evidence, ENVS, PAIR)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2.1 * len(envs) + 3.3, 4.2), layout="constrained")
-        grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), 1.4])
-        top = [figure.add_subplot(grid[0, at]) for at in range(len(envs))]
-        bottom = [figure.add_subplot(grid[1, at]) for at in range(len(envs))]
-        for above, below, env in zip(top, bottom, envs, strict=True):
-            groups = {arm: trainings(evidence, env=env, arm=arm) for arm in PAIR}
-            draw_curves(above, groups)
-            above.set(title=title_of(env), xlabel="agent steps")
-            draw_ranks(below, groups)
-            below.set_title("rank")
-            below.set_xlabel(RANK, fontsize=7)
-        top[0].set_ylabel(SCORE)
-        bottom[0].set_ylabel("share of batches")
-        last = figure.add_subplot(grid[:, -1])
+        panels, last = draw_curves_above_ranks(figure, evidence, envs, PAIR, last_width=1.4)
         _draw_relation(last, evidence)
-        lettered([*top, *bottom, last])
-        legend_below(figure, [*top, *bottom, last])
+        lettered([*panels, last])
+        legend_below(figure, [*panels, last])
     return figure
 
 

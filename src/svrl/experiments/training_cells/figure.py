@@ -143,23 +143,33 @@ def draw_addition(evidence: Evidence, envs: Sequence[str], arms: Sequence[str]) 
     """
     plain, *structured = arms
     figure = Figure(figsize=(2.5 * len(envs) + 3.0, 4.4), layout="constrained")
-    grid = figure.add_gridspec(2, len(envs) + 1)
-    top = [figure.add_subplot(grid[0, at]) for at in range(len(envs))]
-    bottom = [figure.add_subplot(grid[1, at]) for at in range(len(envs))]
+    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms)
+    _draw_improvement(last, evidence, envs, plain, structured)
+    lettered([*panels, last])
+    legend_below(figure, [*panels, last], columns=3)
+    return figure
+
+
+def draw_curves_above_ranks(
+    figure: Figure, evidence: Evidence, envs: Sequence[str], arms: Sequence[str], *, last_width: float = 1.0
+) -> tuple[list[Axes], Axes]:
+    """A column an environment, curves above and ranks below.
+
+    Returns:
+        The panels, curves first, and an empty one at the right, over both rows and so many times as wide.
+    """
+    grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), last_width])
+    top, bottom = ([figure.add_subplot(grid[row, at]) for at in range(len(envs))] for row in (0, 1))
     for above, below, env in zip(top, bottom, envs, strict=True):
         groups = {arm: trainings(evidence, env=env, arm=arm) for arm in arms}
         draw_curves(above, groups)
         above.set(title=title_of(env), xlabel="agent steps")
         draw_ranks(below, groups)
         below.set_title("rank")
-        below.set_xlabel(RANK, fontsize=8)
+        below.set_xlabel(RANK, fontsize=7)
     top[0].set_ylabel(SCORE)
     bottom[0].set_ylabel("share of batches")
-    last = figure.add_subplot(grid[:, -1])
-    _draw_improvement(last, evidence, envs, plain, structured)
-    lettered([*top, *bottom, last])
-    legend_below(figure, [*top, *bottom, last], columns=3)
-    return figure
+    return [*top, *bottom], figure.add_subplot(grid[:, -1])
 
 
 def _draw_improvement(panel: Axes, evidence: Evidence, envs: Sequence[str], plain: str, arms: Sequence[str]) -> None:
