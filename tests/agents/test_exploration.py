@@ -30,20 +30,20 @@ def test_both_ways_draw_the_same() -> None:
     q = torch.randn(50, 6, generator=torch.Generator().manual_seed(3))
     for epsilon in (0.0, 0.3, 1.0):
         one = epsilon_greedy(q, epsilon, torch.Generator().manual_seed(5))
-        two = explore(lambda: q, 50, 6, epsilon, torch.Generator().manual_seed(5))
+        two = explore(lambda: q.argmax(-1), 50, 6, epsilon, torch.Generator().manual_seed(5))
         assert one.tolist() == two.tolist()
 
 
-def test_values_are_not_asked_for_when_all_is_random() -> None:
+def test_greedy_actions_are_not_asked_for_when_all_is_random() -> None:
     asked = []
 
-    def values() -> torch.Tensor:
+    def greedy() -> torch.Tensor:
         asked.append(True)
-        return torch.zeros(8, 4)
+        return torch.zeros(8, dtype=torch.int64)
 
-    explore(values, 8, 4, 1.0, torch.Generator().manual_seed(0))
+    explore(greedy, 8, 4, 1.0, torch.Generator().manual_seed(0))
     assert asked == []
-    explore(values, 8, 4, 0.0, torch.Generator().manual_seed(0))
+    explore(greedy, 8, 4, 0.0, torch.Generator().manual_seed(0))
     assert asked == [True]
 
 
@@ -51,6 +51,6 @@ def test_epsilon_does_not_change_how_much_is_drawn() -> None:
     left = []
     for epsilon in (0.0, 1.0):
         source = torch.Generator().manual_seed(0)
-        explore(lambda: torch.zeros(8, 4), 8, 4, epsilon, source)
+        explore(lambda: torch.zeros(8, dtype=torch.int64), 8, 4, epsilon, source)
         left.append(source.get_state())
     assert torch.equal(*left)

@@ -116,8 +116,6 @@ def masks_of(learner: Learner, count: int, seed: int) -> list[Tensor | None]:
     if learner.structure is None:
         return [None] * count
     source = torch.Generator().manual_seed(seed)
-    if learner.config.agent == "double" and learner.structure.value == "network":
-        return [torch.rand(B, 6, generator=source) < learner.config.observe for _ in range(count)]
     return list(torch.rand(count, B, 6, generator=source) < learner.config.observe)
 
 

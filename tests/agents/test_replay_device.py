@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from svrl.agents.replay import Replay
+from svrl.agents.replay_card import CardSide
 from svrl.agents.replay_segments import restore, segments, standing
 
 from .replay_oracle import Counting, spec_of
@@ -14,13 +14,8 @@ from .replay_oracle import Counting, spec_of
 
 def on_device(stack: int, lanes: int) -> Replay:
     memory = Replay(spec_of(stack), lanes=lanes, capacity=40)
-
-    def sent(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).clone()
-
     memory._on_host = False
-    memory._sent = sent  # type: ignore[method-assign]
-    memory.synchronise()
+    memory._side = CardSide(memory)
     return memory
 
 

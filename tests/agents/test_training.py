@@ -111,9 +111,9 @@ def test_with_a_lag_the_actions_come_from_before_the_burst() -> None:
     for event in training.events():
         if isinstance(event, Stepped) and event.updates and training._pending is not None:
             with torch.no_grad():
-                behind = training._actor(torch.as_tensor(training._observations)).argmax(-1)
+                behind = training._actor.network(torch.as_tensor(training._observations)).argmax(-1)
             assert training._pending.tolist() == behind.tolist()
-            online = zip(training._actor.parameters(), training.network.parameters(), strict=True)
+            online = zip(training._actor.network.parameters(), training.network.parameters(), strict=True)
             checked += any(not torch.equal(a, b) for a, b in online)
     assert checked > 50
 
@@ -219,7 +219,7 @@ def test_with_a_lag_a_resumed_agent_acts_with_its_own_network(tmp_path: Path) ->
     loaded = Checkpoints(tmp_path).load(second.replay)
     assert loaded is not None
     second.restore(loaded.state)
-    pairs = zip(second._actor.parameters(), first.network.parameters(), strict=True)
+    pairs = zip(second._actor.network.parameters(), first.network.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
 

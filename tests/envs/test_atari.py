@@ -159,3 +159,21 @@ def test_a_missing_package_names_its_command(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "ale_py.vector_env", None)
     with pytest.raises(ValueError, match=r'Atari needs ale-py: pip install "svrl\[atari\]"'):
         make_env("atari/pong", 1, seed=0)
+
+
+def test_threads_are_handed_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    from svrl.agents.config import AgentConfig
+    from svrl.agents.environment import open_env
+
+    asked: list[int] = []
+    real = AtariLanes.__init__
+
+    def made(self: AtariLanes, *arguments: object, threads: int, **settings: object) -> None:
+        asked.append(threads)
+        real(self, *arguments, threads=threads, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AtariLanes, "__init__", made)
+    config = AgentConfig.for_env("atari/pong")
+    open_env("atari/pong", config, count=2, seed=0, threads=2).close()
+    open_env("atari/pong", config, count=2, seed=0).close()
+    assert asked == [2, 0]

@@ -25,6 +25,8 @@ Value = Literal["completed", "network"]
 NetworkName = Literal["nature", "minatar", "mlp"]
 Loss = Literal["huber", "squared"]
 Optimiser = Literal["adam", "rmsprop"]
+Precision = Literal["float32", "tf32", "bf16"]
+"""What a card multiplies matrices in, see `svrl.agents.precision`: a matter of the device, not of the agent."""
 
 
 def _set(default: Any, text: str) -> Any:
@@ -179,6 +181,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 """Fields that are one of a few words."""
 
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+
 RANGES: dict[str, str] = {
     **dict.fromkeys(("observe",), "(0, 1]"),
     **dict.fromkeys(("epsilon_start", "epsilon_final", "eval_epsilon", "sticky", "learning_rate_left"), "[0, 1]"),
@@ -276,6 +280,11 @@ SMOKE_BY_FAMILY: dict[str, dict[str, Any]] = {
     "gymnasium": {"network": "mlp", "hidden": (64,), "clip_rewards": False},
 }
 """What else the preset `smoke` changes: it serves all families."""
+
+
+def default_precision(device: object) -> Precision:
+    """Of a device, as in "cuda:1": tf32 on a card, where it measured best."""
+    return "tf32" if str(device).startswith("cuda") else "float32"
 
 
 def family_of(env: str) -> str:

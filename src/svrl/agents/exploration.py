@@ -26,12 +26,12 @@ def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Ten
 
 
 def explore(
-    values: Callable[[], Tensor], lanes: int, n_actions: int, epsilon: float, generator: torch.Generator
+    greedy: Callable[[], Tensor], lanes: int, n_actions: int, epsilon: float, generator: torch.Generator
 ) -> np.ndarray:
-    """As `epsilon_greedy`, as an array, and asking for the values only when some lane needs them."""
+    """As `epsilon_greedy`, as an array, and asking for the greedy actions (N,) only when some lane needs them."""
     random, actions = _draw(lanes, n_actions, epsilon, generator)
     if not bool(random.all()):
-        actions = torch.where(random, actions, values().argmax(-1).cpu())
+        actions = torch.where(random, actions, greedy())
     return actions.numpy()
 
 

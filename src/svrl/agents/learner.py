@@ -2,9 +2,10 @@
 
 Between two copies of the target network its values do not change, so the target values of K batches
 come from ONE call of the target network and are completed by ONE call of the estimator; then come K
-gradient steps. The learner reads no number back from the device; an estimator may, to ask whether it has
-converged, as Soft-Impute's twin on CUDA does. A double agent needs the online network at the next states
-too, which moves with every step, so that part stays inside the steps.
+gradient steps. The learner reads no number back from the device. A double agent needs the online network at the
+next states too, which moves with every step, so that part stays inside the steps.
+
+`burst` is the plain path, on any device. `CapturedLearner` calls the same pieces inside CUDA graphs.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ RMSPROP_DECAY = 0.95
 """Of MinAtar's published settings."""
 BLOCK = 2048
 """Observations that the target network looks at in one call on the CPU; bounds the memory of its activations."""
+CARD_BLOCK = 16_384
+"""The same on a card."""
 
 
 class Worth(NamedTuple):
@@ -62,6 +65,37 @@ class Burst(NamedTuple):
     worth: Worth
 
 
+class Work(NamedTuple):
+    """K batches as a burst needs them; the first axis is the update.
+
+    Attributes:
+        states: (K, B, *observation_shape), as the environment gives them.
+        after: (K, B, *observation_shape), the states that followed.
+        actions: (K, B, 1).
+        rewards: (K, B).
+        continues: (K, B), 0 where the bootstrap ends.
+    """
+
+    states: Tensor
+    after: Tensor
+    actions: Tensor
+    rewards: Tensor
+    continues: Tensor
+
+    @classmethod
+    def of(cls, batch: Batch, count: int, config: AgentConfig) -> Work:
+        """K = count batches from one of K * B transitions."""
+        shape = (count, len(batch.actions) // count)
+        stops = batch.terminal | batch.life_lost if config.life_loss_ends else batch.terminal
+        return cls(
+            states=torch.unflatten(observations(batch), 0, shape),
+            after=torch.unflatten(next_observations(batch), 0, shape),
+            actions=batch.actions.view(*shape, 1),
+            rewards=(batch.rewards.sign() if config.clip_rewards else batch.rewards).view(shape),
+            continues=(~stops).float().view(shape),
+        )
+
+
 class Learner:
     """An online and a target network, an optimiser, and a count of updates."""
 
@@ -91,56 +125,77 @@ class Learner:
             count: K, at most `until_copy()`.
             masks: For the observed sets of a structured agent, on the learner's device.
         """
-        config = self.config
-        if not 1 <= count <= self.until_copy():
-            raise ValueError(f"A burst has 1 to {self.until_copy()} updates before the next copy, got {count}.")
-        shape = (count, len(batch.actions) // count)
-        states = torch.unflatten(observations(batch), 0, shape)
-        after = torch.unflatten(next_observations(batch), 0, shape)
-        actions = batch.actions.view(*shape, 1)
-        rewards = (batch.rewards.sign() if config.clip_rewards else batch.rewards).view(shape)
-        stops = batch.terminal | batch.life_lost if config.life_loss_ends else batch.terminal
-        continues = (~stops).float().view(shape)
-
-        with torch.no_grad():
-            target_q = _in_blocks(self.target, after)
-            worth = self._worth(target_q, masks)
+        self.check_count(count)
+        work = Work.of(batch, count, self.config)
+        mask = self.draw_masks(count, masks)
+        target_q = self.target_values(work.after)
+        worth = self.worth(target_q, mask)
         losses, targets = [], []
         for k in range(count):
-            with torch.no_grad():
-                one = self._worth_now(target_q[k], after[k], worth, k, masks) if self._double else worth
-                values = one.values if self._double else one.values[k]
-                targets.append(bellman_targets(rewards[k], continues[k], values, config.discount))
-            q = self.online(states[k])
-            losses.append(self._step(q.gather(-1, actions[k]).squeeze(-1), targets[-1]))
+            own = None if mask is None else mask[k]
+            one = self.worth_now(target_q[k], work.after[k], worth, k, own) if self.double else worth
+            values = one.values if self.double else one.values[k]
+            targets.append(bellman_targets(work.rewards[k], work.continues[k], values, self.config.discount))
+            self.set_learning_rate(self.config.learning_rate_at(self.updates))
+            loss, q = self.gradients(work.states[k], work.actions[k], targets[-1])
+            losses.append(loss)
+            self.step()
             self.updates += 1
-        if self.updates % config.target_every == 0:
-            self.copy_to_target()
-        return Burst(torch.stack(losses), q.detach(), target_q, torch.stack(targets), one)
+        self.copy_if_due()
+        return Burst(torch.stack(losses), q, target_q, torch.stack(targets), one)
+
+    def check_count(self, count: int) -> None:
+        """Raise ValueError unless a burst may have so many updates."""
+        if not 1 <= count <= self.until_copy():
+            raise ValueError(f"A burst has 1 to {self.until_copy()} updates before the next copy, got {count}.")
 
     @property
-    def _double(self) -> bool:
+    def double(self) -> bool:
+        """Whether the online network has a say in the targets, so that they are formed update by update."""
         return self.config.agent == "double"
 
-    def _worth(self, target_q: Tensor, masks: torch.Generator) -> Worth:
+    @property
+    def completes_each_step(self) -> bool:
+        """Whether what is completed changes with every update."""
+        return self.double and self.structure is not None and self.structure.value == "network"
+
+    def draw_masks(self, count: int, masks: torch.Generator) -> Tensor | None:
+        """What is observed in each of the next K updates, (K, B, A), bool; None for a plain agent."""
+        if self.structure is None:
+            return None
+        shape = (count, self.config.batch_size, self.online.n_actions)
+        return self.structure.draw(shape, masks, updates=self.updates)
+
+    @torch.no_grad()
+    def target_values(self, after: Tensor) -> Tensor:
+        """The target network's values (K, B, A) at states (K, B, *observation_shape)."""
+        return _in_blocks(self.target, after)
+
+    @torch.no_grad()
+    def worth(self, target_q: Tensor, mask: Tensor | None) -> Worth:
         """All K batches at once: what their next states are worth, as far as the online network has no say in it."""
-        structure = self.structure
         completion = None
-        if structure is not None and not (self._double and structure.value == "network"):
-            completion = structure(target_q, masks, updates=self.updates)
-        if self._double:
+        if self.structure is not None and mask is not None and not self.completes_each_step:
+            completion = self.structure.complete(target_q, mask)
+        if self.double:
             return Worth(target_q, target_q, completion, target_q)
         return self._valued(target_q, None, completion, target_q)
 
-    def _worth_now(self, target_q: Tensor, after: Tensor, worth: Worth, k: int, masks: torch.Generator) -> Worth:
+    @torch.no_grad()
+    def worth_now(self, target_q: Tensor, after: Tensor, worth: Worth, k: int, mask: Tensor | None) -> Worth:
         """A double agent's: the k-th batch, as the online network is at this step."""
-        online_q = self.online(after)
-        if self.structure is not None and self.structure.value == "network":
-            completion = self.structure(online_q, masks, updates=self.updates)
-            return self._valued(target_q, online_q, completion, online_q)
         given = worth.completion
         own = None if given is None else Completion(*(part[k] for part in given))
-        return self._valued(target_q, online_q, own, target_q)
+        return self.worth_of_double(target_q, self.online(after), own, mask)
+
+    @torch.no_grad()
+    def worth_of_double(
+        self, target_q: Tensor, online_q: Tensor, given: Completion | None, mask: Tensor | None
+    ) -> Worth:
+        """One batch: values (B, A) of both networks at the next states, and the target's completed, if they are."""
+        if self.structure is not None and mask is not None and self.completes_each_step:
+            return self._valued(target_q, online_q, self.structure.complete(online_q, mask), online_q)
+        return self._valued(target_q, online_q, given, target_q)
 
     def _valued(
         self, target_q: Tensor, online_q: Tensor | None, completion: Completion | None, completed_q: Tensor
@@ -153,17 +208,40 @@ class Learner:
         values = next_values(kind, target_q, online_q=online_q, completed=completion.matrix, value=value)
         return Worth(values, plain, completion, completed_q)
 
-    def _step(self, predicted: Tensor, targets: Tensor) -> Tensor:
-        loss: Tensor = self._loss(predicted, targets)
+    def gradients(self, states: Tensor, actions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss, and values (B, A), of one batch; leaves the gradients with the parameters."""
+        q = self.online(states)
+        return self.backward(q, actions, targets), q.detach()
+
+    def backward(self, q: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+        """The loss of values (B, A) at actions (B, 1); leaves the gradients with the parameters."""
+        loss: Tensor = self._loss(q.gather(-1, actions).squeeze(-1), targets)
         for parameter in self.parameters:  # quicker than zero_grad, which records a profile
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def step(self) -> None:
+        """Clamp the gradients and take a step of the optimiser."""
         if self.config.gradient_clamp > 0:
             nn.utils.clip_grad_value_(self.parameters, self.config.gradient_clamp)
-        if self.config.learning_rate_left < 1.0:
-            self.optimiser.param_groups[0]["lr"] = self.config.learning_rate_at(self.updates)
         self.optimiser.step()
-        return loss.detach()
+
+    def set_learning_rate(self, rate: float | Tensor) -> None:
+        """For the next step; one that does not change is left alone."""
+        if self.config.learning_rate_left < 1.0:
+            group = self.optimiser.param_groups[0]
+            if not isinstance(group["lr"], Tensor):
+                group["lr"] = float(rate)
+            elif isinstance(rate, Tensor):
+                group["lr"].copy_(rate)
+            else:
+                group["lr"].fill_(rate)
+
+    def copy_if_due(self) -> None:
+        """Copy the online to the target network if so many updates have been made."""
+        if self.updates % self.config.target_every == 0:
+            self.copy_to_target()
 
     def copy_to_target(self) -> None:
         """Make the target network equal to the online network."""
@@ -229,15 +307,20 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.optim.Optimizer:
-    rate, epsilon = config.learning_rate, config.optimiser_epsilon
+    epsilon = config.optimiser_epsilon
+    on_card = parameters[0].is_cuda
+    # On a card the rate lies there too: a captured step reads it when it is replayed.
+    rate = torch.tensor(config.learning_rate, device=parameters[0].device) if on_card else config.learning_rate
     if config.optimiser == "rmsprop":
-        return torch.optim.RMSprop(parameters, lr=rate, alpha=RMSPROP_DECAY, eps=epsilon, centered=True)
-    return torch.optim.Adam(parameters, lr=rate, eps=epsilon, fused=True)
+        return torch.optim.RMSprop(
+            parameters, lr=rate, alpha=RMSPROP_DECAY, eps=epsilon, centered=True, capturable=on_card
+        )
+    return torch.optim.Adam(parameters, lr=rate, eps=epsilon, fused=True, capturable=on_card)
 
 
 def _in_blocks(network: QNetwork, states: Tensor) -> Tensor:
     """Values (K, B, A) of states (K, B, *observation)."""
     count, size = states.shape[:2]
     flat = states.flatten(0, 1)
-    blocks = [flat] if flat.device.type != "cpu" else torch.split(flat, BLOCK)
+    blocks = torch.split(flat, CARD_BLOCK if flat.is_cuda else BLOCK)
     return torch.cat([network(block) for block in blocks]).view(count, size, -1)

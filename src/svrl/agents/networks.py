@@ -62,6 +62,11 @@ class QNetwork(nn.Module):
         self.value_stream = Stream(inputs, width, 1) if dueling else None
 
     @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.action_stream.out.out_features)
+
+    @property
     def feature_widths(self) -> tuple[int, ...]:
         """Widths of the layers that `features` puts side by side."""
         return tuple(stream.hidden.out_features for stream in self._streams)
@@ -70,13 +75,18 @@ class QNetwork(nn.Module):
     def _streams(self) -> list[Stream]:
         return [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
 
-    def _trunk(self, observations: Tensor) -> Tensor:
+    def scaled(self, observations: Tensor) -> Tensor:
+        """Observations as the first layer sees them: float32, with `high` as 1."""
         x = observations.float()
-        return self.trunk(x if self.high == 1.0 else x / self.high)
+        return x if self.high == 1.0 else x / self.high
 
     def forward(self, observations: Tensor) -> Tensor:
         """Values (N, A)."""
-        x = self._trunk(observations)
+        return self.of_scaled(self.scaled(observations))
+
+    def of_scaled(self, x: Tensor) -> Tensor:
+        """Values (N, A) of what `scaled` gave."""
+        x = self.trunk(x)
         advantage: Tensor = self.action_stream(x)
         if self.value_stream is None:
             return advantage
@@ -84,7 +94,7 @@ class QNetwork(nn.Module):
 
     def features(self, observations: Tensor) -> Tensor:
         """The last hidden activations (N, F); those of both streams, side by side, of a dueling network."""
-        x = self._trunk(observations)
+        x = self.trunk(self.scaled(observations))
         return torch.cat([stream.activations(x) for stream in self._streams], -1)
 
 

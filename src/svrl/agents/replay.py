@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from svrl.agents import replay_kernel as kernel
+from svrl.agents.replay_card import CardSide, HostSide
 from svrl.agents.replay_room import free_bytes
 from svrl.envs.vector import EnvSpec, Step
 
@@ -151,9 +152,10 @@ class Replay:
         self.terminal = self._zeros((rows,), np.bool_)
         self.life_lost = self._zeros((rows,), np.bool_)
         self._at, self._final_at, self._next_at = np.zeros((3, lanes), np.int64)
+        self._side: HostSide | CardSide
         # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
         self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
-        self._tensors()
+        self._link()
 
     def __len__(self) -> int:
         """Transitions that can be drawn."""
@@ -175,8 +177,9 @@ class Replay:
         if self._on_host:
             kernel.store_frames(self._next_at, rows, self._frames)
         else:
-            self._to_device(self._next_at, rows, np.zeros(len(rows), np.uint8))
-            self._lanes_to_device()
+            assert isinstance(self._side, CardSide)
+            self._side.write_frames(self._next_at, rows, np.zeros(len(rows), np.uint8))
+            self._side.place_lanes(self.tails, self.ends)
 
     def append(self, actions: np.ndarray, step: Step) -> None:
         """Remember one step of every lane: actions (N,) and what they led to."""
@@ -212,7 +215,7 @@ class Replay:
             if finals is not rows:
                 kernel.store_frames(self._final_at, finals, self._frames)
         else:
-            self._append_on_device(actions, step, rows, finals, ended)
+            self._append_on_card(actions, step, rows, finals)
 
     def sample(self, count: int, generator: torch.Generator, out: Batch | None = None) -> Batch:
         """Draw `count` transitions with replacement, all equally likely.
@@ -234,12 +237,12 @@ class Replay:
                 f"The replay memory is on {self.device.type} and the generator on {generator.device.type}. "
                 f"Make the generator with torch.Generator({self.device.type!r})."
             ) from error
-        return self._sample_kernel(draws, out) if self._on_host else self._sample_twin(draws)
+        return self._sample_kernel(draws, out) if self._on_host else self.gather(draws)
 
     def synchronise(self) -> None:
         """Make everything that sampling reads agree with ages, order, tails and ends, after they were restored."""
         np.cumsum(self.made - self.tails, out=self.ends)
-        self._tensors()
+        self._link()
 
     def _sample_kernel(self, draws: torch.Tensor, out: Batch | None = None) -> Batch:
         if out is None or len(out.actions) != len(draws):
@@ -259,19 +262,21 @@ class Replay:
         arrays = (windows, *(np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_)))
         return Batch(*map(torch.from_numpy, arrays)), _views(*arrays)
 
-    def _sample_twin(self, draws: torch.Tensor) -> Batch:
-        """The same in plain torch; what runs on a GPU."""
-        layout = self.layout
-        index = draws % self._device_ends[-1]
-        lane = torch.searchsorted(self._device_ends, index, right=True)
-        counts = self.made - self._device_tails
-        index = index - (self._device_ends - counts)[lane]
-        slot = self._device_order[lane, (self._device_tails[lane] + index) % layout.per_lane]
+    def gather(self, draws: torch.Tensor) -> Batch:
+        """The transitions that draws (B,), int64, pick: the kernel's twin in plain torch, and what runs on a card.
+
+        Nothing in it waits, and everything that it reads stays where it is, so that it can be part of a CUDA graph.
+        """
+        layout, side = self.layout, self._side
+        index = draws % side.ends[-1]
+        lane = torch.searchsorted(side.ends, index, right=True)
+        index = index - torch.nn.functional.pad(side.ends[:-1], (1, 0))[lane]
+        slot = side.order[lane, (side.tails[lane] + index) % layout.per_lane]
         row = lane * layout.slots + slot % layout.slots
         reach = torch.arange(1 - layout.stack, 2, device=self.device)
         places = lane[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
-        windows = self._words.index_select(0, places.flatten()).view(*places.shape, -1)
-        outside = -reach > self._device_ages.flatten()[row][:, None].long()
+        windows = side.words.index_select(0, places.flatten()).view(*places.shape, -1)
+        outside = -reach > side.ages.flatten()[row][:, None].long()
         windows = windows.masked_fill_(outside[..., None], 0)
         return Batch(
             windows=self._shaped(windows.view(torch.uint8)),
@@ -281,53 +286,41 @@ class Replay:
             life_lost=self.life_lost[row],
         )
 
-    def _append_on_device(
-        self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray, ended: np.ndarray
-    ) -> None:
-        over = np.flatnonzero(ended)
-        places = np.concatenate((self._next_at, self._final_at[over]))
-        newest = -self.layout.frame_bytes
-        frames = np.concatenate((rows[:, newest:], finals[over, newest:]))
-        self._to_device(places, frames, self.ages.reshape(-1)[places])
-        listed = self.order[:, (self.made - 1) % self.layout.per_lane]
-        numbers = np.stack((self._at, actions, step.terminal, step.life_lost, listed))
-        at, action, terminal, life_lost, slot = self._sent(numbers)
-        self.actions[at] = action.int()
-        self.rewards[at] = self._sent(step.rewards.astype(np.float32))
-        self.terminal[at] = terminal.bool()
-        self.life_lost[at] = life_lost.bool()
-        self._device_order[:, (self.made - 1) % self.layout.per_lane] = slot
-        self._lanes_to_device()
+    def _append_on_card(self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray) -> None:
+        assert isinstance(self._side, CardSide)
+        ages, latest = self.ages.reshape(-1), self.made - 1
+        if finals is not rows:
+            over = np.flatnonzero(step.ended)
+            places = self._final_at[over]
+            self._side.write_frames(places, finals[over], ages[places])
+        listed = latest % self.layout.per_lane
+        self._side.append(
+            frames=rows,
+            at=self._at,
+            next_at=self._next_at,
+            next_age=ages[self._next_at],
+            listed_at=np.arange(self.layout.lanes) * self.layout.per_lane + listed,
+            slot=self.order[:, listed],
+            action=actions,
+            reward=step.rewards.astype(np.float64).view(np.int64),
+            terminal=step.terminal,
+            life_lost=step.life_lost,
+            tails=self.tails,
+            ends=self.ends,
+        )
 
-    def _to_device(self, places: np.ndarray, rows: np.ndarray, ages: np.ndarray) -> None:
-        """Write the newest frames of observations (K, bytes) and ages (K,) to rows `places`."""
-        at = self._sent(places)
-        newest = np.ascontiguousarray(rows[:, -self.layout.frame_bytes :])
-        self.frames.index_copy_(0, at, self._sent(newest))
-        self._device_ages.view(-1).index_copy_(0, at, self._sent(ages))
-
-    def _lanes_to_device(self) -> None:
-        self._device_tails, self._device_ends = self._sent(np.stack((self.tails, self.ends)))
-
-    def _sent(self, array: np.ndarray) -> torch.Tensor:
-        """A copy on the device. Pinned memory lets the host go on at once; torch keeps it until the copy is done."""
-        tensor = torch.from_numpy(array)
-        return tensor.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else tensor
-
-    def _tensors(self) -> None:
-        """Views of everything for the kernel (NumPy) and for its twin (torch)."""
-        layout = self.layout
-        words = next(kind for kind in (torch.int64, torch.int32, torch.uint8) if not layout.frame_bytes % kind.itemsize)
-        self._words = self.frames.view(words)
-        self._device_order = self._sent(self.order)
-        self._device_ages = self._sent(self.ages)
+    def _link(self) -> None:
+        """Everything for the kernel (NumPy) and for its twin (torch); on a card what has changed is sent there."""
         if self._on_host:
             self._frames = self.frames.numpy()
             kept = (self.actions, self.rewards, self.terminal, self.life_lost)
             self._outcomes = tuple(tensor.numpy() for tensor in kept)
-            self._device_tails, self._device_ends = torch.from_numpy(self.tails), torch.from_numpy(self.ends)
+            self._side = HostSide.of(self)
+        elif not hasattr(self, "_side"):
+            self._side = CardSide(self)
         else:
-            self._lanes_to_device()
+            assert isinstance(self._side, CardSide)
+            self._side.load(self)
 
     def _zeros(self, shape: tuple[int, ...], dtype: type) -> torch.Tensor:
         if self._on_host:

@@ -128,13 +128,15 @@ class StructuredTargets:
             raise ValueError(
                 f"StructuredTargets draws masks from a torch.Generator on {q.device}, got {type(generator).__name__}."
             )
-        uniform = torch.rand(q.shape, generator=generator, device=q.device)
-        if self.rise and q.ndim == 3:
-            steps = [self.probability(updates + k) for k in range(len(q))]
-            mask = uniform < torch.tensor(steps, device=q.device).view(-1, 1, 1)
-        else:
-            mask = uniform < self.probability(updates)
-        return self.complete(q, mask)
+        return self.complete(q, self.draw(q.shape, generator, updates=updates))
+
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator, *, updates: int = 0) -> Tensor:
+        """What is observed of matrices (B, A), or (K, B, A) for K updates in a row; on the generator's device."""
+        uniform = torch.rand(shape, generator=generator, device=generator.device)
+        if self.rise and len(shape) == 3:
+            steps = torch.tensor([self.probability(updates + k) for k in range(shape[0])])
+            return uniform < steps.to(uniform.device).view(-1, 1, 1)
+        return uniform < self.probability(updates)
 
     def complete(self, q: Tensor, mask: Tensor) -> Completion:
         """Complete matrices (..., B, A) of which the entries in `mask` are observed.

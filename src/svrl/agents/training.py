@@ -7,6 +7,9 @@ burst is made while the environments step, without that step in the memory, and 
 come from the network as it was before the burst.
 
 Environments, exploration, replay, masks and network each have a generator of their own.
+
+On a card everything is launched on streams of the training's own, and bursts are CUDA graphs: the host waits for
+actions only, and with act_lag 1 the environments step while the burst before is still under way.
 """
 
 from __future__ import annotations
@@ -14,24 +17,29 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from svrl.agents.acting import Actor
 from svrl.agents.burst_report import describe_burst
-from svrl.agents.config import AgentConfig
+from svrl.agents.captured import stream_of
+from svrl.agents.captured_learner import CapturedLearner, can_capture
+from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.exploration import epsilon_at, explore
-from svrl.agents.learner import Burst, Learner, copy_weights
+from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.precision import check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, observations
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.envs.vector import EnvSpec, Step
+from svrl.envs.vector import EnvSpec, Step, VectorEnv
 
 WINDOW = 100
 """Training episodes in the paper's score."""
@@ -57,24 +65,41 @@ class Training:
     """
 
     def __init__(
-        self, source: EnvSource, config: AgentConfig, *, seed: int = 0, device: str | torch.device = "cpu"
+        self,
+        source: EnvSource,
+        config: AgentConfig,
+        *,
+        seed: int = 0,
+        device: str | torch.device = "cpu",
+        precision: Precision | None = None,
+        env_threads: int = 0,
+        graphs: bool = True,
+        say: Callable[[str], None] | None = None,
     ) -> None:
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
+        self.precision: Precision = precision or default_precision(self.device)
+        check_precision(self.precision, self.device)
         structure = StructuredTargets.from_config(config)
-        self._envs = open_env(source, config, count=config.envs, seed=derived_seed(seed, "environments"))
+        self._env_threads = env_threads
+        self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
-        network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
-        self.learner = Learner(network, copy.deepcopy(network), config, structure)
-        memory = _replay_device(self.spec, config, self.device)
-        self.replay = Replay(self.spec, lanes=config.envs, capacity=config.replay, device=memory)
+        self._stream = stream_of(self.device)
+        with self._at_work():
+            network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
+            self.learner = Learner(network, copy.deepcopy(network), config, structure)
+            memory = _replay_device(self.spec, config, self.device, say)
+            self.replay = Replay(self.spec, lanes=config.envs, capacity=config.replay, device=memory)
+            self._actor = Actor(
+                network, self.spec, lanes=config.envs, lag=bool(config.act_lag), precision=self.precision
+            )
         self._generators = {
             "exploration": generator_for(seed, "exploration"),
             "replay": generator_for(seed, "replay", memory),
             "masks": generator_for(seed, "masks", self.device),
         }
-        # With a lag the acting network is a copy, renewed before each burst.
-        self._actor = copy.deepcopy(network).requires_grad_(False) if config.act_lag else network
+        self._graphs = graphs
+        self._captured = self._capture_bursts()
         self.steps = self.episodes = 0
         self.recent_scores: deque[float] = deque(maxlen=WINDOW)
         self._returns = np.zeros(config.envs)
@@ -88,15 +113,53 @@ class Training:
         self._pending: np.ndarray | None = None
 
     @classmethod
-    def begin(
-        cls, env: EnvSource, config: AgentConfig, *, seed: int = 0, device: str | torch.device = "cpu"
-    ) -> Training:
-        """Make environments, networks and memory; nothing is stepped yet."""
-        return cls(env, config, seed=seed, device=device)
+    def begin(cls, env: EnvSource, config: AgentConfig, **options: Any) -> Training:
+        """Make environments, networks and memory; nothing is stepped yet.
+
+        Args:
+            env: The environment, by name or as a function.
+            config: All settings.
+            options: Any of:
+                seed: Of everything random (0).
+                device: "cpu", "cuda" or "cuda:1" ("cpu").
+                precision: What a card multiplies in: "float32", "tf32" or "bf16" (tf32; float32 on the CPU).
+                env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py (0).
+                graphs: Whether bursts on a card are CUDA graphs, which changes no more than rounding (True).
+                say: Takes notes for a person, a sentence each.
+        """
+        return cls(env, config, **options)
+
+    def _open(self, part: str) -> VectorEnv:
+        seed = derived_seed(self.seed, part)
+        return open_env(self.source, self.config, count=self.config.envs, seed=seed, threads=self._env_threads)
+
+    def _capture_bursts(self) -> CapturedLearner | None:
+        """Bursts as graphs, where there is a card; but for an estimator that waits in every single step."""
+        learner, config = self.learner, self.config
+        if self._stream is None or not self._graphs or (learner.completes_each_step and not can_capture(learner)):
+            return None
+        most = min(config.target_every, math.ceil(config.envs * config.updates_per_step))
+        with self._at_work():
+            return CapturedLearner(learner, self.replay, most=most, precision=self.precision)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Launch on the training's own stream, and multiply as it does."""
+        if self._stream is None:
+            yield
+            return
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream), computing_in(self.precision, self.device):
+            yield
+
+    def settle(self) -> None:
+        """Wait until everything that was launched is done; before others look at networks or memory."""
+        if self._stream is not None:
+            self._stream.synchronize()
 
     @property
     def network(self) -> QNetwork:
-        """The online network."""
+        """The online network, with nothing under way."""
+        self.settle()
         return self.learner.online
 
     @property
@@ -113,10 +176,12 @@ class Training:
         """Train until config.steps. May be left at any event; called again it goes on with the next one."""
         if self._observations is None:
             self._observations = self._envs.reset()
-            self.replay.begin(self._observations)
+            with self._at_work():
+                self.replay.begin(self._observations)
         while self._untold or self.steps < self.config.steps:
             if not self._untold:
-                self._untold.extend(self._advance())
+                with self._at_work():
+                    self._untold.extend(self._advance())
             yield self._untold.popleft()
 
     def _advance(self) -> list[Event]:
@@ -139,20 +204,21 @@ class Training:
     def _step_lagging(self) -> Step:
         actions = self._choose() if self._pending is None else self._pending
         self._envs.send(actions)
-        copy_weights(self.network, self._actor)
+        self._actor.follow(self.learner.online)
         self._learn()
         step = self._envs.recv()
         self._store(actions, step)
         self._pending = self._choose()
         return step
 
-    @torch.no_grad()
     def _choose(self) -> np.ndarray:
-        lanes, generator = self.config.envs, self._generators["exploration"]
-        return explore(self._values, lanes, self.spec.n_actions, self.epsilon, generator)
+        return explore(
+            self._greedy, self.config.envs, self.spec.n_actions, self.epsilon, self._generators["exploration"]
+        )
 
-    def _values(self) -> Tensor:
-        return self._actor(torch.as_tensor(self._observations).to(self.device))
+    def _greedy(self) -> Tensor:
+        assert self._observations is not None
+        return self._actor(self._observations)
 
     def _store(self, actions: np.ndarray, step: Step) -> None:
         self.replay.append(actions, step)
@@ -160,14 +226,18 @@ class Training:
         self.steps += self.config.envs
 
     def _learn(self) -> None:
-        config, learner = self.config, self.learner
-        due = config.updates_after(self.steps)
+        learner, due = self.learner, self.config.updates_after(self.steps)
         while due > learner.updates:
-            count = min(due - learner.updates, learner.until_copy())
-            batch = self.replay.sample(count * config.batch_size, self._generators["replay"], out=self._batch)
-            self._batch = batch  # nobody looks at it after the burst, so the next one may write over it
-            self._burst = learner.burst(_moved(batch, self.device), count, self._generators["masks"])
+            self._burst = self._make_burst(min(due - learner.updates, learner.until_copy()))
             self._losses.append(self._burst.losses.sum())
+
+    def _make_burst(self, count: int) -> Burst:
+        draws, masks = self._generators["replay"], self._generators["masks"]
+        if self._captured is not None:
+            return self._captured.burst(min(count, self._captured.most), draws, masks)
+        batch = self.replay.sample(count * self.config.batch_size, draws, out=self._batch)
+        self._batch = batch  # nobody looks at it after the burst, so the next one may write over it
+        return self.learner.burst(_moved(batch, self.device), count, masks)
 
     def _account(self, step: Step) -> list[EpisodeEnded]:
         """Close the games that ended; all of them before anybody hears of one."""
@@ -208,7 +278,7 @@ class Training:
             epsilon=self.epsilon,
             loss=loss,
             observe=None if structure is None else structure.probability(self.updates),
-            **describe_burst(self._burst, self._recent_features(), self.network.feature_widths),
+            **describe_burst(self._burst, self._recent_features(), self.learner.online.feature_widths),
         )
 
     @torch.no_grad()
@@ -216,10 +286,11 @@ class Training:
         """Last features at states of the memory; drawn by a generator of its own, so that looking changes nothing."""
         generator = generator_for(self.seed, f"features {self.updates}", self.replay.device)
         batch = _moved(self.replay.sample(FEATURE_STATES, generator), self.device)
-        return self.network.features(observations(batch))
+        return self.learner.online.features(observations(batch))
 
     def capture(self) -> dict[str, Any]:
         """Everything but the replay memory, as arrays and numbers; `Checkpoints` writes both."""
+        self.settle()
         return {
             "steps": self.steps,
             "episodes": self.episodes,
@@ -246,7 +317,9 @@ class Training:
         self._untold.clear()
         self._logged = int(state["logged"])
         self.learner.restore(state["learner"])
-        copy_weights(self.network, self._actor)
+        self._captured = self._capture_bursts()  # graphs know the optimiser's old state only
+        with self._at_work():
+            self._actor.follow(self.learner.online)
         for name, source in self._generators.items():
             source.set_state(torch.as_tensor(state["generators"][name]))
         if state["observations"] is None:
@@ -257,10 +330,10 @@ class Training:
             self._pending = state["pending"]
         else:
             self._envs.close()
-            seed = derived_seed(self.seed, f"environments after {self.steps}")
-            self._envs = open_env(self.source, self.config, count=self.config.envs, seed=seed)
+            self._envs = self._open(f"environments after {self.steps}")
             self._observations = self._envs.reset()
-            self.replay.begin(self._observations)
+            with self._at_work():
+                self.replay.begin(self._observations)
 
     def close(self) -> None:
         """Let go of the environments."""
@@ -275,10 +348,19 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
     return batch if batch.windows.device == device else Batch(*(part.to(device) for part in batch))
 
 
-def _replay_device(spec: EnvSpec, config: AgentConfig, device: torch.device) -> torch.device:
-    """On the card if it fits there, else in RAM."""
+def _replay_device(
+    spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], None] | None
+) -> torch.device:
+    """On the card if it fits there, else in RAM, which is said."""
     if device.type != "cuda":
         return torch.device("cpu")
     size = Layout.of(spec, lanes=config.envs, capacity=config.replay).nbytes
     free, _ = torch.cuda.mem_get_info(device)
-    return device if size * ROOM < free else torch.device("cpu")
+    if size * ROOM < free:
+        return device
+    if say is not None:
+        say(
+            f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. It stays in "
+            "RAM, which is slower. A smaller --replay fits."
+        )
+    return torch.device("cpu")

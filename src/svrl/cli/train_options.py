@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import shlex
 import types
 import typing
@@ -13,9 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, family_of
+from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, Precision, family_of
 from svrl.cli.answers import BadInputError, nearest
 from svrl.cli.plan_request import ESTIMATORS
+from svrl.experiments.training.card import is_card
 
 PANELS = {
     "preset": "Agent",
@@ -48,10 +50,11 @@ ArmList = Annotated[
     str | None,
     typer.Option(
         metavar="ARM,ARM",
-        help=f"Train several, one after another: {', '.join(ARMS)}; sv- is --structured.",
+        help=f"Train several, --together of them at a time: {', '.join(ARMS)}; sv- is --structured.",
         autocompletion=lambda: list(ARMS),
     ),
 ]
+ATARI = "atari/"
 _OTHER_NAMES = {"ddqn": "double", "double-dqn": "double", "duelling": "dueling", "dueling-dqn": "dueling"}
 _WORDS = {**CHOICES, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
 
@@ -66,6 +69,7 @@ class TrainRequest:
         seed: Of everything random.
         device: cpu, cuda or cuda:N.
         threads: CPU threads of torch.
+        precision: What matrices are multiplied in.
         out: Folder of the run.
     """
 
@@ -74,7 +78,13 @@ class TrainRequest:
     seed: int
     device: str
     threads: int
+    precision: Precision
     out: Path
+
+    @property
+    def label(self) -> str:
+        """What to call it."""
+        return f"{self.env} {self.config.arm} seed {self.seed}"
 
 
 def config_of(env: str, given: Mapping[str, Any]) -> AgentConfig:
@@ -135,15 +145,31 @@ def widths(text: str) -> tuple[int, ...]:
         raise BadInputError(f"--hidden must look like 128x128, got {text!r}.") from None
 
 
-def default_threads(config: AgentConfig, device: str) -> int:
-    """One thread, but all cores for large networks on the CPU.
+def default_threads(config: AgentConfig, device: str, together: int = 1) -> int:
+    """One thread, but for large networks on the CPU all cores, which runs at the same time share.
 
     Small matrices are many times slower on threads that wait for one another, and beside a card
     the waiting threads would take the cores of the emulators.
     """
     import torch
 
-    return torch.get_num_threads() if config.network == "nature" and device == "cpu" else 1
+    large = config.network == "nature" and device == "cpu"
+    return max(1, torch.get_num_threads() // together) if large else 1
+
+
+def default_together(runs: int, device: str, wandb: str | None) -> int:
+    """All runs at a time on a card, which one alone seldom fills; one on the CPU."""
+    return runs if is_card(device) and wandb is None else 1
+
+
+def default_env_threads(env: str, together: int) -> int:
+    """Native threads of each run's environments: 0, which leaves it to ale-py, or a share of the cores.
+
+    Alone ale-py takes one for each lane, as long as there are cores. It knows nothing of other runs.
+    """
+    if together == 1 or not env.startswith(ATARI):
+        return 0
+    return max(1, len(os.sched_getaffinity(0)) // together)
 
 
 def command_line(env: str, options: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How training goes, on stderr: a bar in a terminal, elsewhere a plain line now and then."""
+"""How training goes, on stderr: a bar a run in a terminal, elsewhere a plain line now and then."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -24,32 +25,60 @@ WINDOW = 40
 
 
 class _TwoLines(Progress):
-    """A bar with its numbers below, because both together are wider than many terminals."""
+    """Bars, each with its numbers below, because both together are wider than many terminals."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The bar, and the numbers."""
-        yield self.make_tasks_table(self.tasks)
+        """A bar, its numbers, and the next one."""
         for task in self.tasks:
+            yield self.make_tasks_table([task])
             yield Text(f"  {task.fields['numbers']}", no_wrap=True, overflow="ellipsis")
 
 
-class TrainProgress:
-    """The bar, or the lines, of one run. Call it as often as you like; it looks at the clock first."""
+class Board:
+    """Where all runs of a command show how they go; any thread may write to it.
 
-    def __init__(self, training: Training, label: str) -> None:
-        self._training = training
-        self._label = label
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._shown = self._console.is_terminal
-        self._bar = _TwoLines(
+    Args:
+        labels: Of the runs, so that their bars stand below one another.
+
+    Attributes:
+        console: On stderr.
+        bars: A bar a run; silent where there is no terminal.
+    """
+
+    def __init__(self, labels: Iterable[str] = ()) -> None:
+        width = max(map(len, labels), default=0)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.bars = _TwoLines(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=Column(min_width=width)),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            console=self._console,
+            console=self.console,
             transient=True,
-            disable=not self._shown,
+            disable=not self.console.is_terminal,
         )
+
+    def say(self, sentence: str) -> None:
+        """One line, above the bars."""
+        self.console.print(sentence, markup=False)
+
+
+class TrainProgress:
+    """The bar, or the lines, of one run. Call it as often as you like; it looks at the clock first.
+
+    Args:
+        training: The run.
+        label: What to call it.
+        board: That of several runs, which somebody else shows; a run alone has its own.
+    """
+
+    def __init__(self, training: Training, label: str, board: Board | None = None) -> None:
+        self._training = training
+        self._label = label
+        self._alone = board is None
+        board = board or Board()
+        self._console, self._bar = board.console, board.bars
+        self._shown = self._console.is_terminal
         self._task = self._bar.add_task(label, total=training.config.steps, completed=training.steps, numbers="")
         self._pause = REFRESH if self._shown else LINE_EVERY
         self._next = time.monotonic() + self._pause
@@ -58,9 +87,15 @@ class TrainProgress:
 
     @contextmanager
     def shown(self) -> Iterator[TrainProgress]:
-        """Show it for as long as the block lasts."""
-        with self._bar:
+        """Show it for as long as the block lasts; beside other runs, leave a bar that says that it is over."""
+        if self._alone:
+            with self._bar:
+                yield self
+            return
+        try:
             yield self
+        finally:
+            self.say("over")
 
     def __call__(self) -> None:
         """Show where training stands, if it is time to."""

@@ -58,7 +58,8 @@ class AtariLanes:
             game: Which.
             seeds: One for each lane.
             sticky: Probability with which a frame repeats the action of the frame before it.
-            threads: Native threads; 0 leaves it to ale-py.
+            threads: Native threads at most; with 0 one for each lane, as long as there are cores. A lane plays the
+                same whichever of them steps it.
             frame_limit: Frames after which a game is cut off.
             noop_max: A game begins after fewer frames than this, drawn uniformly.
 

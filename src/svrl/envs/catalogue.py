@@ -58,7 +58,8 @@ def make_env(
         seed: Of everything random in them; lane i of a seed is the same for every N, but in control tasks.
         sticky: Probability that Atari or MinAtar repeats the last action.
         actions: Discretised actions of a control task; 0 takes the task's own number.
-        threads: Native threads of Atari; 0 leaves it to ale-py. The others have none.
+        threads: Native threads of Atari, which change no result; with 0 ale-py takes one for each lane, as long as
+            there are cores. The others have none.
         render: Whether pictures will be wanted; Gymnasium has to know beforehand.
         trusted: Whether the name is the user's own. With False, for a name out of a file that anybody may have
             written, "package:Name-v0" is refused: it would import the package.

@@ -142,6 +142,7 @@ def _cover(mask: torch.Tensor, source: torch.Generator) -> torch.Tensor:
 
 def _cover_indices(at: torch.Tensor, shape: tuple[int, int], source: torch.Generator) -> torch.Tensor:
     m, n = shape
+    drawn = len(at)
     seen = torch.zeros(m, dtype=torch.bool, device=at.device).index_fill_(0, at // n, True)
     rows = torch.nonzero(~seen).squeeze(-1)
     columns = torch.randint(n, (len(rows),), generator=source, device=at.device)
@@ -149,4 +150,6 @@ def _cover_indices(at: torch.Tensor, shape: tuple[int, int], source: torch.Gener
     seen = torch.zeros(n, dtype=torch.bool, device=at.device).index_fill_(0, at % n, True)
     columns = torch.nonzero(~seen).squeeze(-1)
     rows = torch.randint(m, (len(columns),), generator=source, device=at.device)
+    if len(at) == drawn and len(columns) == 0:
+        return at  # sorted already, and sorting costs more than drawing
     return torch.cat([at, rows * n + columns]).sort().values

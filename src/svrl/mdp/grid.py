@@ -24,6 +24,8 @@ from svrl.mdp.threads import share_out
 Mode = Literal["auto", "table", "on-the-fly"]
 BLOCK = 1 << 19
 """Pairs worked on at once while tabulating or on a GPU: their temporary arrays stay in tens of megabytes."""
+CARD_BLOCK = 1 << 22
+"""Pairs of a stored table that a GPU works on at once: fewer, and launching takes longer than the work."""
 LEAST = 1 << 14
 """Pairs worth a thread."""
 
@@ -68,7 +70,7 @@ class GridMDP:
         self.noise_nodes = noise_nodes
         self.threads = threads or torch.get_num_threads()
         self._quadrature = Quadrature.of(task, noise_nodes)
-        self._offsets = corner_offsets(task)
+        self._offsets = corner_offsets(task).to(self.device)
         self._weights = self._quadrature.weights.to(self.device)
         self._actions = task.actions.to(self.device)
         self._states = task.states().to(self.device)
@@ -108,7 +110,7 @@ class GridMDP:
         if self._table is not None:
             return float(self._table.reward.min()), float(self._table.reward.max())
         low, high = math.inf, -math.inf
-        for part in self._parts():
+        for part in self._parts(BLOCK):
             least, most = self.task.reward(self._states[part, None], self._actions).to(self.dtype).aminmax()
             low, high = min(low, float(least)), max(high, float(most))
         return low, high
@@ -181,7 +183,7 @@ class GridMDP:
         for fraction in table.fraction.double():
             weight = torch.stack([weight * (1 - fraction), weight * fraction], 1).reshape(-1, len(table.base))
         weight = weight.mT * self._weights.repeat(self.n_states)[:, None]
-        column = table.base.to(torch.int64)[:, None] + self._offsets.to(self.device)
+        column = table.base.to(torch.int64)[:, None] + self._offsets
         width = corners * len(self._weights)
         rows = torch.arange(self.n_states + 1, device=self.device) * width
         size = (self.n_states, self.n_states)
@@ -208,9 +210,9 @@ class GridMDP:
     def _tabulate(self, states: Tensor, actions: Tensor) -> Table:
         return tabulate(self.task, states, actions, self._quadrature, self.dtype)
 
-    def _parts(self) -> Iterator[slice]:
-        """Ranges of states of about BLOCK pairs."""
-        rows = max(1, BLOCK // (self.n_actions * len(self._weights)))
+    def _parts(self, block: int) -> Iterator[slice]:
+        """Ranges of states of about `block` pairs."""
+        rows = max(1, block // (self.n_actions * len(self._weights)))
         for low in range(0, self.n_states, rows):
             yield slice(low, min(low + rows, self.n_states))
 
@@ -220,7 +222,7 @@ class GridMDP:
             yield slice(0, self.n_states), self._table
             return
         nodes = len(self._weights)
-        for part in self._parts():
+        for part in self._parts(BLOCK if self._table is None else CARD_BLOCK):
             if self._table is None:
                 yield part, self._tabulate(self._states[part, None], self._actions)
                 continue
@@ -243,7 +245,7 @@ class GridMDP:
         fraction = torch.empty(self.task.dimensions, entries, dtype=self.dtype, device=self.device)
         reward = torch.empty(pairs, dtype=self.dtype, device=self.device)
         done = 0
-        for part in self._parts():
+        for part in self._parts(BLOCK):
             block = self._tabulate(self._states[part, None], self._actions)
             to = slice(done * len(self._weights), done * len(self._weights) + len(block.base))
             base[to], fraction[:, to] = block.base, block.fraction

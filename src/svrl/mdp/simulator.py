@@ -55,7 +55,7 @@ class Simulator:
         self.n_states, self.n_actions = self._task.n_states, self._task.n_actions
         self._states = self._task.states().to(self.device)
         self._actions = self._task.actions.to(self.device)
-        self._offsets = corner_offsets(self._task)
+        self._offsets = corner_offsets(self._task).to(self.device)
         self.calls = 0
 
     def describe(self) -> dict[str, Any]:

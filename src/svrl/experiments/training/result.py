@@ -5,11 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from svrl.agents.config import default_precision
 from svrl.runs import training_run as files
 from svrl.runs.rows import last_rows
-from svrl.runs.run_directory import finite
+from svrl.runs.run_directory import finite, read_config
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 INTERVAL = "95%, percentile bootstrap over games"
 
 
-def settings_of(env: str, config: AgentConfig, *, seed: int, device: str, threads: int) -> dict[str, Any]:
+def settings_of(
+    env: str, config: AgentConfig, *, seed: int, device: str, threads: int, precision: str | None = None
+) -> dict[str, Any]:
     """What config.json holds, but for the versions.
 
     Args:
@@ -27,8 +31,18 @@ def settings_of(env: str, config: AgentConfig, *, seed: int, device: str, thread
         seed: Of everything random.
         device: cpu, cuda or cuda:N.
         threads: CPU threads of torch, whose number may change the last digits.
+        precision: float32, tf32 or bf16; None is what is best on the device.
     """
-    return {"env": env, "seed": seed, "device": device, "threads": threads, **config.as_json()}
+    precision = precision or default_precision(device)
+    own = {"env": env, "seed": seed, "device": device, "threads": threads, "precision": precision}
+    return {**own, **config.as_json()}
+
+
+def settings_as_begun(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as the run in a folder writes them: one from before there was a choice of precision names none."""
+    if "precision" not in read_config(path):
+        return {name: value for name, value in settings.items() if name != "precision"}
+    return settings
 
 
 def provenance() -> dict[str, Any]:
@@ -63,6 +77,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
             "seed": training.seed,
             "device": asked["device"],
             "threads": asked["threads"],
+            "precision": asked.get("precision", "float32"),
             "steps": training.steps,
             "updates": training.updates,
             "episodes": training.episodes,

@@ -6,10 +6,13 @@ the rows of a step and its checkpoint belong together.
 
 Nothing that was there is given up before everything that may fail has been made, and a new run that fails before
 its first checkpoint leaves nothing behind.
+
+Several threads may train, each in a folder of its own. What is not made for that, they do one at a time.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -21,23 +24,29 @@ import torch
 
 from svrl.agents.agent import save_agent
 from svrl.agents.checkpoint import Checkpoints
-from svrl.agents.config import AgentConfig
+from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
+from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
+from svrl.experiments.training.card import at_work_on
 from svrl.experiments.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
-from svrl.experiments.training.result import provenance, result_of, settings_of
+from svrl.experiments.training.result import provenance, result_of, settings_as_begun, settings_of
 from svrl.experiments.training.stop_signals import Signals
 from svrl.runs import training_run as files
 from svrl.runs.rows import read_rows
-from svrl.runs.run_directory import read_config
 from svrl.runs.training_run import TrainingRun, locked
 
 LONG_EVALUATION = 2.0
 """Seconds of an evaluation that is worth a checkpoint before it."""
 LEAST_ACTIONS = 3
 """Columns that a matrix needs for structure to matter."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Held for imports, for registries of other libraries, and for drawing: matplotlib's style is the whole process's.
+
+numba needs none: it compiles under a lock of its own.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +77,8 @@ def train_in_directory(
     folder: str | Path,
     seed: int = 0,
     device: str | torch.device = "cpu",
+    precision: Precision | None = None,
+    env_threads: int = 0,
     resume: bool = False,
     habits: Habits | None = None,
     watch: Callable[[Event], None] | None = None,
@@ -85,6 +96,8 @@ def train_in_directory(
         folder: New or empty; with `resume` that of the run.
         seed: Of everything random.
         device: "cpu", "cuda" or "cuda:1".
+        precision: What matrices are multiplied in: "float32", or on a card "tf32", the default there, or "bf16".
+        env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
         resume: Go on with an interrupted run, or for more steps with a finished one whose replay was kept.
         habits: How the run is kept and shown.
         watch: Called with every event, see `svrl.agents.events`.
@@ -97,16 +110,26 @@ def train_in_directory(
 
     Raises:
         Stopped: If Ctrl-C or SIGTERM came; everything is saved, and `resume` goes on.
-        ValueError: If the folder is not free, holds another run, or something was asked for that cannot be.
+        ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
+            memory of the card is full.
     """
+    precision = precision or default_precision(device)
+    check_precision(precision, device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
-    asked = settings_of(name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads())
+    asked = settings_of(
+        name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
+    )
     say = say or (lambda _: None)
     with ExitStack() as held:
+        held.enter_context(at_work_on(device, Path(folder)))
         signals = signals or held.enter_context(Signals().held_back())
-        run = held.enter_context(_opened(Path(folder), {**asked, **provenance()}, resume))
-        signals.stop_if_came()
-        training = held.enter_context(closing(Training.begin(env, config, seed=seed, device=device)))
+        run = held.enter_context(_opened(Path(folder), asked, resume))
+        with _ONE_AT_A_TIME:
+            signals.stop_if_came()
+            training = Training.begin(
+                env, config, seed=seed, device=device, precision=precision, env_threads=env_threads, say=say
+            )
+            held.enter_context(closing(training))
         _warn_of_few_actions(training, say)
         session = TrainingSession(training, run, habits or Habits(), signals, say)
         session.restore()
@@ -117,14 +140,14 @@ def train_in_directory(
 
 
 @contextmanager
-def _opened(path: Path, config: dict[str, Any], resume: bool) -> Iterator[TrainingRun]:
+def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[TrainingRun]:
     """A run that nobody else is at work in; a new one is taken back if it fails before its first checkpoint."""
     if resume:
-        read_config(path)  # or the sentence that there is nothing to go on with
+        as_begun = settings_as_begun(path, settings)  # or the sentence that there is nothing to go on with
         with locked(path):
-            yield TrainingRun.resume(path, config)
+            yield TrainingRun.resume(path, {**as_begun, **provenance()})
         return
-    run = TrainingRun.begin(path, config)
+    run = TrainingRun.begin(path, {**settings, **provenance()})
     with locked(path):
         try:
             yield run
@@ -174,9 +197,11 @@ class TrainingSession:
         """
         with ExitStack() as at_the_end:
             at_the_end.callback(self._consumers.clear)
-            for consumer in self._make_consumers():
-                at_the_end.callback(consumer.close)
-                self._consumers.append(consumer)
+            with _ONE_AT_A_TIME:
+                self.signals.stop_if_came()
+                for consumer in self._make_consumers():
+                    at_the_end.callback(consumer.close)
+                    self._consumers.append(consumer)
             self.run.reopen()
             _tell_of_the_rate(self.training, self.run, self.say)
             progress = make_progress(self.training)
@@ -192,7 +217,12 @@ class TrainingSession:
         began = before = time.monotonic()
         if self.training.steps >= self.training.config.steps:
             self._before_evaluation(progress)
-        for event in with_evaluation(self.training, progress.evaluating):
+
+        def told_of_games(done: int, of: int) -> None:
+            progress.evaluating(done, of)
+            self.signals.stop_if_safe()
+
+        for event in with_evaluation(self.training, told_of_games):
             if isinstance(event, Evaluated):
                 self._after_evaluation(time.monotonic() - before, progress)
             for consumer in self._consumers:
@@ -263,19 +293,18 @@ class TrainingSession:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the agent, its curve and the result; checkpoints go unless they shall stay."""
-        from svrl.reporting.learning_figure import draw_learning
-        from svrl.reporting.planning_figures import save_figure
+        with _ONE_AT_A_TIME:
+            from svrl.reporting.learning_figure import draw_learning
+            from svrl.reporting.planning_figures import save_figure
 
         if self.habits.keep_replay:
             self._save()
         path, config = self.run.path, self.training.config
         save_agent(path / files.AGENT, self.training)
-        figure = draw_learning(
-            {config.arm: [read_rows(path / files.EPISODES)]},
-            evaluations={config.arm: [read_rows(path / files.EVALUATIONS)]},
-            title=f"{self.training.env}, {config.arm}, seed {self.training.seed}",
-        )
-        with self.run.directory.writing(files.CURVE) as temporary:
+        curves, evaluations = ([read_rows(path / name)] for name in (files.EPISODES, files.EVALUATIONS))
+        title = f"{self.training.env}, {config.arm}, seed {self.training.seed}"
+        with _ONE_AT_A_TIME, self.run.directory.writing(files.CURVE) as temporary:
+            figure = draw_learning({config.arm: curves}, evaluations={config.arm: evaluations}, title=title)
             save_figure(figure, temporary)
         self.run.finish(result, keep_state=self.habits.keep_replay)
 

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM as wishes: work goes on to a point where everything is on disk, and stops there."""
+"""Ctrl-C and SIGTERM as wishes: work goes on to a point where everything is on disk, and stops there.
+
+Only the main thread hears signals. Work in other threads looks at a view of them, `of_one_run`, and stops by itself.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,35 @@ class Stopped(BaseException):
 class Signals:
     """Whether Ctrl-C or SIGTERM came.
 
+    Args:
+        heard_by: Those that this is a view of; see `of_one_run`.
+
     Attributes:
-        came: The number of the signal, or None.
         at_once: Raise `Stopped` from where the program is; set while all that was done is on disk.
     """
 
-    def __init__(self) -> None:
-        self.came: int | None = None
+    def __init__(self, heard_by: Signals | None = None) -> None:
+        self._heard_by = heard_by
+        self._came: int | None = None
         self.at_once = False
+
+    @property
+    def came(self) -> int | None:
+        """The number of the signal, or None."""
+        if self._came is None and self._heard_by is not None:
+            return self._heard_by.came
+        return self._came
+
+    @came.setter
+    def came(self, number: int | None) -> None:
+        self._came = number
+
+    def of_one_run(self) -> Signals:
+        """A view for one of several threads: the same signals, and an `at_once` of its own.
+
+        The handler cannot raise in that thread, so it has to call `stop_if_safe` now and then.
+        """
+        return Signals(heard_by=self)
 
     @contextmanager
     def held_back(self) -> Iterator[Signals]:
@@ -53,6 +77,11 @@ class Signals:
         """Raise `Stopped` if a signal has come."""
         if self.came is not None:
             raise Stopped(self.came)
+
+    def stop_if_safe(self) -> None:
+        """Raise `Stopped` if a signal has come and all that was done is on disk."""
+        if self.at_once:
+            self.stop_if_came()
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         self.came = number

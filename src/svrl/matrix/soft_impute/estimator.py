@@ -86,6 +86,10 @@ class SoftImpute:
         record = cls(tolerance=1e-3, max_steps=100, output="fill", solver="plain")
         return replace(record, **changes)  # type: ignore[arg-type]
 
+    def captures(self, m: int, n: int) -> bool:
+        """Whether a call on matrices (..., m, n) on a CUDA device can be recorded in a graph: it never waits there."""
+        return self.centre == "none" and (self.solver == "small" or (self.solver == "auto" and is_small(m, n)))
+
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""
         m, n = observed.shape[-2:]

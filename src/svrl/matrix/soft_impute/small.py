@@ -1,4 +1,4 @@
-"""SI-RF for batches of small matrices: the numba kernel on the CPU, its torch twin elsewhere."""
+"""SI-RF for batches of small matrices: a numba kernel on the CPU, a CUDA kernel on a card, torch twins for the rest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import torch
 
 from svrl.matrix.arrays import as_array
+from svrl.matrix.soft_impute.small_cuda import FINEST_IN_SINGLE, serves, solve_small_cuda, working_type
+from svrl.matrix.soft_impute.small_matmul import solve_small_matmul
 from svrl.matrix.soft_impute.small_twin import solve_small_twin
 from svrl.matrix.soft_impute.solution import Solution
 
 LONGEST_SIDE, SHORTEST_SIDE = 512, 64
 """Up to this size the kernel's fixed basis in cache beats everything that works on large matrices."""
 
-FINEST_IN_SINGLE = 1e-3
-"""Shrinkages below this share of the largest singular value are worked on in float64."""
 _WORTH_A_THREAD = 1 << 16
 """Batches with fewer than this many m * n * n operations finish before a second thread has woken up."""
 
@@ -45,7 +45,8 @@ def solve_small(
     if turn:
         values, mask, start = values.mT, mask.mT, None if start is None else start.mT
     if values.device.type != "cpu":
-        solution = solve_small_twin(values, mask, shrinkage, ratio, start, tolerance, max_steps, fill=fill)
+        solve = _on_card(values, working_type(values.dtype, shrinkage, ratio))
+        solution = solve(values, mask, shrinkage, ratio, start, tolerance, max_steps, fill=fill)
     else:
         found = solve_small_arrays(
             as_array(values),
@@ -68,6 +69,15 @@ def solve_small(
             code=torch.from_numpy(found.code),
         )
     return solution.transposed() if turn else solution
+
+
+def _on_card(values: torch.Tensor, kind: torch.dtype) -> Callable[..., Solution]:
+    """The kernel where it serves; else the twin, or what can be recorded in a graph while one is."""
+    m, n = values.shape[-2:]
+    if serves(m, n, kind, values.device):
+        return solve_small_cuda
+    recording = values.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return solve_small_matmul if recording else solve_small_twin
 
 
 class SmallArrays(NamedTuple):

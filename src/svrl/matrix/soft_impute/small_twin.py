@@ -33,7 +33,7 @@ def solve_small_twin(
     x = values / unit[:, None, None].to(values.dtype)
     t = ratio * torch.linalg.svdvals(x)[:, 0].double() if shrinkage is None else shrinkage.double() / unit
     t = torch.where(t > 0, t, 1.0)
-    guess = _row_means(x, mask) if start is None else start / unit[:, None, None].to(values.dtype)
+    guess = row_means(x, mask) if start is None else start / unit[:, None, None].to(values.dtype)
     f = torch.where(mask, x, guess)
     running = (~mask).any(-1).any(-1) & (scale > 0)
     f, steps, change, running = _iterate(f, mask, t, running, tolerance, max_steps)
@@ -70,7 +70,7 @@ def _iterate(
             f = torch.where(back[:, None, None], last, f)
             hat, bound, _ = _hat_matrix(f, t)
         lowest = torch.minimum(lowest, bound)
-        new = _relax_rows(f, ~mask, hat)
+        new = relax_rows(f, ~mask, hat)
         moved = new - f
         size = torch.linalg.matrix_norm(f.masked_fill(mask, 0)).double()
         distance = torch.linalg.matrix_norm(moved).double()
@@ -89,7 +89,8 @@ def _iterate(
     return f, steps, change, running
 
 
-def _row_means(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def row_means(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean of each row's observed entries, (B, m, 1); x is zero elsewhere."""
     return x.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
 
 
@@ -106,7 +107,7 @@ def _hat_matrix(f: torch.Tensor, t: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return hat.to(f.dtype), bound, above.sum(-1)
 
 
-def _relax_rows(f: torch.Tensor, missing: torch.Tensor, hat: torch.Tensor) -> torch.Tensor:
+def relax_rows(f: torch.Tensor, missing: torch.Tensor, hat: torch.Tensor) -> torch.Tensor:
     """Gauss-Seidel on (I - W)_mm z_m = W_mo z_o, all rows of all matrices at once, column by column."""
     f = f.clone()
     own = hat.diagonal(dim1=-2, dim2=-1)

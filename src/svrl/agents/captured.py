@@ -1,0 +1,105 @@
+"""CUDA graphs: launches that are recorded once and then replayed, which spares the host the work of each.
+
+What is recorded reads and writes the memory that it did while it was recorded. So the work of a graph takes its
+inputs from tensors that stay where they are, and its results are overwritten by the next replay. Nothing in it may
+wait for the device, and random numbers are drawn outside, so that they are those of the plain path.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+_RECORDING = threading.RLock()
+"""Held while a graph is recorded: two threads that record at once would spoil each other's."""
+
+
+def stream_of(device: torch.device, *, first: bool = False) -> torch.cuda.Stream | None:
+    """A new stream of a card, whose work comes first where it can; None without a card."""
+    if device.type != "cuda":
+        return None
+    return torch.cuda.Stream(device, priority=-1 if first else 0)  # type: ignore[no-untyped-call]
+
+
+def can_record() -> bool:
+    """Whether torch's current stream is one on which a graph can be recorded."""
+    return torch.cuda.is_available() and torch.cuda.current_stream() != torch.cuda.default_stream()
+
+
+class CardEvent:
+    """A point in a stream that can be waited for; nothing without a card."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def record(self) -> None:
+        """This is the point, on the current stream."""
+        if self._event is not None:
+            self._event.record()
+
+    def synchronize(self) -> None:
+        """Wait on the host."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def wait(self) -> None:
+        """Let the current stream wait, not the host."""
+        if self._event is not None:
+            self._event.wait()
+
+
+def readable(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+    """Memory of the host that the card of `there` can read by itself."""
+    return here.pin_memory() if there.is_cuda else here
+
+
+class Captured(Generic[Result]):
+    """A function without arguments that becomes a graph.
+
+    It must always be called on the same stream. The first call runs it as it is, so that whatever libraries do once is
+    done; with `repeatable` that same call records and replays it too, otherwise the next one does. On the
+    default stream, where nothing can be recorded, and without a card it is always run as it is.
+    """
+
+    def __init__(self, work: Callable[[], Result], *, repeatable: bool, pool: Any = None) -> None:
+        """Take note of the work.
+
+        Args:
+            work: What to do.
+            repeatable: Whether doing it twice does no harm.
+            pool: Memory shared with other graphs that are replayed in turns with this one, never at the same time.
+        """
+        self._work = work
+        self._repeatable = repeatable
+        self._pool = pool
+        self._warm = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: Result
+
+    def __call__(self) -> Result:
+        """Do the work; the result lies where it lay the last time, once it has been recorded."""
+        if self._graph is None:
+            if not can_record():
+                return self._work()
+            if not self._warm:
+                self._warm = True
+                result = self._work()
+                if not self._repeatable:
+                    return result
+            self._record()
+        assert self._graph is not None
+        self._graph.replay()
+        return self._result
+
+    def _record(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.current_stream()
+        # Other threads may go on with work of their own: what they do is not recorded, and does not disturb.
+        with _RECORDING, torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+            self._result = self._work()
+        self._graph = graph

@@ -1,0 +1,240 @@
+"""Several runs at the same time in one process, a thread and a folder each.
+
+Emulators and cards work while Python waits, so one process can keep them busy with several runs. Every run has its
+own generators, rows and checkpoints. It becomes what it would have become alone, and goes on alone if need be.
+
+    a signal    every run saves at its next step and stops; those that wait do not begin
+    a failure   the others go on to their end, and then all failures are told
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from svrl.agents.config import AgentConfig, Precision
+from svrl.agents.environment import EnvSource
+from svrl.agents.training import Training
+from svrl.experiments.training.card import release
+from svrl.experiments.training.listeners import Progress, Unseen
+from svrl.experiments.training.session import Habits, train_in_directory
+from svrl.experiments.training.stop_signals import Signals, Stopped
+
+SWITCH_INTERVAL = 5e-4
+"""Seconds that a thread may keep Python to itself while others wait for it."""
+_LISTEN_EVERY = 0.5
+"""Seconds after which the main thread looks for signals, whichever thread the system gave them to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One run of a population; the words are those of `train_in_directory`.
+
+    Attributes:
+        env: The name of an environment, or a function that makes one.
+        config: All settings of the agent.
+        folder: Of the run, of no other.
+        seed: Of everything random.
+        device: "cpu", "cuda" or "cuda:1".
+        precision: What matrices are multiplied in; None takes what is best on the device.
+        threads: CPU threads of torch; None takes them as they are.
+        resume: Go on with the run that is there.
+    """
+
+    env: EnvSource
+    config: AgentConfig
+    folder: Path
+    seed: int = 0
+    device: str = "cpu"
+    precision: Precision | None = None
+    threads: int | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How runs are made; nothing here changes what is learned.
+
+    Attributes:
+        habits: How each is kept and shown.
+        env_threads: Native threads of each run's environments; 0 leaves it to ale-py.
+        progress: Makes what shows a person how a run goes; called in the run's thread.
+        say: Takes notes and warnings for a person, from any thread.
+    """
+
+    habits: Habits | None = None
+    env_threads: int = 0
+    progress: Callable[[Member, Training], Progress] = lambda _, training: Unseen(training)
+    say: Callable[[str], None] | None = None
+
+
+class PopulationError(ValueError):
+    """Some runs failed; the others have ended, or have been saved if a signal came.
+
+    Attributes:
+        failures: What went wrong, by folder.
+        signal: The number of the signal that stopped the others, or None.
+    """
+
+    def __init__(self, failures: Mapping[Path, Exception], signal: int | None) -> None:
+        super().__init__(" ".join(f"{folder} failed: {error}" for folder, error in failures.items()))
+        self.failures = dict(failures)
+        self.signal = signal
+
+
+def train_population(
+    members: Sequence[Member], *, together: int, manner: Manner | None = None, signals: Signals | None = None
+) -> list[dict[str, Any]]:
+    """Train runs to their end, so many at a time.
+
+    Args:
+        members: The runs; they are begun in this order.
+        together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
+        manner: How they are made.
+        signals: Those that somebody holds back already; by default they are held back here.
+
+    Returns:
+        What the result.json of each holds.
+
+    Raises:
+        PopulationError: If runs failed.
+        Stopped: If Ctrl-C or SIGTERM came; everything is saved.
+        ValueError: If two runs share a folder, or if runs at the same time want different numbers of threads.
+    """
+    together = min(together, len(members))
+    _refuse_what_cannot_be_shared(members, together)
+    outcomes: list[dict[str, Any] | Exception | None] = [None] * len(members)
+    waiting = deque(enumerate(members))
+    with ExitStack() as held:
+        signals = signals or held.enter_context(Signals().held_back())
+
+        def work() -> None:
+            while waiting and signals.came is None:
+                try:
+                    place, member = waiting.popleft()
+                except IndexError:  # another thread was quicker
+                    return
+                seen = signals if together == 1 else signals.of_one_run()
+                with _torch_threads(member.threads if together == 1 else None):
+                    outcomes[place] = _outcome(member, manner or Manner(), seen)
+
+        if together > 1:
+            held.enter_context(_shared(members[0].threads))
+            _in_threads(work, together)
+        else:
+            work()
+    failures = {
+        member.folder: outcome
+        for member, outcome in zip(members, outcomes, strict=True)
+        if isinstance(outcome, Exception)
+    }
+    if failures:
+        raise PopulationError(failures, signals.came)
+    results = [outcome for outcome in outcomes if isinstance(outcome, dict)]
+    if len(results) < len(members):
+        signals.stop_if_came()
+    return results
+
+
+def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> None:
+    if together < 1:
+        raise ValueError("A population needs at least one run, and at least one at a time.")
+    if len({member.folder for member in members}) < len(members):
+        raise ValueError("Every run of a population needs a folder of its own; two share one.")
+    threads = {member.threads for member in members}
+    if together > 1 and len(threads) > 1:
+        listed = " and ".join(sorted(str(number) for number in threads))
+        raise ValueError(
+            f"Runs in one process share torch's CPU threads, and these want {listed}. "
+            "Train them one at a time (--together 1), or give one number of --threads."
+        )
+
+
+def _in_threads(work: Callable[[], None], count: int) -> None:
+    """Work in threads, and listen for signals in this one.
+
+    They are daemons, so that a second Ctrl-C ends the process without them.
+    """
+    unexpected: list[BaseException] = []
+
+    def kept() -> None:
+        try:
+            work()
+        except BaseException as error:
+            unexpected.append(error)
+
+    threads = [threading.Thread(target=kept, daemon=True, name=f"run {number}") for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_LISTEN_EVERY)
+    if unexpected:
+        raise unexpected[0]
+
+
+def _outcome(member: Member, manner: Manner, signals: Signals) -> dict[str, Any] | Exception | None:
+    """The result of a run, why it failed, or None if a signal stopped it."""
+    try:
+        return train_in_directory(
+            member.env,
+            member.config,
+            folder=member.folder,
+            seed=member.seed,
+            device=member.device,
+            precision=member.precision,
+            env_threads=manner.env_threads,
+            resume=member.resume,
+            habits=manner.habits,
+            progress=lambda training: manner.progress(member, training),
+            say=manner.say,
+            signals=signals,
+        )
+    except Stopped:
+        return None
+    except Exception as error:  # whatever it is, it is this run's alone
+        _forget_locals(error)
+        return error
+    finally:
+        release(member.device)
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """A traceback keeps the variables of all its functions, and with them the memory of a run that is over."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+@contextmanager
+def _shared(threads: int | None) -> Iterator[None]:
+    """What is the whole process's, set once for all runs."""
+    earlier = sys.getswitchinterval()
+    # A thread whose emulators or card have answered waits so long for Python; a step takes less than the usual 5 ms.
+    sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
+    try:
+        with _torch_threads(threads):
+            yield
+    finally:
+        sys.setswitchinterval(earlier)
+
+
+@contextmanager
+def _torch_threads(count: int | None) -> Iterator[None]:
+    earlier = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(earlier)

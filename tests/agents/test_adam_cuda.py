@@ -1,0 +1,244 @@
+"""Adam by one kernel: what can be told without a card. tests/gpu/test_adam_on_cuda.py runs the kernel itself."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import warnings
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.adam_cuda import (
+    BLOCK,
+    MOST_TENSORS,
+    THREADS,
+    ClampedAdam,
+    Slot,
+    Tensors,
+    clamped_adam,
+    fill_tensors,
+)
+from svrl.matrix.cuda_compiler import NoCompilerError, compile_source
+
+SOURCE = resources.files("svrl.agents").joinpath("adam_cuda.cu").read_text(encoding="utf-8")
+SIZES = {"float *": 8, "const float *": 8, "long long ": 8, "unsigned ": 4}
+
+
+def network(seed: int = 0) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    picture = torch.randn(7, 3, 5, 5, generator=generator).contiguous(memory_format=torch.channels_last)
+    others = [torch.randn(size, generator=generator) for size in (BLOCK, BLOCK + 1, 3)]
+    return [nn.Parameter(one) for one in (picture, *others)]
+
+
+def give_gradients(parameters: list[nn.Parameter], seed: int = 1) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter).copy_(3 * torch.randn(parameter.shape, generator=generator))
+
+
+def stepped(parameters: list[nn.Parameter], **options: Any) -> torch.optim.Adam:
+    """An Adam that has its state."""
+    optimiser = torch.optim.Adam(parameters, lr=0.01, fused=True, **options)
+    give_gradients(parameters)
+    optimiser.step()
+    return optimiser
+
+
+def memory(address: int, count: int) -> list[float]:
+    return list((ctypes.c_float * count).from_address(address))
+
+
+def in_memory_order(tensor: Tensor) -> list[float]:
+    return torch.as_strided(tensor.detach(), (tensor.numel(),), (1,)).tolist()
+
+
+def test_the_struct_is_laid_out_as_the_kernel_lays_it_out() -> None:
+    declared = re.search(r"struct Slot \{(.*?)\};", SOURCE, re.DOTALL)
+    assert declared is not None
+    fields = re.findall(r"^\s*(.*?)(\w+);", declared[1], re.MULTILINE)
+    assert [name for _, name in fields] == [field[0] for field in Slot._fields_]
+    at = 0
+    for kind, name in fields:
+        here = getattr(Slot, name)
+        assert (here.offset, here.size) == (at, SIZES[kind]), name
+        at += SIZES[kind]
+    assert ctypes.sizeof(Slot) == at == 56
+    assert ctypes.sizeof(Tensors) == 56 * MOST_TENSORS + 8  # the count, rounded up to the alignment of a pointer
+    assert ctypes.sizeof(Tensors) < 4096  # what a launch may pass
+    assert MOST_TENSORS & (MOST_TENSORS - 1) == 0  # the search for a block's tensor halves its jumps
+
+
+def test_the_kernel_compiles_and_a_wrong_layout_does_not() -> None:
+    def options(size: int) -> tuple[str, ...]:
+        given = {"THREADS": THREADS, "MOST": MOST_TENSORS, "BYTES": size}
+        return (*(f"-D{key}={value}" for key, value in given.items()), "--gpu-architecture=sm_80")
+
+    try:
+        assert compile_source(SOURCE, options(ctypes.sizeof(Tensors)))
+    except NoCompilerError as error:
+        if "cannot be loaded" not in str(error):
+            raise
+        pytest.skip(str(error))
+    with pytest.raises(NoCompilerError, match="lay out Tensors differently"):
+        compile_source(SOURCE, options(ctypes.sizeof(Tensors) + 8))
+
+
+def test_tensors_point_to_the_optimisers_own_memory() -> None:
+    parameters = network()
+    optimiser = stepped(parameters)
+    parameters[2].grad = None
+    tensors, gradients = fill_tensors(parameters, optimiser)
+    used = [parameters[0], parameters[1], parameters[3]]
+    assert tensors.count == len(gradients) == 3
+    # 525 and 1,024 elements fill a block each, and the parameter without a gradient has none.
+    assert [(slot.first_block, slot.blocks) for slot in tensors.slots[:3]] == [(0, 1), (1, 1), (2, 1)]
+    for slot, parameter in zip(tensors.slots, used, strict=False):
+        state = optimiser.state[parameter]
+        assert slot.size == parameter.numel()
+        assert slot.parameter == parameter.data_ptr()
+        assert parameter.grad is not None
+        assert slot.gradient == parameter.grad.data_ptr()
+        assert (slot.mean, slot.square) == (state["exp_avg"].data_ptr(), state["exp_avg_sq"].data_ptr())
+        assert slot.step == state["step"].data_ptr()
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(0, 1), (1, 1), (BLOCK, 1), (BLOCK + 1, 2), (5 * BLOCK, 5)])
+def test_blocks_cover_every_element_once(size: int, blocks: int) -> None:
+    parameters = [nn.Parameter(torch.zeros(size)), nn.Parameter(torch.zeros(2))]
+    tensors, _ = fill_tensors(parameters, stepped(parameters))
+    assert (tensors.slots[0].blocks, tensors.slots[1].first_block) == (blocks, blocks)
+
+
+def test_a_gradient_laid_out_otherwise_is_copied_into_place() -> None:
+    parameters = network()
+    optimiser = stepped(parameters)
+    gradient = parameters[0].grad
+    assert gradient is not None
+    parameters[0].grad = gradient.contiguous()
+    assert parameters[0].grad.stride() != parameters[0].stride()
+    tensors, kept = fill_tensors(parameters, optimiser)
+    assert tensors.slots[0].gradient == kept[0].data_ptr() != parameters[0].grad.data_ptr()
+    assert memory(tensors.slots[0].gradient, gradient.numel()) == in_memory_order(gradient)
+
+
+def test_strides_of_single_entries_do_not_count() -> None:
+    parameters = [nn.Parameter(torch.randn(4, 1, 3, generator=torch.Generator().manual_seed(0)))]
+    optimiser = stepped(parameters)
+    parameters[0].grad = torch.ones(12).as_strided((4, 1, 3), (3, 1, 1))
+    tensors, _ = fill_tensors(parameters, optimiser)
+    assert tensors.slots[0].gradient == parameters[0].grad.data_ptr()
+
+
+@pytest.mark.parametrize(("clamp", "moved"), [(0.0, 0.1 * 4 / 4.5), (1.0, 0.1 * 1 / 1.5)])
+def test_the_first_step_by_hand(clamp: float, moved: float) -> None:
+    # At the first step both corrected moments are those of g alone: rate * |g| / (|g| + eps).
+    parameters = [nn.Parameter(torch.zeros(2))]
+    step = clamped_adam(parameters, torch.optim.Adam(parameters, lr=0.1, eps=0.5, fused=True), clamp)
+    parameters[0].grad = torch.tensor([4.0, -4.0])
+    step()
+    torch.testing.assert_close(parameters[0].detach(), torch.tensor([-moved, moved]), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("clamp", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda parameters: torch.optim.Adam(parameters, lr=0.01, fused=True),
+        lambda parameters: torch.optim.RMSprop(parameters, lr=0.01, centered=True),
+    ],
+    ids=["adam", "rmsprop"],
+)
+def test_off_the_card_it_is_torch_without_a_word(
+    make: Callable[[list[nn.Parameter]], torch.optim.Optimizer], clamp: float
+) -> None:
+    ours, theirs = network(), network()
+    optimiser = make(theirs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step = clamped_adam(ours, make(ours), clamp)
+    for k in range(5):
+        give_gradients(ours, k), give_gradients(theirs, k)
+        step()
+        if clamp:
+            nn.utils.clip_grad_value_(theirs, clamp)
+        optimiser.step()
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"weight_decay": 0.1}, "weight_decay=0, got 0.1"),
+        ({"amsgrad": True}, "amsgrad=False, got True"),
+        ({"maximize": True}, "maximize=False, got True"),
+        ({"eps": 0.0}, "eps > 0"),
+        ({}, "CUDA device, got cpu"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_not_served(options: dict[str, Any], said: str) -> None:
+    parameters = network()
+    with pytest.raises(ValueError, match=said):
+        ClampedAdam(parameters, stepped(parameters, **options), 1.0)
+
+
+def test_optimisers_that_are_not_served() -> None:
+    parameters = network()
+    optimiser = stepped(parameters)
+    with pytest.raises(ValueError, match="got RMSprop"):
+        ClampedAdam(parameters, torch.optim.RMSprop(parameters), 1.0)
+    with pytest.raises(ValueError, match="no moments of parameter 0 yet"):
+        ClampedAdam(parameters, torch.optim.Adam(parameters, fused=True), 1.0)
+    with pytest.raises(ValueError, match="in its order"):
+        ClampedAdam(parameters[:-1], optimiser, 1.0)
+    for clamp in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="clamp must be positive"):
+            ClampedAdam(parameters, optimiser, clamp)
+    many = [nn.Parameter(torch.zeros(1)) for _ in range(MOST_TENSORS + 1)]
+    with pytest.raises(ValueError, match=f"1 to {MOST_TENSORS} parameters, got {MOST_TENSORS + 1}"):
+        ClampedAdam(many, stepped(many), 1.0)
+    groups = torch.optim.Adam([{"params": parameters[:1]}, {"params": parameters[1:]}])
+    with pytest.raises(ValueError, match="one group of parameters, got 2"):
+        ClampedAdam(parameters, groups, 1.0)
+    optimiser.param_groups[0]["lr"] = torch.tensor(0.01, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"one float32 number on cpu, got torch\.float64"):
+        ClampedAdam(parameters, optimiser, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("exp_avg", lambda moment: moment.contiguous(), "with its strides"),
+        ("exp_avg_sq", lambda moment: moment.double(), "got torch.float64"),
+        ("step", lambda step: step.to("meta"), "counted in float32 on cpu, got torch.float32 on meta"),
+    ],
+    ids=["layout", "type", "place"],
+)
+def test_state_that_does_not_fit(name: str, change: Callable[[Tensor], Tensor], said: str) -> None:
+    parameters = network()
+    optimiser = stepped(parameters)
+    state = optimiser.state[parameters[0]]
+    state[name] = change(state[name])
+    with pytest.raises(ValueError, match=said):
+        fill_tensors(parameters, optimiser)
+
+
+def test_parameters_that_do_not_fit() -> None:
+    for values, said in ((torch.zeros(4, 6)[:, ::2], "without gaps"), (torch.zeros(3).double(), "torch.float64")):
+        parameters = [nn.Parameter(values)]
+        with pytest.raises(ValueError, match=said):
+            ClampedAdam(parameters, torch.optim.Adam(parameters), 1.0)
+
+
+def test_gradients_that_do_not_fit() -> None:
+    parameters = network()
+    optimiser = stepped(parameters)
+    parameters[3].grad = torch.zeros(3).to_sparse()
+    with pytest.raises(ValueError, match="gradient of parameter 3 must be dense"):
+        fill_tensors(parameters, optimiser)

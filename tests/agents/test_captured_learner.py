@@ -1,0 +1,134 @@
+"""The pieces of the fast path on the CPU, where nothing is recorded: they must make the plain path's updates.
+
+On a card the same comparison is made with graphs, in tests/gpu.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from svrl.agents.captured import Captured
+from svrl.agents.captured_learner import CapturedLearner, can_capture
+from svrl.agents.config import AgentConfig
+from svrl.agents.learner import Learner
+from svrl.agents.networks import build_network
+from svrl.agents.replay import Replay
+from svrl.agents.replay_card import CardSide
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.envs.vector import EnvSpec
+
+from .replay_oracle import Counting
+
+VECTORS = EnvSpec(id="v", family="gymnasium", frame_shape=(3,), dtype="float32", n_actions=4)
+PICTURES = EnvSpec(id="p", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=6)
+ARMS = [
+    {"agent": agent, "structured": structured, "value": value}
+    for agent in ("dqn", "double", "dueling")
+    for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
+]
+
+
+def memory(spec: EnvSpec, lanes: int = 2, steps: int = 60) -> Replay:
+    replay = Replay(spec, lanes=lanes, capacity=100)
+    rng = np.random.default_rng(0)
+    env = Counting(spec, lanes, 1, 0.1)
+    replay.begin(_noisy(env.reset(), rng, spec))
+    for _ in range(steps):
+        actions, step = env.step()
+        seen = _noisy(step.observations, rng, spec)
+        replay.append(actions % spec.n_actions, step._replace(observations=seen, final_observations=seen))
+    return replay
+
+
+def _noisy(observations: np.ndarray, rng: np.random.Generator, spec: EnvSpec) -> np.ndarray:
+    if spec.dtype == "float32":
+        return rng.standard_normal(observations.shape).astype(np.float32)
+    return rng.integers(0, 256, observations.shape, dtype=np.uint8)
+
+
+def learner(spec: EnvSpec, config: AgentConfig) -> Learner:
+    network = build_network(spec, config, torch.Generator().manual_seed(0))
+    return Learner(network, copy.deepcopy(network), config, StructuredTargets.from_config(config))
+
+
+def both(spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int) -> tuple[Learner, Learner]:
+    """The same bursts, plainly and through the pieces of the fast path."""
+    plain, fast = learner(spec, config), learner(spec, config)
+    replay = memory(spec)
+    captured = CapturedLearner(fast, replay, most=most, precision="float32")
+    sources = [(torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)) for _ in range(2)]
+    for count in bursts:
+        batch = replay.sample(count * config.batch_size, sources[0][0])
+        one = plain.burst(batch, count, sources[0][1])
+        two = captured.burst(count, *sources[1])
+        assert torch.allclose(one.losses, two.losses, rtol=1e-4, atol=1e-6)
+        assert torch.allclose(one.targets, two.targets, atol=1e-4)
+        assert torch.allclose(one.q, two.q, atol=1e-4)
+        assert torch.allclose(one.worth.values, two.worth.values, atol=1e-4)
+        assert torch.allclose(one.worth.plain_values, two.worth.plain_values, atol=1e-4)
+        assert (one.worth.completion is None) == (two.worth.completion is None)
+    return plain, fast
+
+
+def assert_equal_weights(plain: Learner, fast: Learner) -> None:
+    assert plain.updates == fast.updates
+    for ours, theirs in ((plain.online, fast.online), (plain.target, fast.target)):
+        for one, two in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert torch.allclose(one, two, atol=1e-5)
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
+def test_both_paths_make_the_same_updates(arm: dict) -> None:
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_every=7, **arm)
+    assert_equal_weights(*both(VECTORS, config, [4, 3, 5, 2, 1, 5, 1], most=5))
+
+
+def test_a_rate_that_falls_and_a_share_that_rises_do_so_inside_a_burst() -> None:
+    config = AgentConfig.of(
+        "classic", batch_size=8, hidden=(32,), structured=True, observe=0.5, observe_rise=12, steps=80, learn_from=40
+    )
+    plain, fast = both(VECTORS, config, [6, 6, 6], most=6)
+    assert_equal_weights(plain, fast)
+    assert fast.config.learning_rate_at(17) < fast.config.learning_rate_at(0)
+
+
+def test_pictures_are_seen_alike() -> None:
+    config = AgentConfig.of("authors", batch_size=4, hidden=(16,), learning_rate=1e-4, structured=True)
+    assert_equal_weights(*both(PICTURES, config, [2, 2], most=3))
+
+
+def test_what_a_card_would_gather_is_what_it_would_be_given() -> None:
+    """With the memory laid out as on a card, batches are picked inside the burst."""
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,))
+    replay = memory(VECTORS)
+    replay._side = CardSide(replay)
+    draws = torch.randint(1 << 62, (40,), generator=torch.Generator().manual_seed(3))
+    batch, again = replay.gather(draws), replay._sample_kernel(draws)
+    assert all(torch.equal(one, two) for one, two in zip(batch, again, strict=True))
+    assert config.batch_size == 8
+
+
+def test_estimators_that_wait_are_not_captured() -> None:
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), structured=True)
+    assert can_capture(learner(VECTORS, config))
+    assert can_capture(learner(VECTORS, config.but(structured=False)))
+    assert not can_capture(learner(VECTORS, config.but(estimator="hard-impute", rank=2)))
+
+
+def test_without_a_card_the_work_is_done_as_it_is() -> None:
+    calls = []
+    work = Captured(lambda: calls.append(1), repeatable=True)
+    work()
+    work()
+    assert len(calls) == 2
+
+
+def test_a_burst_longer_than_allowed_is_refused() -> None:
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_every=3)
+    captured = CapturedLearner(learner(VECTORS, config), memory(VECTORS), most=5, precision="float32")
+    with pytest.raises(ValueError, match="1 to 3 updates"):
+        captured.burst(4, torch.Generator(), torch.Generator())

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from training_runs import SMOKE, assert_same_run, names, sending
+
+from svrl.agents import evaluation
+from svrl.agents.config import AgentConfig
+from svrl.cli.train_options import default_env_threads, default_threads, default_together
+from svrl.cli.train_progress import Board, TrainProgress
+
+ARMS = ("dqn", "sv-double")
+TWO = (*SMOKE, "--agents", ",".join(ARMS), "--steps", 300, "--eval-every", 150, "--eval-episodes", 2)
+FOLDERS = [f"{arm}-seed0" for arm in ARMS]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of TWO, each made by a command of its own."""
+    from typer.testing import CliRunner
+
+    from svrl.cli.main import app
+
+    place = tmp_path_factory.mktemp("alone")
+    single = [*map(str, SMOKE), *map(str, TWO[len(SMOKE) + 2 :])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("svrl.reporting.planning_figures.save_figure", lambda _, path: path.write_bytes(b"picture"))
+        for folder, more in zip(FOLDERS, ([], ["--agent", "double", "--structured"]), strict=True):
+            result = CliRunner().invoke(app, [*single, *more, "--out", str(place / folder)])
+            assert result.exit_code == 0, result.stderr
+    return place
+
+
+def at_step(steps: int, act: Callable[[], object], label: str = "") -> Callable[[TrainProgress], None]:
+    """A bar that does something once, when a run whose label holds `label` is so far."""
+    done: list[bool] = []
+
+    def call(self: TrainProgress) -> None:
+        if not done and label in self._label and self._training.steps >= steps:
+            done.append(True)
+            act()
+
+    return call
+
+
+def fail() -> None:
+    raise ValueError("The loss is nan.")
+
+
+def test_runs_together_are_the_runs_alone(svrl_json, tmp_path, monkeypatch, alone, plain):
+    seen: set[tuple[str, int, float]] = set()
+    monkeypatch.setattr(
+        TrainProgress,
+        "__call__",
+        lambda self: seen.add((threading.current_thread().name, torch.get_num_threads(), sys.getswitchinterval())),
+    )
+    before = torch.get_num_threads(), sys.getswitchinterval()
+    results = svrl_json(*TWO, "--together", 2, "--out", tmp_path)
+    assert (torch.get_num_threads(), sys.getswitchinterval()) == before
+    assert {name for name, *_ in seen} == {"run 0", "run 1"}
+    assert {threads for _, threads, _ in seen} == {1}
+    assert all(interval == pytest.approx(5e-4) for *_, interval in seen)
+    assert [result["arm"] for result in results] == list(ARMS)
+    assert names(tmp_path) == {*FOLDERS, "learning_curves.png"}
+    for folder, result in zip(FOLDERS, results, strict=True):
+        assert_same_run(alone / folder, tmp_path / folder)
+        for name in ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl"):
+            assert (alone / folder / name).read_bytes() == (tmp_path / folder / name).read_bytes()
+        assert json.loads((tmp_path / folder / "result.json").read_text()) == result
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_stopped_population_becomes_what_it_would_have_been(svrl, tmp_path, monkeypatch, alone, plain, number):
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", at_step(60, sending(number)))
+        result = svrl(*TWO, "--together", 2, "--out", tmp_path)
+    assert result.exit_code == 128 + number, result.stderr
+    assert not list(tmp_path.glob("*/result.json"))
+    line = result.stderr.strip().splitlines()[-1]
+    assert line.startswith(f"Stopped; what was done is in {tmp_path}. Go on with: svrl train CartPole-v1 ")
+    again = shlex.split(line.split("Go on with: svrl ")[1])
+    assert again[again.index("--together") + 1] == "2"
+    assert again[-3:] == ["--out", str(tmp_path), "--resume"]
+    result = svrl(*again)
+    assert result.exit_code == 0, result.stderr
+    for folder in FOLDERS:
+        assert_same_run(alone / folder, tmp_path / folder)
+        assert not {"checkpoints", "replay"} & names(tmp_path / folder)
+
+
+def test_a_run_of_a_stopped_population_goes_on_alone(svrl, tmp_path, monkeypatch, alone, plain):
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", at_step(60, sending(signal.SIGINT)))
+        assert svrl(*TWO, "--together", 2, "--out", tmp_path).exit_code == 130
+    single = (*SMOKE, *TWO[len(SMOKE) + 2 :], "--agent", "double", "--structured")
+    result = svrl(*single, "--out", tmp_path / FOLDERS[1], "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert_same_run(alone / FOLDERS[1], tmp_path / FOLDERS[1])
+    assert not (tmp_path / FOLDERS[0] / "result.json").exists()
+
+
+def test_a_signal_does_not_wait_for_evaluations_of_threads(svrl, tmp_path, monkeypatch, alone, plain):
+    real = evaluation.evaluate
+    both = threading.Barrier(2)
+
+    def evaluate(*arguments, progress, **options):
+        def told(done: int, of: int) -> None:
+            if both.wait() == 0:
+                sending(signal.SIGTERM)()
+            for _ in range(200):  # until the main thread has heard it
+                progress(done, of)
+                threading.Event().wait(0.05)
+            pytest.fail("waited")
+
+        return real(*arguments, progress=told, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "evaluate", evaluate)
+        result = svrl(*TWO, "--together", 2, "--out", tmp_path)
+    assert result.exit_code == 143, result.stderr
+    assert all((tmp_path / folder / "checkpoints").exists() for folder in FOLDERS)
+    assert svrl(*TWO, "--together", 2, "--out", tmp_path, "--resume").exit_code == 0
+    for folder in FOLDERS:
+        assert_same_run(alone / folder, tmp_path / folder)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_failed_run_leaves_the_others(svrl, tmp_path, monkeypatch, alone, plain, together):
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", at_step(60, fail, label=" dqn "))
+        result = svrl(*TWO, "--together", together, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    failure, closing = result.stderr.strip().splitlines()[-2:]
+    assert failure == f"Error: {tmp_path / FOLDERS[0]} failed: The loss is nan."
+    assert closing.startswith(f"What was done is in {tmp_path}. Go on with: svrl train CartPole-v1 ")
+    assert names(tmp_path) == {FOLDERS[1]}
+    assert_same_run(alone / FOLDERS[1], tmp_path / FOLDERS[1])
+    assert svrl(*shlex.split(closing.split("Go on with: svrl ")[1])).exit_code == 0
+    assert_same_run(alone / FOLDERS[0], tmp_path / FOLDERS[0])
+
+
+def test_all_failures_are_named(svrl, tmp_path, monkeypatch, plain):
+    def call(self: TrainProgress) -> None:
+        if " double " in self._label:
+            raise OSError(28, "No space left on device")
+        fail()
+
+    monkeypatch.setattr(TrainProgress, "__call__", call)
+    result = svrl(*SMOKE, "--agents", "dqn,double,dueling", "--together", 2, "--out", tmp_path)
+    assert result.exit_code == 2
+    one, other, third = (tmp_path / f"{arm}-seed0" for arm in ("dqn", "double", "dueling"))
+    assert set(result.stderr.strip().splitlines()) == {
+        f"Error: {one}, {third} failed: The loss is nan.",
+        f"Error: {other} failed: {other}: No space left on device.",
+    }
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_of_the_program_keeps_its_traceback(svrl, tmp_path, monkeypatch, plain):
+    monkeypatch.setattr(TrainProgress, "__call__", at_step(60, lambda: [] + 1, label=" dqn "))  # type: ignore[operator]
+    result = svrl(*TWO, "--together", 2, "--out", tmp_path)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, TypeError)
+    assert f"Error: {tmp_path / FOLDERS[0]} failed: TypeError: " in result.stderr
+    assert (tmp_path / FOLDERS[1] / "result.json").exists()
+
+
+def test_a_failure_and_a_signal_are_both_told(svrl, tmp_path, monkeypatch, plain):
+    failed = threading.Event()
+    stop = at_step(60, sending(signal.SIGINT), label=" sv-double ")
+
+    def call(self: TrainProgress) -> None:
+        if " dqn " in self._label:
+            failed.set()
+            fail()
+        failed.wait()
+        stop(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", call)
+        result = svrl(*TWO, "--together", 2, "--out", tmp_path)
+    assert result.exit_code == 130
+    assert f"Error: {tmp_path / FOLDERS[0]} failed: The loss is nan." in result.stderr
+    assert "Stopped; what was done is in" in result.stderr.splitlines()[-1]
+
+
+TWICE = """
+import os, signal, time
+from svrl.agents.checkpoint import Checkpoints
+from svrl.cli.main import app
+
+def save(*_):
+    while True:  # it takes for ever, and somebody is impatient
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+Checkpoints.save = save
+app({})
+"""
+
+
+def test_a_second_signal_ends_at_once(tmp_path):
+    options = [*map(str, TWO), "--together", "2", "--checkpoint-every", "1e-9", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-c", TWICE.format(options)], capture_output=True, text=True, check=False)
+    assert done.returncode == 130, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"Stopped at once; the last checkpoint is in {tmp_path}. Go on with: svrl train ")
+
+
+def test_runs_with_different_threads_are_not_trained_together(svrl, tmp_path, monkeypatch, plain):
+    for arm, threads in (("dqn", 1), ("double", 2)):
+        with monkeypatch.context() as patch:
+            patch.setattr(TrainProgress, "__call__", at_step(20, sending(signal.SIGINT)))
+            command = (*SMOKE[:-1], threads, "--steps", 60, "--agents", arm, "--out", tmp_path)
+            assert svrl(*command).exit_code == 130
+    command = (*SMOKE[:-2], "--steps", 60, "--agents", "dqn,double", "--out", tmp_path, "--resume", "--together")
+    refused = svrl(*command, 2)
+    assert refused.exit_code == 2
+    assert "these want 1 and 2. Train them one at a time" in refused.stderr
+    result = svrl(*command, 1, "--json")
+    assert [found["threads"] for found in json.loads(result.stdout)] == [1, 2]
+
+
+def test_lines_name_their_run(svrl, tmp_path, monkeypatch, plain):
+    monkeypatch.setattr("svrl.cli.train_progress.LINE_EVERY", 0.0)
+    result = svrl(*SMOKE, "--steps", 40, "--seeds", 2, "--together", 2, "--out", tmp_path)
+    assert result.exit_code == 0, result.stderr
+    lines = result.stderr.splitlines()
+    for seed in range(2):
+        assert sum(line.startswith(f"CartPole-v1 dqn seed {seed}: ") for line in lines) == 40
+    assert len(lines) == 80
+
+
+def test_a_board_has_a_bar_for_each_run():
+    board = Board(["one", "the second"])
+    for label in ("one", "the second"):
+        board.bars.add_task(label, total=10, completed=5, numbers=f"numbers of {label}")
+    with board.console.capture() as shown:
+        for part in board.bars.get_renderables():
+            board.console.print(part)
+    lines = shown.get().splitlines()
+    assert [line.strip() for line in lines[1::2]] == ["numbers of one", "numbers of the second"]
+    assert lines[0].index("5/10") == lines[2].index("5/10"), "bars stand below one another"
+
+
+# What is taken where nothing is given.
+
+
+def test_how_many_at_a_time(monkeypatch):
+    assert default_together(6, "cuda", None) == default_together(6, "cuda:1", None) == 6
+    assert default_together(6, "cpu", None) == default_together(6, "cuda", "project") == 1
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    assert [default_env_threads("atari/pong", together) for together in (1, 2, 5, 40)] == [0, 8, 3, 1]
+    assert default_env_threads("CartPole-v1", 2) == 0
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
+    large, small = AgentConfig.of("authors"), AgentConfig.of("classic")
+    assert [default_threads(large, "cpu", together) for together in (1, 4, 40)] == [16, 4, 1]
+    assert default_threads(large, "cuda", 4) == default_threads(small, "cpu", 4) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--precision", "bf16"], "--precision bf16 needs a card: add --device cuda"),
+        (["--precision", "tf23"], "Did you mean tf32?"),
+        (["--env-threads", "2"], "--env-threads belongs to atari/GAME, and CartPole-v1 has no native threads"),
+        (["--seeds", "2", "--together", "2", "--wandb", "mine"], "give --together 1"),
+    ],
+    ids=["precision-on-the-cpu", "no-precision", "env-threads", "wandb"],
+)
+def test_bad_input_gets_one_sentence_and_no_folder(svrl, tmp_path, options, words):
+    result = svrl("train", "CartPole-v1", *options, "--out", tmp_path / "run")
+    assert result.exit_code == 2, result.stderr
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_from_before_precision_was_written_goes_on(svrl, svrl_json, tmp_path, monkeypatch, plain):
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", at_step(50, sending(signal.SIGINT)))
+        assert svrl(*SMOKE, "--seeds", 1, "--out", tmp_path).exit_code == 130
+    path = tmp_path / "dqn-seed0" / "config.json"
+    config = json.loads(path.read_text())
+    assert config.pop("precision") == "float32"
+    path.write_text(json.dumps(config))
+    (result,) = svrl_json(*SMOKE, "--seeds", 1, "--out", tmp_path, "--resume")
+    assert result["precision"] == "float32"

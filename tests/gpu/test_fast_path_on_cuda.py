@@ -1,0 +1,202 @@
+"""The fast path on a card: graphs, streams and resident memory make the plain path's updates, and never wait."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from svrl.agents.captured_learner import CapturedLearner
+from svrl.agents.config import AgentConfig
+from svrl.agents.learner import Learner
+from svrl.agents.networks import build_network
+from svrl.agents.precision import computing_in
+from svrl.agents.replay import Batch, Replay
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.training import Training
+from svrl.envs.vector import EnvSpec
+
+from .test_agents_on_cuda import ARMS, ATARI, steps_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+AGREE = 0.01
+"""How far both paths may be apart after 200 updates, as a share of the way that the weights have gone."""
+
+
+def filled(spec: EnvSpec, device: str, lanes: int = 4, steps: int = 300) -> Replay:
+    memory = Replay(spec, lanes=lanes, capacity=1_000, device=device)
+    first, *rest = steps_of(spec, lanes, steps)
+    memory.begin(first)
+    for actions, step in rest:
+        memory.append(actions, step)
+    return memory
+
+
+def learner(spec: EnvSpec, config: AgentConfig) -> Learner:
+    network = build_network(spec, config, torch.Generator().manual_seed(0)).cuda()
+    return Learner(network, copy.deepcopy(network), config, StructuredTargets.from_config(config))
+
+
+def distance(one: torch.nn.Module, two: torch.nn.Module, before: torch.nn.Module) -> float:
+    """How far two networks are apart, as a share of the way that the first has gone."""
+    flat = [torch.cat([p.detach().flatten() for p in network.parameters()]) for network in (one, two, before)]
+    return float((flat[0] - flat[1]).norm() / (flat[0] - flat[2]).norm())
+
+
+def generators(memory: str = "cuda") -> tuple[torch.Generator, torch.Generator]:
+    return torch.Generator(memory).manual_seed(1), torch.Generator("cuda").manual_seed(2)
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
+def test_graphs_make_200_updates_of_the_plain_path(arm: dict) -> None:
+    config = AgentConfig.of("authors", learning_rate=1e-4, target_every=90, **arm)
+    plain, fast, before = (learner(ATARI, config) for _ in range(3))
+    memory = filled(ATARI, "cuda")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
+        captured = CapturedLearner(fast, memory, most=16, precision="float32")
+        (draws, masks), sources = generators(), generators()
+        while plain.updates < 200:
+            count = min(16, plain.until_copy(), 200 - plain.updates)
+            one = plain.burst(memory.sample(count * config.batch_size, draws), count, masks)
+            two = captured.burst(count, *sources)
+            assert torch.allclose(one.losses, two.losses, rtol=0.05, atol=2e-4)
+    stream.synchronize()
+    assert plain.updates == fast.updates == 200
+    assert distance(plain.online, fast.online, before.online) < AGREE
+    assert distance(plain.target, fast.target, before.target) < AGREE
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
+def test_every_precision_learns_about_the_same(precision: str) -> None:
+    config = AgentConfig.of("authors", learning_rate=1e-4, structured=True)
+    plain, fast, before = (learner(ATARI, config) for _ in range(3))
+    memory = filled(ATARI, "cuda")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        (draws, masks), sources = generators(), generators()
+        with computing_in("float32", torch.device("cuda")):
+            plain.burst(memory.sample(20 * config.batch_size, draws), 20, masks)
+        with computing_in(precision, torch.device("cuda")):
+            CapturedLearner(fast, memory, most=20, precision=precision).burst(20, *sources)
+    stream.synchronize()
+    assert distance(plain.online, fast.online, before.online) < {"float32": 0.01, "tf32": 0.3, "bf16": 0.6}[precision]
+
+
+def test_a_burst_never_waits_for_the_card() -> None:
+    config = AgentConfig.of("authors", learning_rate=1e-4, structured=True)
+    fast, memory = learner(ATARI, config), filled(ATARI, "cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        captured = CapturedLearner(fast, memory, most=8, precision="float32")
+        sources = generators()
+        for _ in range(2):
+            captured.burst(8, *sources)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            captured.burst(8, *sources)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+
+
+def test_a_memory_in_ram_gives_the_same_updates() -> None:
+    config = AgentConfig.of("authors", learning_rate=1e-4)
+    plain, fast, before = (learner(ATARI, config) for _ in range(3))
+    memory = filled(ATARI, "cpu")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
+        captured = CapturedLearner(fast, memory, most=8, precision="float32")
+        (draws, masks), sources = generators("cpu"), generators("cpu")
+        for count in (8, 3, 8):
+            batch = memory.sample(count * config.batch_size, draws)
+            plain.burst(Batch(*(part.cuda() for part in batch)), count, masks)
+            captured.burst(count, *sources)
+    stream.synchronize()
+    assert distance(plain.online, fast.online, before.online) < AGREE
+
+
+@pytest.mark.parametrize("estimator", ["hard-impute", "row-mean"])
+def test_estimators_that_wait_work_outside_the_graph(estimator: str) -> None:
+    config = AgentConfig.of(
+        "authors", learning_rate=1e-4, structured=True, estimator=estimator, rank=2 if estimator == "hard-impute" else 0
+    )
+    plain, fast, before = (learner(ATARI, config) for _ in range(3))
+    memory = filled(ATARI, "cuda")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
+        captured = CapturedLearner(fast, memory, most=4, precision="float32")
+        (draws, masks), sources = generators(), generators()
+        for count in (4, 4, 2):
+            plain.burst(memory.sample(count * config.batch_size, draws), count, masks)
+            captured.burst(count, *sources)
+    stream.synchronize()
+    assert distance(plain.online, fast.online, before.online) < AGREE
+
+
+@pytest.mark.parametrize("act_lag", [0, 1])
+@pytest.mark.parametrize("structured", [False, True])
+def test_a_training_with_graphs_is_the_training_without(act_lag: int, structured: bool) -> None:
+    """All actions are random, so that both see the same games whatever their networks say."""
+    pytest.importorskip("gymnasium")
+    config = AgentConfig.of(
+        "classic",
+        structured=structured,
+        steps=600,
+        learn_from=200,
+        envs=4,
+        act_lag=act_lag,
+        epsilon_start=1.0,
+        epsilon_final=1.0,
+        log_every=100,
+    )
+    pair = [
+        Training.begin("CartPole-v1", config, seed=3, device="cuda", precision="float32", graphs=graphs)
+        for graphs in (False, True)
+    ]
+    before = copy.deepcopy(pair[0].network)
+    told = [[event for event in training.events() if hasattr(event, "loss")] for training in pair]
+    assert pair[0].updates == pair[1].updates == 200
+    assert distance(pair[0].network, pair[1].network, before) < AGREE
+    for one, two in zip(*told, strict=True):
+        assert np.isclose(one.loss, two.loss, rtol=0.02, atol=1e-4)
+        assert np.isclose(one.q_mean, two.q_mean, rtol=0.02, atol=1e-3)
+    for training in pair:
+        training.close()
+
+
+@pytest.mark.parametrize("act_lag", [0, 1])
+def test_greedy_actions_come_from_the_network_that_the_lag_says(act_lag: int) -> None:
+    pytest.importorskip("gymnasium")
+    config = AgentConfig.of(
+        "classic", steps=400, learn_from=100, envs=4, act_lag=act_lag, epsilon_start=0.0, epsilon_final=0.0
+    )
+    training = Training.begin("CartPole-v1", config, seed=0, device="cuda", precision="float32")
+    behind = copy.deepcopy(training.network)
+    agreed = 0
+    for event in training.events():
+        if type(event).__name__ != "Stepped":
+            continue
+        training.settle()
+        torch.cuda.synchronize()
+        if act_lag:
+            with torch.no_grad():
+                q = behind(torch.as_tensor(training._observations).cuda())
+            sure = (q.max(-1).values - q.min(-1).values) > 1e-4
+            same = torch.from_numpy(training._pending).cuda() == q.argmax(-1)
+            assert bool((same | ~sure).all())
+            agreed += int(sure.sum())
+            behind = copy.deepcopy(training.network)
+    assert training.updates > 0
+    assert not act_lag or agreed > 100
+    training.close()
