@@ -59,7 +59,7 @@ def both(spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int) -> tu
     """The same bursts, plainly and through the pieces of the fast path."""
     plain, fast = learner(spec, config), learner(spec, config)
     replay = memory(spec)
-    captured = CapturedLearner(fast, replay, most=most, precision="float32")
+    captured = CapturedLearner(fast, replay, most=most)
     sources = [(torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)) for _ in range(2)]
     for count in bursts:
         batch = replay.sample(count * config.batch_size, sources[0][0])
@@ -129,6 +129,6 @@ def test_without_a_card_the_work_is_done_as_it_is() -> None:
 
 def test_a_burst_longer_than_allowed_is_refused() -> None:
     config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_every=3)
-    captured = CapturedLearner(learner(VECTORS, config), memory(VECTORS), most=5, precision="float32")
+    captured = CapturedLearner(learner(VECTORS, config), memory(VECTORS), most=5)
     with pytest.raises(ValueError, match="1 to 3 updates"):
         captured.burst(4, torch.Generator(), torch.Generator())

@@ -473,7 +473,7 @@ def test_the_command_of_a_request_leaves_defaults_out():
         (["mountain-car", "--reward-offset", "inf"], "reward_offset"),
         (["toy", "--device", "gpu"], "Use cpu, cuda or cuda:N"),
         (["toy", "--device", "mps"], "Use cpu, cuda or cuda:N"),
-        (["toy", "--device", "cuda:77"], "Use --device cpu"),
+        (["toy", "--device", "cuda:77"], "cuda:77 is not available: torch finds"),
         (["toy", "--resume"], "needs --out"),
         (["toy", "--starts", "0"], "--starts must be at least 1"),
         (["toy", "--threads", "0"], "--threads must be at least 1"),

@@ -38,9 +38,10 @@ def filled(spec: EnvSpec, device: str, lanes: int = 4, steps: int = 300) -> Repl
     return memory
 
 
-def learner(spec: EnvSpec, config: AgentConfig) -> Learner:
+def learner(spec: EnvSpec, config: AgentConfig, precision: str = "float32") -> Learner:
     network = build_network(spec, config, torch.Generator().manual_seed(0)).cuda()
-    return Learner(network, copy.deepcopy(network), config, StructuredTargets.from_config(config))
+    structure = StructuredTargets.from_config(config)
+    return Learner(network, copy.deepcopy(network), config, structure, precision=precision)
 
 
 def distance(one: torch.nn.Module, two: torch.nn.Module, before: torch.nn.Module) -> float:
@@ -55,29 +56,31 @@ def generators(memory: str = "cuda") -> tuple[torch.Generator, torch.Generator]:
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
 def test_graphs_make_200_updates_of_the_plain_path(arm: dict) -> None:
-    config = AgentConfig.of("authors", learning_rate=1e-4, target_every=90, **arm)
+    config = AgentConfig.of("authors", target_every=90, **arm)
     plain, fast, before = (learner(ATARI, config) for _ in range(3))
     memory = filled(ATARI, "cuda")
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
-        captured = CapturedLearner(fast, memory, most=16, precision="float32")
-        (draws, masks), sources = generators(), generators()
+        captured = CapturedLearner(fast, memory, most=16)
+        (draws, masks), sources, apart = generators(), generators(), []
         while plain.updates < 200:
             count = min(16, plain.until_copy(), 200 - plain.updates)
             one = plain.burst(memory.sample(count * config.batch_size, draws), count, masks)
             two = captured.burst(count, *sources)
-            assert torch.allclose(one.losses, two.losses, rtol=0.05, atol=2e-4)
+            apart.append(float((one.losses - two.losses).abs().max()))
     stream.synchronize()
     assert plain.updates == fast.updates == 200
-    assert distance(plain.online, fast.online, before.online) < AGREE
-    assert distance(plain.target, fast.target, before.target) < AGREE
+    found = distance(plain.online, fast.online, before.online), distance(plain.target, fast.target, before.target)
+    assert max(found) < AGREE, f"weights and target {found}, losses {max(apart)} apart"
+    assert max(apart) < 2e-3
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])
 def test_every_precision_learns_about_the_same(precision: str) -> None:
     config = AgentConfig.of("authors", learning_rate=1e-4, structured=True)
-    plain, fast, before = (learner(ATARI, config) for _ in range(3))
+    plain, before = (learner(ATARI, config) for _ in range(2))
+    fast = learner(ATARI, config, precision)
     memory = filled(ATARI, "cuda")
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
@@ -86,7 +89,7 @@ def test_every_precision_learns_about_the_same(precision: str) -> None:
         with computing_in("float32", torch.device("cuda")):
             plain.burst(memory.sample(20 * config.batch_size, draws), 20, masks)
         with computing_in(precision, torch.device("cuda")):
-            CapturedLearner(fast, memory, most=20, precision=precision).burst(20, *sources)
+            CapturedLearner(fast, memory, most=20).burst(20, *sources)
     stream.synchronize()
     assert distance(plain.online, fast.online, before.online) < {"float32": 0.01, "tf32": 0.3, "bf16": 0.6}[precision]
 
@@ -96,7 +99,7 @@ def test_a_burst_never_waits_for_the_card() -> None:
     fast, memory = learner(ATARI, config), filled(ATARI, "cuda")
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
-        captured = CapturedLearner(fast, memory, most=8, precision="float32")
+        captured = CapturedLearner(fast, memory, most=8)
         sources = generators()
         for _ in range(2):
             captured.burst(8, *sources)
@@ -115,7 +118,7 @@ def test_a_memory_in_ram_gives_the_same_updates() -> None:
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
-        captured = CapturedLearner(fast, memory, most=8, precision="float32")
+        captured = CapturedLearner(fast, memory, most=8)
         (draws, masks), sources = generators("cpu"), generators("cpu")
         for count in (8, 3, 8):
             batch = memory.sample(count * config.batch_size, draws)
@@ -135,7 +138,7 @@ def test_estimators_that_wait_work_outside_the_graph(estimator: str) -> None:
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
-        captured = CapturedLearner(fast, memory, most=4, precision="float32")
+        captured = CapturedLearner(fast, memory, most=4)
         (draws, masks), sources = generators(), generators()
         for count in (4, 4, 2):
             plain.burst(memory.sample(count * config.batch_size, draws), count, masks)
@@ -166,7 +169,7 @@ def test_a_training_with_graphs_is_the_training_without(act_lag: int, structured
     ]
     before = copy.deepcopy(pair[0].network)
     told = [[event for event in training.events() if hasattr(event, "loss")] for training in pair]
-    assert pair[0].updates == pair[1].updates == 200
+    assert pair[0].updates == pair[1].updates == 200 - 2 * act_lag
     assert distance(pair[0].network, pair[1].network, before) < AGREE
     for one, two in zip(*told, strict=True):
         assert np.isclose(one.loss, two.loss, rtol=0.02, atol=1e-4)

@@ -58,6 +58,10 @@ class Actor:
             self._done.record()
             return actions.cpu()
 
+    def forget(self) -> None:
+        """Let go of the graph and its memory."""
+        self._greedy.forget()
+
     def _best(self) -> Tensor:
         return values_of(self.network, self.network.scaled(self._seen), self._precision).argmax(-1)
 

@@ -7,8 +7,10 @@ wait for the device, and random numbers are drawn outside, so that they are thos
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -16,7 +18,21 @@ import torch
 Result = TypeVar("Result")
 
 _RECORDING = threading.RLock()
-"""Held while a graph is recorded: two threads that record at once would spoil each other's."""
+"""Held while a graph is recorded: two threads that record at once, or one that ends a graph, would spoil it."""
+
+
+@contextmanager
+def _recording() -> Iterator[None]:
+    """One thread at a time; and no garbage is collected, for there may be graphs in it."""
+    with _RECORDING:
+        gc.collect()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collecting:
+                gc.enable()
 
 
 def stream_of(device: torch.device, *, first: bool = False) -> torch.cuda.Stream | None:
@@ -96,10 +112,18 @@ class Captured(Generic[Result]):
         self._graph.replay()
         return self._result
 
+    def forget(self) -> None:
+        """Let go of the graph and its memory; the next calls record anew."""
+        with _RECORDING:
+            if self._graph is not None:
+                self._graph.reset()
+                del self._result
+            self._graph, self._warm = None, False
+
     def _record(self) -> None:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream()
         # Other threads may go on with work of their own: what they do is not recorded, and does not disturb.
-        with _RECORDING, torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
+        with _recording(), torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self._result = self._work()
         self._graph = graph

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from svrl.agents.adam_cuda import clamped_adam
 from svrl.agents.captured import Captured, CardEvent, readable
-from svrl.agents.config import Precision
 from svrl.agents.learner import CARD_BLOCK, Burst, Learner, Work, Worth
 from svrl.agents.precision import values_of
 from svrl.agents.replay import DRAWS, Batch, Replay
@@ -50,6 +50,22 @@ class Prepared(NamedTuple):
     targets: Tensor
 
 
+class Done(NamedTuple):
+    """What one update leaves to be looked at; but for the values, a double agent's alone.
+
+    Attributes:
+        q: The online network's values at the states, (B, A).
+        values: (B,), what the next states were worth.
+        online_q: The online network's values at the next states, (B, A).
+        completion: Of these, where they are what is completed.
+    """
+
+    q: Tensor
+    values: Tensor | None
+    online_q: Tensor | None
+    completion: Completion | None
+
+
 class CapturedLearner:
     """A learner and a memory, joined for bursts.
 
@@ -57,8 +73,8 @@ class CapturedLearner:
         most: Updates of the longest burst.
     """
 
-    def __init__(self, learner: Learner, replay: Replay, *, most: int, precision: Precision) -> None:
-        self._learner, self._replay, self.most, self._precision = learner, replay, most, precision
+    def __init__(self, learner: Learner, replay: Replay, *, most: int) -> None:
+        self._learner, self._replay, self.most, self._precision = learner, replay, most, learner.precision
         config, device = learner.config, learner.parameters[0].device
         size = config.batch_size
         self._pictures = config.network == "nature"
@@ -71,6 +87,7 @@ class CapturedLearner:
         self._host: Batch | None = None
         self._copied = CardEvent(device)
         self._optimise: Callable[[], None] = learner.step
+        self._quick = False
         self._ready: Prepared
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._prepare: Callable[[], Prepared] = self._prepare_batches
@@ -98,12 +115,36 @@ class CapturedLearner:
         self._at.zero_()
         self._keep(self._prepare())
         for _ in range(count):
-            q, one = self._update()
+            done = self._update()
+            self._step_quickly()
             learner.updates += 1
         learner.copy_if_due()
         ready = self._ready
-        worth = _first(ready.worth, count) if one is None else one
-        return Burst(self._losses[:count], q, ready.target_q[:count], ready.targets[:count], worth)
+        worth = _first(ready.worth, count) if done.online_q is None else self._last(done, count - 1)
+        return Burst(self._losses[:count], done.q, ready.target_q[:count], ready.targets[:count], worth)
+
+    def forget(self) -> None:
+        """Let go of the graphs and their memory."""
+        self._update.forget()
+        if isinstance(self._prepare, Captured):
+            self._prepare.forget()
+
+    def _step_quickly(self) -> None:
+        """Once the optimiser has a state, its step is one launch, where there is a kernel for it."""
+        if not self._quick:
+            self._quick = True
+            learner = self._learner
+            self._optimise = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
+
+    def _last(self, done: Done, k: int) -> Worth:
+        """A double agent's worth of the last batch."""
+        ready, given = self._ready, self._ready.worth.completion
+        own = done.completion if given is None else Completion(*(part[k] for part in given))
+        completed_q = done.online_q if self._learner.completes_each_step else ready.target_q[k]
+        values = done.values
+        assert values is not None
+        assert completed_q is not None
+        return Worth(values, ready.target_q[k], done.online_q, own, completed_q)
 
     def _draw(self, count: int, draws: torch.Generator) -> None:
         """Which transitions; from a memory in RAM the transitions themselves."""
@@ -159,16 +200,15 @@ class CapturedLearner:
             for old, new in zip(_tensors(self._ready), _tensors(fresh), strict=True):
                 old.copy_(new)
 
-    def _update_once(self) -> tuple[Tensor, Worth | None]:
-        """One gradient step on the batch that the counter points at; the values (B, A), and a double agent's worth."""
-        learner, config, ready = self._learner, self._learner.config, self._ready
-        one = None
-        targets = self._pick(ready.targets)
+    def _update_once(self) -> Done:
+        """One gradient step on the batch that the counter points at."""
+        learner, ready = self._learner, self._ready
+        targets, done = self._pick(ready.targets), None
         if learner.double:
-            one = self._worth_now(ready)
-            targets = bellman_targets(
-                self._pick(ready.rewards), self._pick(ready.continues), one.values, config.discount
-            )
+            done = self._double_values(ready)
+            assert done.values is not None
+            rewards, continues = self._pick(ready.rewards), self._pick(ready.continues)
+            targets = bellman_targets(rewards, continues, done.values, learner.config.discount)
             ready.targets.index_copy_(0, self._at, targets[None])
         learner.set_learning_rate(self._pick(self._rates))
         q = values_of(learner.online, self._seen(self._pick(ready.states)), self._precision)
@@ -176,16 +216,21 @@ class CapturedLearner:
         self._optimise()
         self._losses.index_copy_(0, self._at, loss[None])
         self._at.add_(1)
-        return q.detach(), one
+        return Done(q.detach(), None, None, None) if done is None else done._replace(q=q.detach())
 
     @torch.no_grad()
-    def _worth_now(self, ready: Prepared) -> Worth:
+    def _double_values(self, ready: Prepared) -> Done:
+        """What the online network, as it is now, makes of the next states; only what that needs is picked."""
+        learner, given = self._learner, ready.worth.completion
         assert ready.after is not None
-        online_q = values_of(self._learner.online, self._seen(self._pick(ready.after)), self._precision)
-        given = ready.worth.completion
-        own = None if given is None else Completion(*(self._pick(part) for part in given))
-        mask = None if self._learner.structure is None else self._pick(self._mask)
-        return self._learner.worth_of_double(self._pick(ready.target_q), online_q, own, mask)
+        online_q = values_of(learner.online, self._seen(self._pick(ready.after)), self._precision)
+        completion, completed = None, None if given is None else self._pick(given.matrix)
+        if learner.structure is not None and learner.completes_each_step:
+            completion = learner.structure.complete(online_q, self._pick(self._mask))
+            completed = completion.matrix
+        target_q = self._pick(ready.target_q) if given is None else completed
+        assert target_q is not None
+        return Done(online_q, learner.next_values(target_q, online_q, completed), online_q, completion)
 
     def _pick(self, every: Tensor) -> Tensor:
         """The k-th entry along the first axis."""
@@ -222,4 +267,5 @@ def _tensors(part: object) -> list[Tensor]:
 def _first(worth: Worth, count: int) -> Worth:
     given = worth.completion
     own = None if given is None else Completion(*(part[:count] for part in given))
-    return Worth(worth.values[:count], worth.plain_values[:count], own, worth.completed_q[:count])
+    target_q = worth.target_q[:count]
+    return Worth(worth.values[:count], target_q, None, own, target_q)

@@ -135,6 +135,7 @@ def evaluate(
     seed: int,
     epsilon: float | None = None,
     device: str | torch.device | None = None,
+    env_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Games:
     """Play whole games; the same seed and network give the same games.
@@ -147,6 +148,7 @@ def evaluate(
         seed: Of environments and actions, both apart from those of training with the same seed.
         epsilon: Probability of a random action.
         device: Where the network is; None looks at its weights.
+        env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py.
         progress: Told of (games over, games to play) as each ends.
 
     Returns:
@@ -160,7 +162,8 @@ def evaluate(
     if not 0.0 <= epsilon <= 1.0:
         raise ValueError(f"epsilon is a probability in [0, 1], got {epsilon}.")
     where = device_of(network) if device is None else torch.device(device)
-    lanes = open_env(env, config, count=min(episodes, LANES), seed=derived_seed(seed, "evaluation environments"))
+    source = derived_seed(seed, "evaluation environments")
+    lanes = open_env(env, config, count=min(episodes, LANES), seed=source, threads=env_threads)
     try:
         generator = generator_for(seed, "evaluation actions")
         with at_rest(network):
@@ -237,6 +240,7 @@ def _evaluated(training: Training, progress: Callable[[int, int], None] | None) 
         episodes=training.config.eval_episodes,
         seed=derived_seed(training.seed, f"evaluation after {training.steps} steps"),
         device=training.device,
+        env_threads=training.env_threads,
         progress=progress,
     )
     return Evaluated(

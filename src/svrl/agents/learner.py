@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from svrl.agents.config import AgentConfig
+from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.networks import QNetwork
+from svrl.agents.precision import values_of
 from svrl.agents.replay import Batch, next_observations, observations
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, next_values
@@ -32,19 +33,26 @@ CARD_BLOCK = 16_384
 
 
 class Worth(NamedTuple):
-    """What next states are held to be worth.
+    """What next states are held to be worth, and why.
 
     Attributes:
         values: (..., B), by this agent's rule.
-        plain_values: (..., B), by a plain agent of the same kind.
+        target_q: The target network's values, (..., B, A).
+        online_q: The online network's, for a double agent, else None.
         completion: What structure made of the values, or None for a plain agent.
         completed_q: What it made it of, (..., B, A).
     """
 
     values: Tensor
-    plain_values: Tensor
+    target_q: Tensor
+    online_q: Tensor | None
     completion: Completion | None
     completed_q: Tensor
+
+    @property
+    def plain_values(self) -> Tensor:
+        """What a plain agent of the same kind would hold them to be worth, (..., B)."""
+        return next_values("dqn" if self.online_q is None else "double", self.target_q, online_q=self.online_q)
 
 
 class Burst(NamedTuple):
@@ -100,8 +108,15 @@ class Learner:
     """An online and a target network, an optimiser, and a count of updates."""
 
     def __init__(
-        self, network: QNetwork, target: QNetwork, config: AgentConfig, structure: StructuredTargets | None
+        self,
+        network: QNetwork,
+        target: QNetwork,
+        config: AgentConfig,
+        structure: StructuredTargets | None,
+        *,
+        precision: Precision = "float32",
     ) -> None:
+        self.precision = precision
         self.online = network
         self.target = target.requires_grad_(False)
         self.target.load_state_dict(network.state_dict())
@@ -133,7 +148,7 @@ class Learner:
         losses, targets = [], []
         for k in range(count):
             own = None if mask is None else mask[k]
-            one = self.worth_now(target_q[k], work.after[k], worth, k, own) if self.double else worth
+            one = self._worth_now(target_q[k], work.after[k], worth, k, own) if self.double else worth
             values = one.values if self.double else one.values[k]
             targets.append(bellman_targets(work.rewards[k], work.continues[k], values, self.config.discount))
             self.set_learning_rate(self.config.learning_rate_at(self.updates))
@@ -169,7 +184,13 @@ class Learner:
     @torch.no_grad()
     def target_values(self, after: Tensor) -> Tensor:
         """The target network's values (K, B, A) at states (K, B, *observation_shape)."""
-        return _in_blocks(self.target, after)
+        blocks = torch.split(after.flatten(0, 1), CARD_BLOCK if after.is_cuda else BLOCK)
+        values = torch.cat([self.values(self.target, block) for block in blocks])
+        return values.view(*after.shape[:2], -1)
+
+    def values(self, network: QNetwork, states: Tensor) -> Tensor:
+        """Values (N, A) of states (N, *observation_shape), in the learner's precision."""
+        return values_of(network, network.scaled(states), self.precision)
 
     @torch.no_grad()
     def worth(self, target_q: Tensor, mask: Tensor | None) -> Worth:
@@ -177,40 +198,28 @@ class Learner:
         completion = None
         if self.structure is not None and mask is not None and not self.completes_each_step:
             completion = self.structure.complete(target_q, mask)
-        if self.double:
-            return Worth(target_q, target_q, completion, target_q)
-        return self._valued(target_q, None, completion, target_q)
+        matrix = None if completion is None else completion.matrix
+        values = target_q if self.double else self.next_values(target_q, None, matrix)
+        return Worth(values, target_q, None, completion, target_q)
 
     @torch.no_grad()
-    def worth_now(self, target_q: Tensor, after: Tensor, worth: Worth, k: int, mask: Tensor | None) -> Worth:
+    def _worth_now(self, target_q: Tensor, after: Tensor, worth: Worth, k: int, mask: Tensor | None) -> Worth:
         """A double agent's: the k-th batch, as the online network is at this step."""
-        given = worth.completion
+        online_q, completed_q, given = self.values(self.online, after), target_q, worth.completion
         own = None if given is None else Completion(*(part[k] for part in given))
-        return self.worth_of_double(target_q, self.online(after), own, mask)
-
-    @torch.no_grad()
-    def worth_of_double(
-        self, target_q: Tensor, online_q: Tensor, given: Completion | None, mask: Tensor | None
-    ) -> Worth:
-        """One batch: values (B, A) of both networks at the next states, and the target's completed, if they are."""
         if self.structure is not None and mask is not None and self.completes_each_step:
-            return self._valued(target_q, online_q, self.structure.complete(online_q, mask), online_q)
-        return self._valued(target_q, online_q, given, target_q)
+            own, completed_q = self.structure.complete(online_q, mask), online_q
+        values = self.next_values(target_q, online_q, None if own is None else own.matrix)
+        return Worth(values, target_q, online_q, own, completed_q)
 
-    def _valued(
-        self, target_q: Tensor, online_q: Tensor | None, completion: Completion | None, completed_q: Tensor
-    ) -> Worth:
-        kind = self.config.agent
-        plain = next_values(kind, target_q, online_q=online_q)
-        if completion is None or self.structure is None:
-            return Worth(plain, plain, None, completed_q)
-        value = self.structure.value
-        values = next_values(kind, target_q, online_q=online_q, completed=completion.matrix, value=value)
-        return Worth(values, plain, completion, completed_q)
+    def next_values(self, target_q: Tensor, online_q: Tensor | None, completed: Tensor | None) -> Tensor:
+        """By this agent's rule, (..., B), see `svrl.agents.targets`; `completed` is None for a plain agent."""
+        value = "completed" if self.structure is None else self.structure.value
+        return next_values(self.config.agent, target_q, online_q=online_q, completed=completed, value=value)
 
     def gradients(self, states: Tensor, actions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Loss, and values (B, A), of one batch; leaves the gradients with the parameters."""
-        q = self.online(states)
+        q = self.values(self.online, states)
         return self.backward(q, actions, targets), q.detach()
 
     def backward(self, q: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
@@ -316,11 +325,3 @@ def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.opt
             parameters, lr=rate, alpha=RMSPROP_DECAY, eps=epsilon, centered=True, capturable=on_card
         )
     return torch.optim.Adam(parameters, lr=rate, eps=epsilon, fused=True, capturable=on_card)
-
-
-def _in_blocks(network: QNetwork, states: Tensor) -> Tensor:
-    """Values (K, B, A) of states (K, B, *observation)."""
-    count, size = states.shape[:2]
-    flat = states.flatten(0, 1)
-    blocks = torch.split(flat, CARD_BLOCK if flat.is_cuda else BLOCK)
-    return torch.cat([network(block) for block in blocks]).view(count, size, -1)

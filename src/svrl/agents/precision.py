@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import get_args
@@ -27,18 +28,55 @@ def check_precision(precision: str, device: str | torch.device) -> None:
         raise ValueError(f"precision {precision} needs a CUDA device, and the device is {device}. Take float32.")
 
 
+class _Switches:
+    """torch's switches hold for the whole process; several trainings may be at work under them at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._precision: Precision = "float32"
+        self._earlier = (False, False)
+
+    def take(self, precision: Precision) -> None:
+        with self._lock:
+            if self._users and self._precision != precision:
+                raise ValueError(
+                    f"Trainings in one process multiply alike: one is at work in {self._precision}, "
+                    f"and {precision} was asked for. Give all of them the same precision."
+                )
+            if not self._users:
+                self._earlier = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+                self._set(precision != "float32", precision != "float32")
+            self._users, self._precision = self._users + 1, precision
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._set(*self._earlier)
+
+    def _set(self, products: bool, convolutions: bool) -> None:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
+
+
+_SWITCHES = _Switches()
+
+
 @contextmanager
 def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Multiply so for a while. The switches are torch's own and hold for the whole process."""
+    """Multiply so for a while, on a card.
+
+    Raises:
+        ValueError: If another thread is at work in another precision.
+    """
     if device.type != "cuda":
         yield
         return
-    earlier = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "float32"
+    _SWITCHES.take(precision)
     try:
         yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = earlier
+        _SWITCHES.give_back()
 
 
 def values_of(network: QNetwork, x: Tensor, precision: Precision) -> Tensor:

@@ -239,6 +239,11 @@ class Replay:
             ) from error
         return self._sample_kernel(draws, out) if self._on_host else self.gather(draws)
 
+    def close(self) -> None:
+        """Let go of what is held on a card beside the memory itself."""
+        if isinstance(self._side, CardSide):
+            self._side.forget()
+
     def synchronise(self) -> None:
         """Make everything that sampling reads agree with ages, order, tails and ends, after they were restored."""
         np.cumsum(self.made - self.tails, out=self.ends)

@@ -105,6 +105,10 @@ class CardSide:
         place.send(frames[:, -self._replay.layout.frame_bytes :], numbers, self._numbers, self._frames)
         self._scatter()
 
+    def forget(self) -> None:
+        """Let go of the graph."""
+        self._scatter.forget()
+
     def _scatter_step(self) -> None:
         replay = self._replay
         at, next_at, next_age, listed_at, slot, action, reward, terminal, life_lost = self._numbers[:9]

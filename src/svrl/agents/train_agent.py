@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from svrl.agents.agent import Agent
-from svrl.agents.config import AgentConfig
+from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Event
@@ -20,6 +20,7 @@ def train(
     *,
     seed: int = 0,
     device: str | torch.device = "cpu",
+    precision: Precision | None = None,
     watch: Callable[[Event], None] | None = None,
 ) -> Agent:
     """Train an agent and return it.
@@ -33,13 +34,14 @@ def train(
         config: All settings; by default the preset of the environment's family.
         seed: Of everything random.
         device: "cpu", "cuda" or "cuda:1".
+        precision: What a card multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         watch: Called with every event, see `svrl.agents.events`.
     """
     if config is None:
         config = AgentConfig.for_env(name_of(env))
     if not isinstance(config, AgentConfig):
         raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
-    training = Training.begin(env, config, seed=seed, device=device)
+    training = Training.begin(env, config, seed=seed, device=device, precision=precision)
     try:
         for event in with_evaluation(training):
             if watch is not None:

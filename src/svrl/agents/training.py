@@ -57,6 +57,8 @@ class Training:
         config: All settings.
         seed: Of everything random.
         device: Of the networks.
+        precision: What a card multiplies matrices in.
+        env_threads: Native threads of Atari.
         steps: Agent steps so far, over all environments.
         episodes: Games finished.
         recent_scores: Raw scores of the last 100 games.
@@ -81,13 +83,13 @@ class Training:
         self.precision: Precision = precision or default_precision(self.device)
         check_precision(self.precision, self.device)
         structure = StructuredTargets.from_config(config)
-        self._env_threads = env_threads
+        self.env_threads = env_threads
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
         self._stream = stream_of(self.device)
         with self._at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
-            self.learner = Learner(network, copy.deepcopy(network), config, structure)
+            self.learner = Learner(network, copy.deepcopy(network), config, structure, precision=self.precision)
             memory = _replay_device(self.spec, config, self.device, say)
             self.replay = Replay(self.spec, lanes=config.envs, capacity=config.replay, device=memory)
             self._actor = Actor(
@@ -131,7 +133,7 @@ class Training:
 
     def _open(self, part: str) -> VectorEnv:
         seed = derived_seed(self.seed, part)
-        return open_env(self.source, self.config, count=self.config.envs, seed=seed, threads=self._env_threads)
+        return open_env(self.source, self.config, count=self.config.envs, seed=seed, threads=self.env_threads)
 
     def _capture_bursts(self) -> CapturedLearner | None:
         """Bursts as graphs, where there is a card; but for an estimator that waits in every single step."""
@@ -140,7 +142,7 @@ class Training:
             return None
         most = min(config.target_every, math.ceil(config.envs * config.updates_per_step))
         with self._at_work():
-            return CapturedLearner(learner, self.replay, most=most, precision=self.precision)
+            return CapturedLearner(learner, self.replay, most=most)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -317,11 +319,13 @@ class Training:
         self._untold.clear()
         self._logged = int(state["logged"])
         self.learner.restore(state["learner"])
-        self._captured = self._capture_bursts()  # graphs know the optimiser's old state only
+        if self._captured is not None:
+            self._captured.forget()  # its graphs know the optimiser's old state only
+        self._captured = self._capture_bursts()
         with self._at_work():
             self._actor.follow(self.learner.online)
         for name, source in self._generators.items():
-            source.set_state(torch.as_tensor(state["generators"][name]))
+            self._continue(name, source, torch.as_tensor(state["generators"][name]))
         if state["observations"] is None:
             return
         if state["environments"] is not None:
@@ -335,9 +339,21 @@ class Training:
             with self._at_work():
                 self.replay.begin(self._observations)
 
+    def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
+        """Go on with a stream of random numbers; with a new one if its memory has moved between card and RAM."""
+        if len(state) == len(source.get_state()):
+            source.set_state(state)
+        else:
+            source.manual_seed(derived_seed(self.seed, f"{name} after {self.steps}"))
+
     def close(self) -> None:
-        """Let go of the environments."""
+        """Let go of the environments, and of the graphs on a card."""
         self._envs.close()
+        self.settle()
+        self._actor.forget()
+        self.replay.close()
+        if self._captured is not None:
+            self._captured.forget()
 
 
 FEATURE_STATES = 512
@@ -360,7 +376,7 @@ def _replay_device(
         return device
     if say is not None:
         say(
-            f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. It stays in "
-            "RAM, which is slower. A smaller --replay fits."
+            f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. "
+            "It stays in RAM, which is slower. A smaller --replay fits."
         )
     return torch.device("cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 import time
@@ -32,8 +33,8 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Above 1 means that ours is better."""
-        return self.peer / self.ours
+        """Above 1 means that ours is better; infinite where ours costs nothing that could be measured."""
+        return self.peer / self.ours if self.ours > 0 else math.inf
 
     def as_json(self, command: str) -> dict[str, Any]:
         """The row as the command line prints it with --json."""

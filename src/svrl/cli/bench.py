@@ -10,9 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from svrl.cli.answers import BadInputError, answering, print_json, progress_line
+from svrl.cli.plan_request import check_device
 
 if TYPE_CHECKING:
     from svrl.benchmarks.rows import Row
+
+DEVICE_HELP = "cpu, or a card: cuda or cuda:N. On a card other things are measured, see the text above."
 
 app = typer.Typer(help="Measure us and the peers in the same run; the ratio is what counts.", no_args_is_help=True)
 
@@ -33,19 +36,37 @@ def matrix(
 @app.command("planning")
 def planning(
     quick: Annotated[bool, typer.Option("--quick", help="400 states x 100 actions instead of 2500 x 1000.")] = False,
+    device: Annotated[str, typer.Option("--device", help=DEVICE_HELP)] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
 ) -> None:
-    """Sweeps and exact solutions against QuantEcon, mdpsolver and a sparse product, on one thread."""
-    _report(_planning(quick), "svrl bench planning" + (" --quick" if quick else ""), as_json)
+    """Sweeps and exact solutions against QuantEcon, mdpsolver and a sparse product, on one thread.
+
+    On a card: sweeps and iterations there against all cores of the CPU, 10,000 states x 4000 actions.
+    """
+    _report(_planning(quick, device), _command("planning", quick, device), as_json)
 
 
 @app.command("update")
 def update(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats.")] = False,
+    device: Annotated[str, typer.Option("--device", help=DEVICE_HELP)] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
 ) -> None:
-    """What structure costs in an update, against the authors' estimator; drawing batches, against Stable-Baselines3."""
-    _report(_update(quick), "svrl bench update" + (" --quick" if quick else ""), as_json)
+    """What structure costs in an update, against the authors' estimator; drawing batches, against Stable-Baselines3.
+
+    On a card: structure's share of updates in bursts, their floors, the authors' way, and the estimator alone.
+    """
+    _report(_update(quick, device), _command("update", quick, device), as_json)
+
+
+@app.command("train")
+def train(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer environments and seconds: shows that it runs.")] = False,
+    device: Annotated[str, typer.Option("--device", help="A card, cuda or cuda:N; with --quick cpu too.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """Whole training loops on a card, against the emulator alone at the same games and against the authors' way."""
+    _report(_train(quick, device), _command("train", quick, device), as_json)
 
 
 @app.command("env")
@@ -55,6 +76,10 @@ def env(
 ) -> None:
     """Whole training loops against Stable-Baselines3's DQN, with the same settings, on one thread."""
     _report(_env(quick), "svrl bench env" + (" --quick" if quick else ""), as_json)
+
+
+def _command(name: str, quick: bool, device: str) -> str:
+    return f"svrl bench {name}" + (" --quick" if quick else "") + (f" --device {device}" if device != "cpu" else "")
 
 
 def _report(measurements: Iterator[Row], command: str, as_json: bool) -> None:
@@ -81,18 +106,39 @@ def _collect(measurements: Iterator[Row]) -> list[Row]:
     return rows
 
 
-def _planning(quick: bool) -> Iterator[Row]:
-    from svrl.benchmarks.planning import measure_planning
+def _planning(quick: bool, device: str) -> Iterator[Row]:
+    if check_device(device).type == "cpu":
+        from svrl.benchmarks.planning import measure_planning
 
-    yield from measure_planning(quick)
+        yield from measure_planning(quick)
+    else:
+        from svrl.benchmarks.planning_device import measure_planning_device
+
+        yield from measure_planning_device(quick, device)
 
 
-def _update(quick: bool) -> Iterator[Row]:
-    from svrl.benchmarks.replay import measure_replay
-    from svrl.benchmarks.update import measure_update
+def _update(quick: bool, device: str) -> Iterator[Row]:
+    if check_device(device).type == "cpu":
+        from svrl.benchmarks.replay import measure_replay
+        from svrl.benchmarks.update import measure_update
 
-    yield from measure_update(quick)
-    yield from measure_replay(quick)
+        yield from measure_update(quick)
+        yield from measure_replay(quick)
+    else:
+        from svrl.benchmarks.update_device import measure_update_device
+
+        yield from measure_update_device(quick, device)
+
+
+def _train(quick: bool, device: str) -> Iterator[Row]:
+    if check_device(device).type == "cpu" and not quick:
+        raise BadInputError(
+            "svrl bench train is about cards, and its full size is too much for the CPU; got --device cpu. "
+            "Use --device cuda, or --quick to see that it runs."
+        )
+    from svrl.benchmarks.train_device import measure_train_device
+
+    yield from measure_train_device(quick, device)
 
 
 def _env(quick: bool) -> Iterator[Row]:

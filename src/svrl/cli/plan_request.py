@@ -128,12 +128,21 @@ def check_device(name: str) -> torch.device:
     except RuntimeError:
         raise BadInputError(f"There is no device {name!r}. Use cpu, cuda or cuda:N.") from None
     if device.type not in ("cpu", "cuda"):
-        raise BadInputError(f"There is no device {name!r} for planning. Use cpu, cuda or cuda:N.")
+        raise BadInputError(f"There is no device {name!r}. Use cpu, cuda or cuda:N.")
     if device.type == "cuda":
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= found:
-            raise BadInputError(f"{name} is not available: torch finds {found} CUDA devices here. Use --device cpu.")
+            raise BadInputError(missing_card(name, found))
     return device
+
+
+def missing_card(name: str, found: int) -> str:
+    """What to say where a card such as cuda:1 is asked for, and so many are found."""
+    if found == 0:
+        return f"{name} is not available: torch finds no CUDA device here. Use --device cpu."
+    if found == 1:
+        return f"{name} is not available: torch finds one CUDA device here. Use --device cuda."
+    return f"{name} is not available: torch finds {found} CUDA devices here. Use --device cuda:0 to cuda:{found - 1}."
 
 
 def make_control_task(request: PlanRequest) -> ControlTask:

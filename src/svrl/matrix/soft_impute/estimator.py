@@ -33,6 +33,7 @@ from svrl.matrix.problem import Problem
 from svrl.matrix.soft_impute.path import Factors, solve_path
 from svrl.matrix.soft_impute.plain import solve_plain
 from svrl.matrix.soft_impute.small import is_small, solve_small, solve_small_arrays
+from svrl.matrix.soft_impute.small_cuda import Completed, complete_scaled_cuda, serves, working_type
 from svrl.matrix.soft_impute.solution import Solution
 from svrl.matrix.subspace import largest_singular_value_of, top_directions
 
@@ -89,6 +90,33 @@ class SoftImpute:
     def captures(self, m: int, n: int) -> bool:
         """Whether a call on matrices (..., m, n) on a CUDA device can be recorded in a graph: it never waits there."""
         return self.centre == "none" and (self.solver == "small" or (self.solver == "auto" and is_small(m, n)))
+
+    def completed_on_card(self, q: torch.Tensor, mask: torch.Tensor, *, scaling: str, fill: bool) -> Completed | None:
+        """Scaling, estimation and filling of q (..., m, n) in one launch; None where the kernel does not serve.
+
+        Args:
+            q: On a CUDA device.
+            mask: (..., m, n), what is observed.
+            scaling: "none", "minmax" or "row", as `StructuredTargets` has them.
+            fill: Keep the observed entries.
+        """
+        m, n = q.shape[-2:]
+        plain = self.shrinkage is None and self.output == "estimate" and self.clip is None and self.captures(m, n)
+        if not plain or m < n or working_type(q.dtype, None, self.ratio) != torch.float32:
+            return None
+        if not serves(m, n, q.dtype, q.device):
+            return None
+        found = complete_scaled_cuda(
+            q.reshape(-1, m, n),
+            mask.reshape(-1, m, n),
+            scaling=scaling,
+            fill=fill,
+            ratio=self.ratio,
+            tolerance=self.tolerance,
+            max_steps=self.max_steps,
+        )
+        batch = q.shape[:-2]
+        return Completed(found[0].view(q.shape), found[1].view(q.shape), found[2].view(batch), found[3].view(batch))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""

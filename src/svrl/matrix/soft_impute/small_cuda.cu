@@ -5,6 +5,9 @@
 // same time, a warp each, and all N directions are followed whatever the rank. N - 1 rounds are a sweep; one sweep an
 // outer iteration keeps the basis near the singular vectors, which move little from one to the next.
 //
+// Around it, scaling may be done as structured targets want it (svrl.agents.structured_targets): a matrix minus its
+// offset over its factor is what is estimated, and what is known of a row without an observed entry stays.
+//
 // Compiled at run time with -DREAL=float|double and -DN=columns, an even number up to 32. An odd matrix gets a column
 // of observed zeros, which no rotation touches and which survives nowhere.
 
@@ -16,6 +19,9 @@ constexpr int STRIDE = N + 1;  // odd, so that lanes that read a column of rows 
 constexpr int CLEAN_EVERY = 8;
 constexpr int MOST_SWEEPS = 15;
 constexpr bool SINGLE = sizeof(Real) == 4;
+// A slow direction hides behind quick ones: the last step says less about the distance to go in matrices of few columns.
+constexpr double STRICTER = N > 8 ? 4 : 16;
+constexpr double FINEST = SINGLE ? 3e-6 : 0;  // changes below this are rounding
 // Sums of squares are near 1 at most; below this they cannot matter, and their squares would underflow.
 constexpr Real NOTHING = SINGLE ? 1e-30 : 1e-250;
 constexpr Real PARALLEL = SINGLE ? 1e-7 : 1e-15;  // cosine that counts as orthogonal
@@ -50,7 +56,9 @@ struct Work {
     Real *squares;  // (N) |F v_k|^2
     Real *lost;     // (N) the share of v_k that does not survive
     Real *sums;     // (3, 32) a number a warp
+    Real *offset;   // (m) what scaling takes out of a row
     Bits *missing;  // (m) bit j: entry j of the row is missing
+    Real factor;    // what scaling divides by, 1 for nothing
     int m, lane, warp, warps;
 };
 
@@ -239,7 +247,8 @@ __device__ void go_back(const Work &w) {
 // Outer iterations until the missing entries settle; returns how many, and the last change and rank.
 __device__ int iterate(const Work &w, Real level, double tolerance, int max_steps, double &change, int &rank) {
     Real floor = level * level, theta = 1, lowest = 0, bound, energy, moved, size, uphill;
-    double before = 0;
+    double before = 0, enough = largest_of(tolerance / STRICTER, FINEST);
+    enough = enough < tolerance ? enough : tolerance;
     for (int step = 1;; step++) {
         if (step % CLEAN_EVERY == 0) clean(w);
         turn(w);
@@ -259,7 +268,7 @@ __device__ int iterate(const Work &w, Real level, double tolerance, int max_step
         change = moved == 0 ? 0 : size > 0 ? sqrt((double)moved / (double)size) : 1;
         // Steps that shrink by a factor r have r / (1 - r) of the last one still to go.
         double left = before > 0 && change > before / 2 ? change / largest_of(before / change - 1, 0.05) : change;
-        if ((left < tolerance && !(worst > ROUGH)) || step == max_steps || !finite) return step;
+        if ((left < enough && !(worst > ROUGH)) || step == max_steps || !finite) return step;
         before = change;
         if (uphill > 0) theta = 1;
         Real following = Real(0.5) * (1 + root(1 + 4 * theta * theta));
@@ -268,12 +277,49 @@ __device__ int iterate(const Work &w, Real level, double tolerance, int max_step
     }
 }
 
+enum Scaling { NONE, MINMAX, ROW };
+
+__device__ inline bool is_number(Real x) { return x - x == 0; }
+
+// Sets offsets and factor; says whether everything is finite, observed or not.
+__device__ bool measure(Work &w, const Real *values, const unsigned char *mask, int n, int scaling) {
+    Real low = values[0], high = values[0];
+    bool good = true;
+    for (int i = w.warp; i < w.m; i += w.warps) {
+        bool inside = w.lane < n;
+        Real entry = values[i * n + (inside ? w.lane : 0)], first = values[i * n];
+        bool seen = inside && mask[i * n + w.lane];
+        good = good && is_number(entry);
+        low = entry < low ? entry : low, high = entry > high ? entry : high;
+        // Relative to the first entry: the mean of large equal numbers would round.
+        Real rest = warp_sum(seen ? entry - first : 0);
+        int count = __popc(__ballot_sync(ALL, seen));
+        if (w.lane == 0) w.offset[i] = scaling == ROW ? first + rest / (count ? count : 1) : 0;
+    }
+    w.factor = 1;
+    if (scaling == MINMAX) {
+        low = -warp_max(-low), high = warp_max(high);
+        if (w.lane == 0) w.sums[w.warp] = low, w.sums[32 + w.warp] = high;
+        __syncthreads();
+        bool there = w.lane < w.warps;
+        low = -warp_max(there ? -w.sums[w.lane] : -low), high = warp_max(there ? w.sums[32 + w.lane] : high);
+        w.factor = (high - low) / 2;
+        for (int i = 32 * w.warp + w.lane; i < w.m; i += 32 * w.warps) w.offset[i] = low + w.factor;
+    }
+    return !__syncthreads_or(!good);
+}
+
+__device__ inline Real scaled(const Work &w, Real value, int row) {
+    return (value - w.offset[row]) / (w.factor > 0 ? w.factor : 1);
+}
+
 // The largest observed magnitude: dividing by it keeps squares inside the range.
 __device__ Real largest_entry(const Work &w, const Real *values, const unsigned char *mask, int n) {
     Real top = 0;
     for (int e = 32 * w.warp + w.lane; e < w.m * n; e += 32 * w.warps)
         if (mask[e]) {
-            Real size = values[e] < 0 ? -values[e] : values[e];
+            Real size = scaled(w, values[e], e / n);
+            size = size < 0 ? -size : size;
             top = size > top || size != size ? size : top;
         }
     top = warp_max(top);
@@ -288,7 +334,7 @@ __device__ Real largest_entry(const Work &w, const Real *values, const unsigned 
 __device__ void load(const Work &w, const Real *values, const unsigned char *mask, int n, Real scale) {
     for (int i = w.warp; i < w.m; i += w.warps) {
         bool inside = w.lane < n, seen = inside && mask[i * n + w.lane];
-        if (w.lane < N) w.filled[i * STRIDE + w.lane] = seen ? values[i * n + w.lane] / scale : 0;
+        if (w.lane < N) w.filled[i * STRIDE + w.lane] = seen ? scaled(w, values[i * n + w.lane], i) / scale : 0;
         Bits missing = __ballot_sync(ALL, inside && !seen);
         if (w.lane == 0) w.missing[i] = missing;
     }
@@ -312,10 +358,57 @@ __device__ bool guess(const Work &w, const Real *start, int n, Real scale) {
     return __syncthreads_or(absent);
 }
 
+// What became of a matrix.
+struct End {
+    Real level;
+    int steps, rank;
+    double change;
+};
+
+// Solves the loaded matrix; afterwards filled holds the guess, and loss I - W if `exact`.
+__device__ End solve(const Work &w, Real level, double ratio, const Real *start, int n, Real scale, double tolerance,
+                     int max_steps, bool exact) {
+    Real bound, energy;
+    if (ratio > 0) {
+        // The largest square is at least the mean one, so this is below the floor that is looked for.
+        energy = bound = level = 0;
+        for (int e = 32 * w.warp + w.lane; e < w.m * N; e += 32 * w.warps) {
+            Real entry = w.filled[e / N * STRIDE + e % N];
+            energy += entry * entry;
+        }
+        block_sums(w, energy, bound, level);
+        settle(w, (Real)(ratio * ratio / N) * energy);
+        level = (Real)ratio * root(warp_max(w.lane < N ? w.squares[w.lane] : 0));
+        __syncthreads();
+    }
+    bool absent = guess(w, start, n, scale);
+    // A good guess is lost again if the first step freezes the wrong W.
+    if (start || !(ratio > 0)) settle(w, level * level);
+    End end = {level, 1, 0, 0};
+    if (absent) end.steps = iterate(w, level, tolerance, max_steps, end.change, end.rank);
+    if (exact || !absent) {
+        settle(w, level * level);
+        end.rank = survivors(w, level, bound, energy);
+        freeze(w);
+    }
+    return end;
+}
+
+__device__ inline Real estimate_at(const Work &w, int i, int j) {
+    Real total = w.filled[i * STRIDE + j];
+#pragma unroll
+    for (int k = 0; k < N; k++) total -= w.filled[i * STRIDE + k] * w.loss[k * N + j];
+    return total;
+}
+
+// One block a matrix. Without `estimates` the results are the minimisers, or with `fill` the observed entries and the
+// missing ones of the minimiser. With `estimates` those are the minimisers, scaled back, and the results what
+// structured targets make of them: entries that are observed (with `fill`), of rows that are not observed at all, or
+// of matrices that are not finite, are as they were.
 extern "C" __global__ void __launch_bounds__(512, 2) soft_impute_small(
     const Real *all_values, const unsigned char *all_masks, const Real *all_starts, Real *all_results,
-    double *shrinkages, double *changes, long long *steps, long long *ranks, long long *codes,
-    int m, int n, double ratio, double tolerance, int max_steps, int fill,
+    Real *all_estimates, double *shrinkages, double *changes, long long *steps, long long *ranks, long long *codes,
+    int m, int n, int scaling, double ratio, double tolerance, int max_steps, int fill,
     int converged, int out_of_steps, int not_finite) {
     extern __shared__ double memory[];
     Work w;
@@ -328,64 +421,47 @@ extern "C" __global__ void __launch_bounds__(512, 2) soft_impute_small(
     w.squares = w.loss + N * N;
     w.lost = w.squares + N;
     w.sums = w.lost + N;
-    w.missing = (Bits *)(w.sums + 96);
+    w.offset = w.sums + 96;
+    w.missing = (Bits *)(w.offset + m);
 
     long long block = blockIdx.x, first = block * m * n;
     const Real *values = all_values + first, *start = all_starts ? all_starts + first : 0;
     const unsigned char *mask = all_masks + first;
-    Real *result = all_results + first;
-    bool writes = threadIdx.x == 0;
+    Real *result = all_results + first, *estimates = all_estimates ? all_estimates + first : 0;
 
+    bool good = measure(w, values, mask, n, scaling);
     Real scale = largest_entry(w, values, mask, n);
-    if (scale == 0) {
-        for (int e = threadIdx.x; e < m * n; e += blockDim.x) result[e] = 0;
-        if (writes) {
-            if (ratio > 0) shrinkages[block] = 1;
-            changes[block] = 0, steps[block] = 0, ranks[block] = 0, codes[block] = converged;
-        }
-        return;
+    End end = {0, 0, 0, 0};
+    load(w, values, mask, n, scale != 0 ? scale : 1);
+    if (scale != 0) {
+        Real level = ratio > 0 ? 0 : (Real)(shrinkages[block] / scale);
+        end = solve(w, level, ratio, start, n, scale, tolerance, max_steps, estimates || !fill);
     }
-    load(w, values, mask, n, scale);
-    Real level, bound, energy;
-    if (ratio > 0) {
-        // The largest square is at least the mean one, so this is below the floor that is looked for.
-        energy = bound = level = 0;
-        for (int e = threadIdx.x; e < m * N; e += blockDim.x) {
-            Real entry = w.filled[e / N * STRIDE + e % N];
-            energy += entry * entry;
-        }
-        block_sums(w, energy, bound, level);
-        settle(w, (Real)(ratio * ratio / N) * energy);
-        level = (Real)ratio * root(warp_max(w.lane < N ? w.squares[w.lane] : 0));
-        __syncthreads();
-    } else {
-        level = (Real)(shrinkages[block] / scale);
-    }
-    bool absent = guess(w, start, n, scale);
-    // A good guess is lost again if the first step freezes the wrong W.
-    if (start || !absent || !(ratio > 0)) settle(w, level * level);
-    int count = 1, rank = 0;
-    double change = 0;
-    if (absent) count = iterate(w, level, tolerance, max_steps, change, rank);
-    if (!fill || !absent) {
-        settle(w, level * level);
-        rank = survivors(w, level, bound, energy);
-        freeze(w);
-    }
+    bool sound = true;
     for (int e = threadIdx.x; e < m * n; e += blockDim.x) {
         int i = e / n, j = e % n;
-        if (fill) {
-            result[e] = mask[e] ? values[e] : scale * w.filled[i * STRIDE + j];
+        if (!estimates && fill) {
+            result[e] = mask[e] ? values[e] : scale != 0 ? scale * w.filled[i * STRIDE + j] : 0;
             continue;
         }
-        Real total = w.filled[i * STRIDE + j];
-#pragma unroll
-        for (int k = 0; k < N; k++) total -= w.filled[i * STRIDE + k] * w.loss[k * N + j];
-        result[e] = scale * total;
+        Real found = scale != 0 ? scale * estimate_at(w, i, j) : 0;
+        if (scaling == MINMAX) found = found > 1 ? 1 : found < -1 ? -1 : found;
+        found = found * w.factor + w.offset[i];
+        (estimates ? estimates : result)[e] = found;
+        sound = sound && is_number(found);
     }
-    if (writes) {
-        if (ratio > 0) shrinkages[block] = (double)level * (double)scale;
-        changes[block] = change, steps[block] = count, ranks[block] = rank;
-        codes[block] = change < tolerance ? converged : change - change == 0 ? out_of_steps : not_finite;
+    if (estimates) {
+        sound = !__syncthreads_or(!sound);
+        Bits all = n == 32 ? ALL : (1u << n) - 1;
+        for (int e = threadIdx.x; e < m * n; e += blockDim.x) {
+            bool known = sound && w.missing[e / n] != all;
+            result[e] = known && !(fill && mask[e]) ? estimates[e] : values[e];
+        }
+    }
+    if (threadIdx.x == 0) {
+        if (ratio > 0) shrinkages[block] = scale != 0 ? (double)end.level * (double)scale : 1;
+        changes[block] = end.change, steps[block] = end.steps, ranks[block] = end.rank;
+        bool counted = end.change - end.change == 0 && (good || !estimates);
+        codes[block] = !counted ? not_finite : end.change < tolerance ? converged : out_of_steps;
     }
 }

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import warnings
 from importlib import resources
+from typing import NamedTuple
 
 import torch
 
@@ -23,7 +24,18 @@ MOST_COLUMNS = 32
 MOST_WARPS = 16
 FINEST_IN_SINGLE = 1e-3
 """Shrinkages below this share of the largest singular value are worked on in float64."""
+SCALINGS = {"none": 0, "minmax": 1, "row": 2}
+"""As `Scaling` in small_cuda.cu."""
 REALS = {torch.float32: "float", torch.float64: "double"}
+
+
+class Completed(NamedTuple):
+    """Matrices completed inside a scaling: matrix and estimate (B, m, n), rank and code (B,)."""
+
+    matrix: torch.Tensor
+    estimate: torch.Tensor
+    rank: torch.Tensor
+    code: torch.Tensor
 
 
 def solve_small_cuda(
@@ -39,45 +51,78 @@ def solve_small_cuda(
 ) -> Solution:
     """Complete values (B, m, n), m >= n; shrinkage (B,), or None for ratio times the largest singular value."""
     kind = values.dtype
-    batch, m, n = values.shape
-    values, mask = values.to(working_type(kind, shrinkage, ratio)).contiguous(), mask.contiguous()
+    values = values.to(working_type(kind, shrinkage, ratio))
+    result = torch.empty_like(values, memory_format=torch.contiguous_format)
+    levels = values.new_zeros(len(values), dtype=torch.float64) if shrinkage is None else shrinkage.double().clone()
+    ratio = ratio if shrinkage is None else 0.0
     start = None if start is None else start.to(values.dtype).contiguous()
-    result = torch.empty_like(values)
-    levels = values.new_zeros(batch, dtype=torch.float64) if shrinkage is None else shrinkage.double().clone()
-    change = torch.empty_like(levels)
-    steps, rank, code = (torch.empty(batch, dtype=torch.int64, device=values.device) for _ in range(3))
-    with torch.cuda.device(values.device):
-        _kernel(values.dtype, n, values.device)(
-            values,
-            mask,
-            start,
-            result,
-            levels,
-            change,
-            steps,
-            rank,
-            code,
-            ctypes.c_int(m),
-            ctypes.c_int(n),
-            ctypes.c_double(ratio if shrinkage is None else 0.0),
-            ctypes.c_double(tolerance),
-            ctypes.c_int(max_steps),
-            ctypes.c_int(fill),
-            *(ctypes.c_int(end.code) for end in (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)),
-            blocks=batch,
-            threads=32 * max(_even(n) // 2, min(MOST_WARPS, m)),
-            shared=_shared_bytes(m, n, values.dtype),
-        )
+    ends = _launch(values, mask, start, result, None, levels, SCALINGS["none"], ratio, tolerance, max_steps, fill)
     result = result.to(kind)
     return Solution(
         filled=result if fill else None,
         estimate=None if fill else result,
         shrinkage=levels,
-        rank=rank,
-        iterations=steps,
-        change=change,
-        code=code,
+        rank=ends.rank,
+        iterations=ends.steps,
+        change=ends.change,
+        code=ends.code,
     )
+
+
+def complete_scaled_cuda(
+    q: torch.Tensor,
+    mask: torch.Tensor,
+    *,
+    scaling: str,
+    fill: bool,
+    ratio: float,
+    tolerance: float,
+    max_steps: int,
+) -> Completed:
+    """Scale q (B, m, n), m >= n, estimate, scale back and fill, in one launch: all of structured targets."""
+    matrix, estimate = torch.empty_like(q, memory_format=torch.contiguous_format), torch.empty(q.shape, device=q.device)
+    levels = q.new_empty(len(q), dtype=torch.float64)
+    ends = _launch(q, mask, None, matrix, estimate, levels, SCALINGS[scaling], ratio, tolerance, max_steps, fill)
+    return Completed(matrix, estimate, ends.rank, ends.code)
+
+
+class _Ends(NamedTuple):
+    change: torch.Tensor
+    steps: torch.Tensor
+    rank: torch.Tensor
+    code: torch.Tensor
+
+
+def _launch(
+    values: torch.Tensor,
+    mask: torch.Tensor,
+    start: torch.Tensor | None,
+    result: torch.Tensor,
+    estimate: torch.Tensor | None,
+    levels: torch.Tensor,
+    scaling: int,
+    ratio: float,
+    tolerance: float,
+    max_steps: int,
+    fill: bool,
+) -> _Ends:
+    batch, m, n = values.shape
+    values, mask = values.contiguous(), mask.contiguous()
+    change = torch.empty_like(levels)
+    steps, rank, code = (torch.empty(batch, dtype=torch.int64, device=values.device) for _ in range(3))
+    ends = (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
+    numbers = (m, n, scaling), (ratio, tolerance), (max_steps, int(fill), *(end.code for end in ends))
+    with torch.cuda.device(values.device):
+        _kernel(values.dtype, n, values.device)(
+            *(values, mask, start, result, estimate, levels, change, steps, rank, code),
+            *map(ctypes.c_int, numbers[0]),
+            *map(ctypes.c_double, numbers[1]),
+            *map(ctypes.c_int, numbers[2]),
+            blocks=batch,
+            threads=32 * max(_even(n) // 2, min(MOST_WARPS, m)),
+            shared=_shared_bytes(m, n, values.dtype),
+        )
+    return _Ends(change, steps, rank, code)
 
 
 def working_type(dtype: torch.dtype, shrinkage: torch.Tensor | None, ratio: float) -> torch.dtype:
@@ -107,7 +152,7 @@ def _even(n: int) -> int:
 def _shared_bytes(m: int, n: int, dtype: torch.dtype) -> int:
     """As the kernel lays its work out: two copies of the rows, the turned columns, two squares, and odds and ends."""
     n = _even(n)
-    return dtype.itemsize * (2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96) + 4 * m
+    return dtype.itemsize * (2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96 + m) + 4 * m
 
 
 def _kernel(dtype: torch.dtype, n: int, device: torch.device) -> Kernel:
