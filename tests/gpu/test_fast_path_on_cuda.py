@@ -25,8 +25,11 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-AGREE = 0.01
-"""How far both paths may be apart after 200 updates, as a share of the way that the weights have gone."""
+AGREE = 0.02
+"""How far both paths may be apart after a burst from one state, as a share of the way that the weights have gone."""
+FREE = 0.2
+"""The same after 200 updates on their own. Adam divides by the size of a gradient: where that is rounding, so is
+the sign of the step, and what it leads to grows."""
 
 
 def filled(spec: EnvSpec, device: str, lanes: int = 4, steps: int = 300) -> Replay:
@@ -57,23 +60,38 @@ def generators(memory: str = "cuda") -> tuple[torch.Generator, torch.Generator]:
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
 def test_graphs_make_200_updates_of_the_plain_path(arm: dict) -> None:
     config = AgentConfig.of("authors", target_every=90, **arm)
-    plain, fast, before = (learner(ATARI, config) for _ in range(3))
+    plain, led, free, before = (learner(ATARI, config) for _ in range(4))
     memory = filled(ATARI, "cuda")
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
+    apart = []
     with torch.cuda.stream(stream), computing_in("float32", torch.device("cuda")):
-        captured = CapturedLearner(fast, memory, most=16)
-        (draws, masks), sources, apart = generators(), generators(), []
+        fast = [CapturedLearner(one, memory, most=16) for one in (led, free)]
+        (draws, masks), sources = generators(), [generators() for _ in fast]
         while plain.updates < 200:
             count = min(16, plain.until_copy(), 200 - plain.updates)
-            one = plain.burst(memory.sample(count * config.batch_size, draws), count, masks)
-            two = captured.burst(count, *sources)
-            apart.append(float((one.losses - two.losses).abs().max()))
+            began = copy.deepcopy(plain.online)
+            losses = plain.burst(memory.sample(count * config.batch_size, draws), count, masks).losses
+            found = [one.burst(count, *source).losses for one, source in zip(fast, sources, strict=True)]
+            assert torch.allclose(losses, found[0], atol=1e-4)
+            assert torch.allclose(losses, found[1], atol=5e-3)
+            apart.append(distance(plain.online, led.online, began))
+            follow(led, plain)
     stream.synchronize()
-    assert plain.updates == fast.updates == 200
-    found = distance(plain.online, fast.online, before.online), distance(plain.target, fast.target, before.target)
-    assert max(found) < AGREE, f"weights and target {found}, losses {max(apart)} apart"
-    assert max(apart) < 2e-3
+    assert plain.updates == led.updates == free.updates == 200
+    assert max(apart) < AGREE, apart
+    assert distance(plain.online, free.online, before.online) < FREE
+    assert distance(plain.target, free.target, before.target) < FREE
+
+
+def follow(led: Learner, plain: Learner) -> None:
+    """Go on from where another learner is, in the memory that graphs know."""
+    with torch.no_grad():
+        for one, two in ((led.online, plain.online), (led.target, plain.target)):
+            torch._foreach_copy_(list(one.parameters()), list(two.parameters()))
+        for mine, its in zip(led.parameters, plain.parameters, strict=True):
+            for name, value in plain.optimiser.state[its].items():
+                led.optimiser.state[mine][name].copy_(value)
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bf16"])

@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ LIMITS = {1e-5: 2e-4, 1e-3: 5e-3}
 MOST_STEPS = {1e-5: 1000, 1e-3: 100}
 RATIO = 1 / 50
 EXACT, EXACT_STEPS = 1e-9, 5000
+UNIQUE = 1e-5
+"""Where two starts end farther apart than this there is more than one minimiser, or none that is reached: left out."""
 MAIN = (32, 18)
 LAUNCHES = 5
 """Launches between two looks at the clock."""
@@ -126,14 +129,22 @@ def measure_accuracy(device: torch.device, sizes: EstimatorSizes) -> Iterator[Ro
         yield _accuracy_row("other shapes", tolerance, shapes, device)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problems:
-    """Matrices of one family: values (N, m, n), zero outside of the mask; the completed optimum in float64."""
+class Problems(NamedTuple):
+    """Matrices of one family whose completion is unique.
+
+    Attributes:
+        family: Its name.
+        values: (N, m, n), zero outside of the mask.
+        mask: (N, m, n).
+        optimum: (N, m, n), completed, in float64.
+        left_out: Matrices that were drawn beside them and have no unique completion.
+    """
 
     family: str
     values: Tensor
     mask: Tensor
     optimum: Tensor
+    left_out: int
 
 
 def draw_values(family: str, count: int, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
@@ -159,15 +170,19 @@ def _problems(shape: tuple[int, int], count: int) -> list[Problems]:
         values = torch.from_numpy(draw_values(family, count, shape, rng))
         mask = torch.from_numpy(rng.random(values.shape) < SHARE)
         values = torch.where(mask, values, 0.0)
-        found.append(Problems(family=family, values=values, mask=mask, optimum=_optimum(values.double(), mask)))
+        optimum = _optimum(values.double(), mask, None)
+        other = _optimum(values.double(), mask, torch.zeros_like(optimum))
+        unique = (optimum - other).abs().amax((-2, -1)) < UNIQUE
+        kept = values[unique], mask[unique], optimum[unique]
+        found.append(Problems(family, *kept, left_out=int((~unique).sum())))
     return found
 
 
-def _optimum(values: Tensor, mask: Tensor) -> Tensor:
+def _optimum(values: Tensor, mask: Tensor, start: Tensor | None) -> Tensor:
     """Values (N, m, n) completed as exactly as float64 allows; the twin wants them tall."""
     if values.shape[-2] < values.shape[-1]:
-        return _optimum(values.mT, mask.mT).mT
-    exact = solve_small_twin(values, mask, None, RATIO, None, EXACT, EXACT_STEPS, fill=True).filled
+        return _optimum(values.mT, mask.mT, None if start is None else start.mT).mT
+    exact = solve_small_twin(values, mask, None, RATIO, start, EXACT, EXACT_STEPS, fill=True).filled
     assert exact is not None
     return exact
 
@@ -199,6 +214,7 @@ def _accuracy_row(
         note={
             "worst_of": low_rank,
             "gaussian": gaussian,
+            "left_out": {name: sum(one.left_out for one in case[0]) for name, case in cases.items()},
             "solver": _solver(MAIN, device),
         },
     )

@@ -8,8 +8,8 @@
 // Around it, scaling may be done as structured targets want it (svrl.agents.structured_targets): a matrix minus its
 // offset over its factor is what is estimated, and what is known of a row without an observed entry stays.
 //
-// Compiled at run time with -DREAL=float|double and -DN=columns, an even number up to 32. An odd matrix gets a column
-// of observed zeros, which no rotation touches and which survives nowhere.
+// Compiled at run time with -DREAL=float|double, -DN=columns, an even number up to 32, and -DROWS=rows of a lane, that is
+// m / 32, rounded up. An odd matrix gets a column of observed zeros, which no rotation touches and which survives nowhere.
 
 typedef REAL Real;
 typedef unsigned int Bits;
@@ -20,14 +20,15 @@ constexpr int CLEAN_EVERY = 8;
 constexpr int MOST_SWEEPS = 15;
 constexpr bool SINGLE = sizeof(Real) == 4;
 // A slow direction hides behind quick ones: the last step says less about the distance to go in matrices of few columns.
-constexpr double STRICTER = N > 8 ? 4 : 16;
+constexpr double STRICTER = N > 8 ? 2 : 16;
 constexpr double FINEST = SINGLE ? 3e-6 : 0;  // changes below this are rounding
 // Sums of squares are near 1 at most; below this they cannot matter, and their squares would underflow.
 constexpr Real NOTHING = SINGLE ? 1e-30 : 1e-250;
 constexpr Real PARALLEL = SINGLE ? 1e-7 : 1e-15;  // cosine that counts as orthogonal
-constexpr Real TURNED = SINGLE ? 1e-3 : 1e-6;     // disturbance above which a basis has not settled: it is squared next
+constexpr Real TURNED = SINGLE ? 1e-4 : 1e-8;     // change of W above which a basis has not settled
+constexpr Real LINKED = SINGLE ? 1e-3 : 1e-6;     // the same where the largest square is wanted: a share of the energy
 constexpr Real SLACK = SINGLE ? 5e-7 : 1e-14;     // rounding of the bound, as a share of the energy
-constexpr Real ROUGH = 0.03;                      // disturbance above which no convergence is believed
+constexpr Real ROUGH = 0.03;                      // change of W above which no convergence is believed
 
 __device__ inline Real root(float x) { return sqrtf(x); }
 __device__ inline Real root(double x) { return sqrt(x); }
@@ -75,7 +76,10 @@ __device__ inline void block_sums(const Work &w, Real &a, Real &b, Real &c) {
 // turned = basis * filled'.
 __device__ void turn(const Work &w) {
     for (int k = w.warp; k < N; k += w.warps)
-        for (int i = w.lane; i < w.m; i += 32) {
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            int i = w.lane + 32 * r;
+            if (i >= w.m) continue;
             Real total = 0;
 #pragma unroll
             for (int j = 0; j < N; j++) total += w.basis[k * N + j] * w.filled[i * STRIDE + j];
@@ -84,50 +88,53 @@ __device__ void turn(const Work &w) {
     __syncthreads();
 }
 
-// How much of W a rotation changes, at first order.
-__device__ Real disturbance(Real a, Real b, Real off, Real gap, Real floor) {
-    Real high = largest_of(a, b);
-    off = off < 0 ? -off : off, gap = gap < 0 ? -gap : gap;
-    if (high < floor) return off / floor;  // together they may survive
-    if (gap <= off) return off / high;
-    Real level = root(floor);
-    Real lost = a > floor ? level * inverse_root(a) : 1, other = b > floor ? level * inverse_root(b) : 1;
-    return off * (lost > other ? lost - other : other - lost) / gap;
+// The share of a direction of squared length `square` that is lost to the shrinkage `level`.
+__device__ inline Real share_lost(Real square, Real level) {
+    return square > level * level ? level * inverse_root(square) : 1;
 }
 
 // One sweep of one-sided Jacobi: every pair of directions meets once. Leaves the squares, and returns the largest
-// disturbance that it met.
-__device__ Real sweep(const Work &w, Real floor) {
+// change of W that a rotation made, at first order; without a shrinkage yet, `whole` is the energy, and the largest
+// product of two directions is returned as a share of it. Waiting for memory, for other lanes and for roots is all that
+// this costs, so both vectors stay in registers, and the basis is fetched before it is needed.
+__device__ Real sweep(const Work &w, Real level, Real whole = 0) {
     Real worst = 0;
     for (int round = 0; round < N - 1; round++) {
         if (w.warp < N / 2) {
             int p = w.warp ? (round + w.warp) % (N - 1) : N - 1;
             int q = w.warp ? (round - w.warp + N - 1) % (N - 1) : round;
-            Real *x = w.turned + p * w.m, *y = w.turned + q * w.m;
-            Real a = 0, b = 0, off = 0;
-            for (int i = w.lane; i < w.m; i += 32) a += x[i] * x[i], b += y[i] * y[i], off += x[i] * y[i];
+            Real *first = w.turned + p * w.m + w.lane, *second = w.turned + q * w.m + w.lane;
+            Real x[ROWS], y[ROWS], a = 0, b = 0, off = 0;
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                bool inside = w.lane + 32 * r < w.m;
+                x[r] = inside ? first[32 * r] : 0, y[r] = inside ? second[32 * r] : 0;
+                a += x[r] * x[r], b += y[r] * y[r], off += x[r] * y[r];
+            }
+            int column = w.lane < N ? w.lane : 0;
+            Real u = w.basis[p * N + column], v = w.basis[q * N + column];
             a = warp_sum(a), b = warp_sum(b), off = warp_sum(off);
             Real gap = b - a, square = gap * gap + 4 * off * off;
-            Real cosine_between = largest_of(off, -off) * inverse_root(largest_of(a * b, NOTHING));
-            if (square > NOTHING && cosine_between > PARALLEL) {
+            if (square > NOTHING && off * off > PARALLEL * PARALLEL * a * b) {
                 // The angle that makes the pair orthogonal, from its double: tan = 2 off / gap.
                 Real width = gap < 0 ? -gap : gap, inverse = inverse_root(square);
                 Real half = Real(0.5) + Real(0.5) * width * inverse, scale = inverse_root(half);
                 Real cosine = half * scale, sine = (gap < 0 ? -off : off) * inverse * scale;
-                for (int i = w.lane; i < w.m; i += 32) {
-                    Real u = x[i], v = y[i];
-                    x[i] = cosine * u - sine * v;
-                    y[i] = sine * u + cosine * v;
-                }
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                    if (w.lane + 32 * r < w.m) {
+                        first[32 * r] = cosine * x[r] - sine * y[r];
+                        second[32 * r] = sine * x[r] + cosine * y[r];
+                    }
                 if (w.lane < N) {
-                    Real u = w.basis[p * N + w.lane], v = w.basis[q * N + w.lane];
                     w.basis[p * N + w.lane] = cosine * u - sine * v;
                     w.basis[q * N + w.lane] = sine * u + cosine * v;
                 }
                 Real shift = 2 * off * off / (square * inverse + width);
                 shift = gap < 0 ? -shift : shift;
-                worst = largest_of(worst, disturbance(a, b, off, gap, floor));
                 a = largest_of(a - shift, Real(0)), b = largest_of(b + shift, Real(0));
+                Real change = whole > 0 ? off / whole : (share_lost(a, level) - share_lost(b, level)) * off * inverse;
+                worst = largest_of(worst, change < 0 ? -change : change);
             }
             if (w.lane == 0) w.squares[p] = a, w.squares[q] = b;
         }
@@ -141,10 +148,10 @@ __device__ Real sweep(const Work &w, Real floor) {
 }
 
 // Sweep until the basis are the right singular vectors.
-__device__ void settle(const Work &w, Real floor) {
+__device__ void settle(const Work &w, Real level, Real whole = 0) {
     turn(w);
     for (int k = 0; k < MOST_SWEEPS; k++)
-        if (!(sweep(w, floor) > TURNED)) break;
+        if (!(sweep(w, level, whole) > (whole > 0 ? LINKED : TURNED))) break;
 }
 
 // One step of Newton and Schulz towards the nearest orthonormal basis: rounding wears it out.
@@ -246,19 +253,19 @@ __device__ void go_back(const Work &w) {
 
 // Outer iterations until the missing entries settle; returns how many, and the last change and rank.
 __device__ int iterate(const Work &w, Real level, double tolerance, int max_steps, double &change, int &rank) {
-    Real floor = level * level, theta = 1, lowest = 0, bound, energy, moved, size, uphill;
+    Real theta = 1, lowest = 0, bound, energy, moved, size, uphill;
     double before = 0, enough = largest_of(tolerance / STRICTER, FINEST);
     enough = enough < tolerance ? enough : tolerance;
     for (int step = 1;; step++) {
         if (step % CLEAN_EVERY == 0) clean(w);
         turn(w);
-        Real worst = sweep(w, floor);
+        Real worst = sweep(w, level);
         rank = survivors(w, level, bound, energy);
         if (step > 1 && bound > lowest + SLACK * energy && theta > 1) {
             theta = 1;
             go_back(w);
             turn(w);
-            worst = sweep(w, floor);
+            worst = sweep(w, level);
             rank = survivors(w, level, bound, energy);
         }
         lowest = step == 1 || bound < lowest ? bound : lowest;
@@ -267,7 +274,7 @@ __device__ int iterate(const Work &w, Real level, double tolerance, int max_step
         bool finite = moved - moved == 0;
         change = moved == 0 ? 0 : size > 0 ? sqrt((double)moved / (double)size) : 1;
         // Steps that shrink by a factor r have r / (1 - r) of the last one still to go.
-        double left = before > 0 && change > before / 2 ? change / largest_of(before / change - 1, 0.05) : change;
+        double left = before > 0 && change > before / 2 ? change / largest_of(before / change - 1, 0.005) : change;
         if ((left < enough && !(worst > ROUGH)) || step == max_steps || !finite) return step;
         before = change;
         if (uphill > 0) theta = 1;
@@ -296,6 +303,7 @@ __device__ bool measure(Work &w, const Real *values, const unsigned char *mask, 
         int count = __popc(__ballot_sync(ALL, seen));
         if (w.lane == 0) w.offset[i] = scaling == ROW ? first + rest / (count ? count : 1) : 0;
     }
+    good = !__syncthreads_or(!good);
     w.factor = 1;
     if (scaling == MINMAX) {
         low = -warp_max(-low), high = warp_max(high);
@@ -303,10 +311,11 @@ __device__ bool measure(Work &w, const Real *values, const unsigned char *mask, 
         __syncthreads();
         bool there = w.lane < w.warps;
         low = -warp_max(there ? -w.sums[w.lane] : -low), high = warp_max(there ? w.sums[32 + w.lane] : high);
-        w.factor = (high - low) / 2;
+        w.factor = good ? (high - low) / 2 : root(Real(-1));  // maxima lose NaN, which leaves nothing to scale by
         for (int i = 32 * w.warp + w.lane; i < w.m; i += 32 * w.warps) w.offset[i] = low + w.factor;
+        __syncthreads();
     }
-    return !__syncthreads_or(!good);
+    return good;
 }
 
 __device__ inline Real scaled(const Work &w, Real value, int row) {
@@ -370,24 +379,23 @@ __device__ End solve(const Work &w, Real level, double ratio, const Real *start,
                      int max_steps, bool exact) {
     Real bound, energy;
     if (ratio > 0) {
-        // The largest square is at least the mean one, so this is below the floor that is looked for.
         energy = bound = level = 0;
         for (int e = 32 * w.warp + w.lane; e < w.m * N; e += 32 * w.warps) {
             Real entry = w.filled[e / N * STRIDE + e % N];
             energy += entry * entry;
         }
         block_sums(w, energy, bound, level);
-        settle(w, (Real)(ratio * ratio / N) * energy);
+        settle(w, 0, energy);
         level = (Real)ratio * root(warp_max(w.lane < N ? w.squares[w.lane] : 0));
         __syncthreads();
     }
     bool absent = guess(w, start, n, scale);
     // A good guess is lost again if the first step freezes the wrong W.
-    if (start || !(ratio > 0)) settle(w, level * level);
+    if (start || !(ratio > 0)) settle(w, level);
     End end = {level, 1, 0, 0};
     if (absent) end.steps = iterate(w, level, tolerance, max_steps, end.change, end.rank);
     if (exact || !absent) {
-        settle(w, level * level);
+        settle(w, level);
         end.rank = survivors(w, level, bound, energy);
         freeze(w);
     }

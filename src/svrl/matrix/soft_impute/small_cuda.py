@@ -19,8 +19,10 @@ from svrl.matrix.cuda_compiler import Kernel, NoCompilerError, compiled
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.solution import Solution
 
-MOST_COLUMNS = 32
-"""A lane of a warp for each."""
+LANES = 32
+"""Threads of a warp."""
+MOST_COLUMNS = LANES
+"""A lane for each."""
 MOST_WARPS = 16
 FINEST_IN_SINGLE = 1e-3
 """Shrinkages below this share of the largest singular value are worked on in float64."""
@@ -80,7 +82,7 @@ def complete_scaled_cuda(
     max_steps: int,
 ) -> Completed:
     """Scale q (B, m, n), m >= n, estimate, scale back and fill, in one launch: all of structured targets."""
-    matrix, estimate = torch.empty_like(q, memory_format=torch.contiguous_format), torch.empty(q.shape, device=q.device)
+    matrix, estimate = (torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2))
     levels = q.new_empty(len(q), dtype=torch.float64)
     ends = _launch(q, mask, None, matrix, estimate, levels, SCALINGS[scaling], ratio, tolerance, max_steps, fill)
     return Completed(matrix, estimate, ends.rank, ends.code)
@@ -113,7 +115,7 @@ def _launch(
     ends = (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
     numbers = (m, n, scaling), (ratio, tolerance), (max_steps, int(fill), *(end.code for end in ends))
     with torch.cuda.device(values.device):
-        _kernel(values.dtype, n, values.device)(
+        _kernel(values.dtype, m, n, values.device)(
             *(values, mask, start, result, estimate, levels, change, steps, rank, code),
             *map(ctypes.c_int, numbers[0]),
             *map(ctypes.c_double, numbers[1]),
@@ -138,7 +140,7 @@ def serves(m: int, n: int, dtype: torch.dtype, device: torch.device) -> bool:
     if _shared_bytes(m, n, dtype) > most:
         return False
     try:
-        _kernel(dtype, n, device)
+        _kernel(dtype, m, n, device)
     except NoCompilerError as error:
         _say_once(str(error))
         return False
@@ -155,8 +157,9 @@ def _shared_bytes(m: int, n: int, dtype: torch.dtype) -> int:
     return dtype.itemsize * (2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96 + m) + 4 * m
 
 
-def _kernel(dtype: torch.dtype, n: int, device: torch.device) -> Kernel:
-    return compiled(_source(), "soft_impute_small", {"REAL": REALS[dtype], "N": _even(n)}, device)
+def _kernel(dtype: torch.dtype, m: int, n: int, device: torch.device) -> Kernel:
+    definitions: dict[str, str | int] = {"REAL": REALS[dtype], "N": _even(n), "ROWS": -(-m // LANES)}
+    return compiled(_source(), "soft_impute_small", definitions, device)
 
 
 @functools.cache
