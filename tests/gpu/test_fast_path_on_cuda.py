@@ -27,6 +27,8 @@ pytestmark = [
 
 AGREE = 0.02
 """How far both paths may be apart after a burst from one state, as a share of the way that the weights have gone."""
+FLIP = 5e-3
+"""What another choice between two actions of nearly the same value changes a loss by, of about .5."""
 FREE = 0.2
 """The same after 200 updates on their own. Adam divides by the size of a gradient: where that is rounding, so is
 the sign of the step, and what it leads to grows."""
@@ -73,8 +75,9 @@ def test_graphs_make_200_updates_of_the_plain_path(arm: dict) -> None:
             began = copy.deepcopy(plain.online)
             losses = plain.burst(memory.sample(count * config.batch_size, draws), count, masks).losses
             found = [one.burst(count, *source).losses for one, source in zip(fast, sources, strict=True)]
-            assert torch.allclose(losses, found[0], atol=1e-4)
-            assert torch.allclose(losses, found[1], atol=5e-3)
+            for other, limit in zip(found, (1e-4, 2e-3), strict=True):
+                assert float((losses - other).abs().median()) < limit
+                assert float((losses - other).abs().max()) < FLIP
             apart.append(distance(plain.online, led.online, began))
             follow(led, plain)
     stream.synchronize()
