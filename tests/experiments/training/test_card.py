@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from svrl.agents.config import AgentConfig
-from svrl.experiments.training.card import at_work_on, check_precision, full_card
+from svrl.agents.precision import check_precision
+from svrl.experiments.training.card import at_work_on, full_card
 from svrl.experiments.training.session import train_in_directory
 
 SAID_BY_TORCH = (

@@ -1,0 +1,82 @@
+"""What a card multiplies in. torch's switches can be set without a card, so they can be looked at here."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from svrl.agents.config import AgentConfig, default_precision
+from svrl.agents.networks import build_network
+from svrl.agents.precision import check_precision, computing_in, values_of
+from svrl.envs.vector import EnvSpec
+
+CARD, HOST = torch.device("cuda"), torch.device("cpu")
+
+
+def switches() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("float32", False), ("tf32", True), ("bf16", True)])
+def test_the_switches_are_set_and_set_back(precision: str, expected: bool) -> None:
+    before = switches()
+    with computing_in(precision, CARD):
+        assert switches() == (expected, expected)
+        with computing_in(precision, CARD):
+            assert switches() == (expected, expected)
+        assert switches() == (expected, expected)
+    assert switches() == before
+
+
+def test_the_cpu_is_left_alone() -> None:
+    before = switches()
+    with computing_in("tf32", HOST):
+        assert switches() == before
+
+
+def test_one_thread_that_ends_does_not_switch_for_another() -> None:
+    before, ended = switches(), threading.Event()
+
+    def other() -> None:
+        with computing_in("tf32", CARD):
+            pass
+        ended.set()
+
+    with computing_in("tf32", CARD):
+        threading.Thread(target=other).start()
+        ended.wait()
+        assert switches() == (True, True)
+    assert switches() == before
+
+
+def test_two_precisions_at_once_are_refused() -> None:
+    before = switches()
+    with computing_in("float32", CARD), pytest.raises(ValueError, match="one is at work in float32"):
+        computing_in("tf32", CARD).__enter__()
+    assert switches() == before
+
+
+def test_defaults_and_refusals() -> None:
+    assert [default_precision(device) for device in ("cpu", "cuda", "cuda:1", HOST, CARD)] == [
+        "float32",
+        "tf32",
+        "tf32",
+        "float32",
+        "tf32",
+    ]
+    check_precision("float32", "cpu")
+    check_precision("bf16", "cuda:1")
+    with pytest.raises(ValueError, match="needs a CUDA device"):
+        check_precision("tf32", "cpu")
+    with pytest.raises(ValueError, match="one of float32, tf32, bf16"):
+        check_precision("float16", "cuda")
+
+
+def test_values_are_the_networks() -> None:
+    spec = EnvSpec(id="v", family="gymnasium", frame_shape=(3,), dtype="float32", high=2.0, n_actions=4)
+    network = build_network(spec, AgentConfig.of("classic", hidden=(8,)), torch.Generator().manual_seed(0))
+    states = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(values_of(network, network.scaled(states), "float32"), network(states))
+    assert torch.equal(network.scaled(states), states / 2)
