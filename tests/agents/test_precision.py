@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -80,3 +82,22 @@ def test_values_are_the_networks() -> None:
     states = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
     assert torch.equal(values_of(network, network.scaled(states), "float32"), network(states))
     assert torch.equal(network.scaled(states), states / 2)
+
+
+def test_newer_switches_of_torch_are_respected() -> None:
+    """A program that has used them cannot read the older ones any more; in a process of its own, for they stay."""
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("this torch has the older switches only")
+    program = (
+        "import torch; from svrl.agents.precision import computing_in\n"
+        "torch.backends.cuda.matmul.fp32_precision = 'ieee'; torch.backends.cudnn.conv.fp32_precision = 'tf32'\n"
+        "look = lambda: (torch.backends.cuda.matmul.fp32_precision, torch.backends.cudnn.conv.fp32_precision)\n"
+        "with computing_in('tf32', torch.device('cuda')): print(look())\n"
+        "with computing_in('float32', torch.device('cuda')): print(look())\n"
+        "print(look())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    rounded, exact, after = done.stdout.splitlines()
+    assert rounded == "('tf32', 'tf32')"
+    assert exact in ("('ieee', 'ieee')", "('ieee', 'none')")
+    assert after == "('ieee', 'tf32')"

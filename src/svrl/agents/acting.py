@@ -37,7 +37,8 @@ class Actor:
         self._shown = readable(torch.zeros_like(self._seen, device="cpu"), self._seen)
         self._stream = stream_of(device, first=True) if lag else None
         self._ready, self._done = CardEvent(device), CardEvent(device)
-        self._greedy = Captured(self._best, repeatable=True)
+        self._greedy = Captured(self._best, device, repeatable=True)
+        self._ready.record()  # the copy is made on another stream than it is asked on
 
     def follow(self, network: QNetwork) -> None:
         """Take over the weights that the current stream leaves, once the last actions have been chosen."""

@@ -106,8 +106,8 @@ def clamped_adam(
 ) -> Callable[[], None]:
     """A step of the optimiser with clamped gradients, by the quickest way there is here.
 
-    The kernel serves Adam on a CUDA device, and torch everything else. If only a compiler is missing, that is said
-    once.
+    The kernel serves Adam of up to 32 parameters on a CUDA device, and torch everything else. If only a compiler is
+    missing, that is said once.
 
     Args:
         parameters, optimiser, clamp: As `ClampedAdam` takes them; off CUDA, any optimiser in any state.
@@ -115,7 +115,8 @@ def clamped_adam(
     Raises:
         ValueError: If this is Adam on a CUDA device with settings that the kernel does not serve.
     """
-    if isinstance(optimiser, torch.optim.Adam) and parameters and parameters[0].device.type == "cuda":
+    on_card = bool(parameters) and parameters[0].device.type == "cuda"
+    if isinstance(optimiser, torch.optim.Adam) and on_card and len(parameters) <= MOST_TENSORS:
         try:
             return ClampedAdam(parameters, optimiser, clamp)
         except NoCompilerError as error:

@@ -22,6 +22,13 @@ _RECORDING = threading.RLock()
 
 
 @contextmanager
+def undisturbed() -> Iterator[None]:
+    """Do something to the whole card while no thread records a graph there."""
+    with _RECORDING:
+        yield
+
+
+@contextmanager
 def _recording() -> Iterator[None]:
     """One thread at a time; and no garbage is collected, for there may be graphs in it."""
     with _RECORDING:
@@ -42,21 +49,22 @@ def stream_of(device: torch.device, *, first: bool = False) -> torch.cuda.Stream
     return torch.cuda.Stream(device, priority=-1 if first else 0)  # type: ignore[no-untyped-call]
 
 
-def can_record() -> bool:
-    """Whether torch's current stream is one on which a graph can be recorded."""
-    return torch.cuda.is_available() and torch.cuda.current_stream() != torch.cuda.default_stream()
+def can_record(device: torch.device) -> bool:
+    """Whether the device's current stream is one on which a graph can be recorded."""
+    return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
 
 class CardEvent:
     """A point in a stream that can be waited for; nothing without a card."""
 
     def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._event: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def record(self) -> None:
-        """This is the point, on the current stream."""
+        """This is the point, on the device's current stream."""
         if self._event is not None:
-            self._event.record()
+            self._event.record(torch.cuda.current_stream(self._device))
 
     def synchronize(self) -> None:
         """Wait on the host."""
@@ -64,9 +72,9 @@ class CardEvent:
             self._event.synchronize()
 
     def wait(self) -> None:
-        """Let the current stream wait, not the host."""
+        """Let the device's current stream wait, not the host."""
         if self._event is not None:
-            self._event.wait()
+            self._event.wait(torch.cuda.current_stream(self._device))
 
 
 def readable(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
@@ -82,15 +90,17 @@ class Captured(Generic[Result]):
     default stream, where nothing can be recorded, and without a card it is always run as it is.
     """
 
-    def __init__(self, work: Callable[[], Result], *, repeatable: bool, pool: Any = None) -> None:
+    def __init__(self, work: Callable[[], Result], device: torch.device, *, repeatable: bool, pool: Any = None) -> None:
         """Take note of the work.
 
         Args:
             work: What to do.
+            device: Where it is done.
             repeatable: Whether doing it twice does no harm.
             pool: Memory shared with other graphs that are replayed in turns with this one, never at the same time.
         """
         self._work = work
+        self._device = device
         self._repeatable = repeatable
         self._pool = pool
         self._warm = False
@@ -100,7 +110,7 @@ class Captured(Generic[Result]):
     def __call__(self) -> Result:
         """Do the work; the result lies where it lay the last time, once it has been recorded."""
         if self._graph is None:
-            if not can_record():
+            if not can_record(self._device):
                 return self._work()
             if not self._warm:
                 self._warm = True
@@ -122,7 +132,7 @@ class Captured(Generic[Result]):
 
     def _record(self) -> None:
         graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.current_stream()
+        stream = torch.cuda.current_stream(self._device)
         # Other threads may go on with work of their own: what they do is not recorded, and does not disturb.
         with _recording(), torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self._result = self._work()

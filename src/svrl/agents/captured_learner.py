@@ -92,8 +92,8 @@ class CapturedLearner:
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._prepare: Callable[[], Prepared] = self._prepare_batches
         if can_capture(learner):
-            self._prepare = Captured(self._prepare_batches, repeatable=True, pool=pool)
-        self._update = Captured(self._update_once, repeatable=False, pool=pool)
+            self._prepare = Captured(self._prepare_batches, device, repeatable=True, pool=pool)
+        self._update = Captured(self._update_once, device, repeatable=False, pool=pool)
 
     def burst(self, count: int, draws: torch.Generator, masks: torch.Generator) -> Burst:
         """K = count updates, then a copy of the target network if one is due.
@@ -105,6 +105,8 @@ class CapturedLearner:
         """
         learner = self._learner
         learner.check_count(count)
+        if count > self.most:
+            raise ValueError(f"This learner was made for bursts of at most {self.most} updates, got {count}.")
         self._draw(count, draws)
         mask = learner.draw_masks(count, masks)
         if mask is not None:

@@ -233,16 +233,18 @@ def with_evaluation(training: Training, progress: Callable[[int, int], None] | N
 
 
 def _evaluated(training: Training, progress: Callable[[int, int], None] | None) -> Evaluated:
-    games = evaluate(
-        training.network,
-        training.source,
-        training.config,
-        episodes=training.config.eval_episodes,
-        seed=derived_seed(training.seed, f"evaluation after {training.steps} steps"),
-        device=training.device,
-        env_threads=training.env_threads,
-        progress=progress,
-    )
+    network = training.network
+    with training.at_work():
+        games = evaluate(
+            network,
+            training.source,
+            training.config,
+            episodes=training.config.eval_episodes,
+            seed=derived_seed(training.seed, f"evaluation after {training.steps} steps"),
+            device=training.device,
+            env_threads=training.env_threads,
+            progress=progress,
+        )
     return Evaluated(
         steps=training.steps,
         updates=training.updates,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class _Switches:
         self._lock = threading.Lock()
         self._users = 0
         self._precision: Precision = "float32"
-        self._earlier = (False, False)
+        self._earlier: tuple[Any, Any] = (False, False)
 
     def take(self, precision: Precision) -> None:
         with self._lock:
@@ -45,8 +45,10 @@ class _Switches:
                     f"and {precision} was asked for. Give all of them the same precision."
                 )
             if not self._users:
-                self._earlier = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-                self._set(precision != "float32", precision != "float32")
+                self._earlier = self._get()
+                rounded = precision != "float32"
+                both = rounded if isinstance(self._earlier[0], bool) else ("tf32" if rounded else "ieee")
+                self._set(both, both)
             self._users, self._precision = self._users + 1, precision
 
     def give_back(self) -> None:
@@ -55,8 +57,25 @@ class _Switches:
             if not self._users:
                 self._set(*self._earlier)
 
-    def _set(self, products: bool, convolutions: bool) -> None:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
+    @staticmethod
+    def _get() -> tuple[Any, Any]:
+        """Of products and convolutions; words where a program has used torch's newer switches, which lock the old."""
+        try:
+            return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        except RuntimeError:
+            return torch.backends.cuda.matmul.fp32_precision, _convolutions().fp32_precision
+
+    @staticmethod
+    def _set(products: Any, convolutions: Any) -> None:
+        if isinstance(products, bool):
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
+        else:
+            torch.backends.cuda.matmul.fp32_precision = products
+            _convolutions().fp32_precision = convolutions
+
+
+def _convolutions() -> Any:
+    return torch.backends.cudnn.conv  # type: ignore[attr-defined, unused-ignore]
 
 
 _SWITCHES = _Switches()

@@ -77,7 +77,7 @@ class CardSide:
         self._frames = torch.zeros((layout.lanes, layout.frame_bytes), dtype=torch.uint8, device=device)
         self._places = [_Place(self._numbers, self._frames) for _ in range(PLACES)]
         self._turn = 0
-        self._scatter = Captured(self._scatter_step, repeatable=True)
+        self._scatter = Captured(self._scatter_step, device, repeatable=True)
         self.load(replay)
 
     def load(self, replay: Replay) -> None:

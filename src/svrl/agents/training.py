@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -78,6 +79,7 @@ class Training:
         graphs: bool = True,
         say: Callable[[str], None] | None = None,
     ) -> None:
+        self._say = say or _warn
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
@@ -87,10 +89,10 @@ class Training:
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
         self._stream = stream_of(self.device)
-        with self._at_work():
+        with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
             self.learner = Learner(network, copy.deepcopy(network), config, structure, precision=self.precision)
-            memory = _replay_device(self.spec, config, self.device, say)
+            memory = _replay_device(self.spec, config, self.device, self._say)
             self.replay = Replay(self.spec, lanes=config.envs, capacity=config.replay, device=memory)
             self._actor = Actor(
                 network, self.spec, lanes=config.envs, lag=bool(config.act_lag), precision=self.precision
@@ -127,7 +129,7 @@ class Training:
                 precision: What a card multiplies in: "float32", "tf32" or "bf16" (tf32; float32 on the CPU).
                 env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py (0).
                 graphs: Whether bursts on a card are CUDA graphs, which changes no more than rounding (True).
-                say: Takes notes for a person, a sentence each.
+                say: Takes notes for a person, a sentence each (warnings.warn).
         """
         return cls(env, config, **options)
 
@@ -141,11 +143,11 @@ class Training:
         if self._stream is None or not self._graphs or (learner.completes_each_step and not can_capture(learner)):
             return None
         most = min(config.target_every, math.ceil(config.envs * config.updates_per_step))
-        with self._at_work():
+        with self.at_work():
             return CapturedLearner(learner, self.replay, most=most)
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
+    def at_work(self) -> Iterator[None]:
         """Launch on the training's own stream, and multiply as it does."""
         if self._stream is None:
             yield
@@ -178,11 +180,11 @@ class Training:
         """Train until config.steps. May be left at any event; called again it goes on with the next one."""
         if self._observations is None:
             self._observations = self._envs.reset()
-            with self._at_work():
+            with self.at_work():
                 self.replay.begin(self._observations)
         while self._untold or self.steps < self.config.steps:
             if not self._untold:
-                with self._at_work():
+                with self.at_work():
                     self._untold.extend(self._advance())
             yield self._untold.popleft()
 
@@ -191,7 +193,7 @@ class Training:
         before, every = self.steps, self.config.log_every
         step = self._step_lagging() if self.config.act_lag else self._step_at_once()
         told: list[Event] = [*self._account(step)]
-        if self.updates and self.steps // every > before // every:
+        if self._burst is not None and self.steps // every > before // every:
             told.append(self._describe())
         return [*told, Stepped(steps=self.steps, updates=self.updates, epsilon=self.epsilon)]
 
@@ -313,6 +315,11 @@ class Training:
 
         Environments that cannot be restored begin new games, from a seed that follows from the seed and the steps.
         """
+        self.settle()
+        with self.at_work():
+            self._restore(state)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self.steps, self.episodes = int(state["steps"]), int(state["episodes"])
         self.recent_scores = deque(state["recent_scores"], maxlen=WINDOW)
         self._losses = list(torch.as_tensor(state["losses"]).to(self.device))
@@ -322,8 +329,7 @@ class Training:
         if self._captured is not None:
             self._captured.forget()  # its graphs know the optimiser's old state only
         self._captured = self._capture_bursts()
-        with self._at_work():
-            self._actor.follow(self.learner.online)
+        self._actor.follow(self.learner.online)
         for name, source in self._generators.items():
             self._continue(name, source, torch.as_tensor(state["generators"][name]))
         if state["observations"] is None:
@@ -335,9 +341,8 @@ class Training:
         else:
             self._envs.close()
             self._envs = self._open(f"environments after {self.steps}")
-            self._observations = self._envs.reset()
-            with self._at_work():
-                self.replay.begin(self._observations)
+            self._observations, self._pending = self._envs.reset(), None
+            self.replay.begin(self._observations)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
         """Go on with a stream of random numbers; with a new one if its memory has moved between card and RAM."""
@@ -345,6 +350,7 @@ class Training:
             source.set_state(state)
         else:
             source.manual_seed(derived_seed(self.seed, f"{name} after {self.steps}"))
+            self._say(f"Note: the {name} memory was elsewhere before, so its draws begin anew.")
 
     def close(self) -> None:
         """Let go of the environments, and of the graphs on a card."""
@@ -360,12 +366,16 @@ FEATURE_STATES = 512
 """States whose features are looked at."""
 
 
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=4)
+
+
 def _moved(batch: Batch, device: torch.device) -> Batch:
     return batch if batch.windows.device == device else Batch(*(part.to(device) for part in batch))
 
 
 def _replay_device(
-    spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], None] | None
+    spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], None]
 ) -> torch.device:
     """On the card if it fits there, else in RAM, which is said."""
     if device.type != "cuda":
@@ -374,9 +384,8 @@ def _replay_device(
     free, _ = torch.cuda.mem_get_info(device)
     if size * ROOM < free:
         return device
-    if say is not None:
-        say(
-            f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. "
-            "It stays in RAM, which is slower. A smaller --replay fits."
-        )
+    say(
+        f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. "
+        "It stays in RAM, which is slower. A smaller --replay fits."
+    )
     return torch.device("cpu")

@@ -80,7 +80,7 @@ def measure_launches(q: Tensor, config: AgentConfig, sizes: EstimatorSizes) -> l
         for count in sizes.counts:
             pick = torch.arange(count, device=device) % len(scaled)
             observed = Observed.trusted(torch.where(mask, scaled, 0.0)[pick], mask[pick])
-            launch = Captured(partial(structure.estimator, observed), repeatable=True)
+            launch = Captured(partial(structure.estimator, observed), device, repeatable=True)
             launch()
             times = [elapsed(partial(_several, launch), device) / LAUNCHES for _ in range(sizes.rounds)]
             whole = 1e6 * statistics.median(times)

@@ -306,7 +306,7 @@ def _against_authors(timed: Timed, sizes: UpdateSizes, device: torch.device) -> 
             ours=statistics.median(ours),
             peer=1e6 * peer,
             peer_name=f"the authors' way, eager, batch {config.batch_size}",
-            note={"precision": default_precision(device)},
+            note={"precision": default_precision(device), "peer_precision": "torch's defaults"},
         )
 
 

@@ -204,8 +204,8 @@ def _as_begun(request: TrainRequest, fields: Mapping[str, Any], own: Mapping[str
         request = replace(request, config=request.config.but(steps=earlier["steps"]))
     if own["threads"] is None and isinstance(earlier.get("threads"), int):
         request = replace(request, threads=earlier["threads"])
-    if own["precision"] is None and earlier.get("precision") in PRECISIONS:
-        request = replace(request, precision=earlier["precision"])
+    if own["precision"] is None:
+        request = replace(request, precision=earlier.get("precision", "float32"))
     return request
 
 

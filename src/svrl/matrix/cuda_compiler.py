@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -67,17 +68,34 @@ def compiled(source: str, name: str, definitions: Mapping[str, str | int], devic
     """
     options = tuple(f"-D{key}={value}" for key, value in definitions.items())
     index = torch.cuda.current_device() if device.index is None else device.index
-    return _kernel(source, name, options, index)
+    key = (source, name, options, index)
+    with _COMPILING:
+        if key not in _KERNELS:
+            try:
+                _KERNELS[key] = _compile(*key)
+            except NoCompilerError as error:
+                _KERNELS[key] = error
+        found = _KERNELS[key]
+    if isinstance(found, NoCompilerError):
+        raise found
+    return found
 
 
-@functools.cache
-def _kernel(source: str, name: str, options: tuple[str, ...], index: int) -> Kernel:
+_COMPILING = threading.Lock()
+_KERNELS: dict[tuple[str, str, tuple[str, ...], int], Kernel | NoCompilerError] = {}
+"""What has been compiled in this process, or why it could not be."""
+
+
+def _compile(source: str, name: str, options: tuple[str, ...], index: int) -> Kernel:
     with torch.cuda.device(index):
         torch.cuda.current_stream().synchronize()  # the device's context must be there and current
         major, minor = torch.cuda.get_device_capability(index)
         image = compile_source(source, (*options, "--use_fast_math", f"--gpu-architecture=sm_{major}{minor}"))
         driver, module, function = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
-        _check(driver.cuModuleLoadData(ctypes.byref(module), image), "cuModuleLoadData")
+        if status := driver.cuModuleLoadData(ctypes.byref(module), image):
+            raise NoCompilerError(
+                f"The driver refuses what NVRTC compiled (error {status}); it may be older than NVRTC."
+            )
         _check(driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode()), "cuModuleGetFunction")
     return Kernel(function)
 
@@ -136,7 +154,10 @@ def _driver() -> ctypes.CDLL:
 
 @functools.cache
 def _nvrtc() -> ctypes.CDLL:
-    for name in (*LIBRARIES, *map(str, _brought_along())):
+    own = (torch.version.cuda or "").partition(".")[0]
+    # That of torch's own CUDA version first: the driver may not know what a newer one makes.
+    names = sorted(LIBRARIES, key=lambda name: not own or (f".{own}" not in name and f"_{own}0_" not in name))
+    for name in (*names, *map(str, _brought_along())):
         try:
             return ctypes.CDLL(name)
         except OSError:

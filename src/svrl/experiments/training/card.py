@@ -69,5 +69,8 @@ def release(device: str | torch.device) -> None:
 
     import torch
 
-    gc.collect()
-    torch.cuda.empty_cache()
+    from svrl.agents.captured import undisturbed
+
+    with undisturbed():
+        gc.collect()
+        torch.cuda.empty_cache()

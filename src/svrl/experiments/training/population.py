@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from svrl.agents.config import AgentConfig, Precision
+from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
-from svrl.experiments.training.card import release
+from svrl.experiments.training.card import is_card, release
 from svrl.experiments.training.listeners import Progress, Unseen
 from svrl.experiments.training.session import Habits, train_in_directory
 from svrl.experiments.training.stop_signals import Signals, Stopped
@@ -156,6 +156,12 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
         raise ValueError(
             f"Runs in one process share torch's CPU threads, and these want {listed}. "
             "Train them one at a time (--together 1), or give one number of --threads."
+        )
+    precisions = {member.precision or default_precision(member.device) for member in members if is_card(member.device)}
+    if together > 1 and len(precisions) > 1:
+        raise ValueError(
+            f"Runs in one process multiply alike, and these want {' and '.join(sorted(precisions))}. "
+            "Train them one at a time (--together 1), or with one --precision."
         )
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +144,8 @@ class QStarError:
 
     def event_row(self, learner: Training | Agent) -> dict[str, Any]:
         """A row for logs: steps, updates and the errors of the online network as it is now."""
-        with at_rest(learner.network) as network:
+        at_work = learner.at_work() if hasattr(learner, "at_work") else nullcontext()
+        with at_rest(learner.network) as network, at_work:
             errors = self.measure(network, learner.device)
         return {"steps": learner.steps, "updates": learner.updates, **dataclasses.asdict(errors)}
 

@@ -39,10 +39,15 @@ def settings_of(
 
 
 def settings_as_begun(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the run in a folder writes them: one from before there was a choice of precision names none."""
-    if "precision" not in read_config(path):
+    """Settings as the run in a folder writes them: one from before there was a choice of precision had float32."""
+    if settings["precision"] == "float32" and "precision" not in read_config(path):
         return {name: value for name, value in settings.items() if name != "precision"}
     return settings
+
+
+def precision_of(path: Path) -> Any:
+    """What the run in a folder multiplies in; one from before there was a choice had float32."""
+    return read_config(path).get("precision", "float32")
 
 
 def provenance() -> dict[str, Any]:

@@ -32,7 +32,7 @@ from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.experiments.training.card import at_work_on
 from svrl.experiments.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
-from svrl.experiments.training.result import provenance, result_of, settings_as_begun, settings_of
+from svrl.experiments.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 from svrl.experiments.training.stop_signals import Signals
 from svrl.runs import training_run as files
 from svrl.runs.rows import read_rows
@@ -113,7 +113,8 @@ def train_in_directory(
         ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
             memory of the card is full.
     """
-    precision = precision or default_precision(device)
+    if precision is None:
+        precision = precision_of(Path(folder)) if resume else default_precision(device)
     check_precision(precision, device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
     asked = settings_of(
