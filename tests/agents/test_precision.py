@@ -11,7 +11,7 @@ import torch
 
 from svrl.agents.config import AgentConfig, default_precision
 from svrl.agents.networks import build_network
-from svrl.agents.precision import check_precision, computing_in, values_of
+from svrl.agents.precision import check_card, check_precision, computing_in, values_of
 from svrl.envs.vector import EnvSpec
 
 CARD, HOST = torch.device("cuda"), torch.device("cpu")
@@ -74,6 +74,17 @@ def test_defaults_and_refusals() -> None:
         check_precision("tf32", "cpu")
     with pytest.raises(ValueError, match="one of float32, tf32, bf16"):
         check_precision("float16", "cuda")
+
+
+def test_a_card_that_is_not_there_is_one_sentence() -> None:
+    from svrl.agents.training import Training
+
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    with pytest.raises(ValueError, match=f"cuda:{there} is not available: torch finds"):
+        check_card(f"cuda:{there}")
+    with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
+        Training.begin("CartPole-v1", AgentConfig.of("classic"), device=f"cuda:{there}")
+    check_card("cpu")
 
 
 def test_values_are_the_networks() -> None:

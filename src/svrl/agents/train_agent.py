@@ -26,7 +26,7 @@ def train(
     """Train an agent and return it.
 
     Nothing is written to disk; `svrl train` does that, and can be interrupted. Two calls with one seed give
-    the same agent, on the same device with the same number of threads.
+    the same agent on the CPU, with the same number of threads; on a card the last digits may differ.
 
     Args:
         env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function

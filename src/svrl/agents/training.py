@@ -36,7 +36,7 @@ from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.exploration import epsilon_at, explore
 from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
-from svrl.agents.precision import check_precision, computing_in
+from svrl.agents.precision import check_card, check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, observations
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
@@ -83,6 +83,7 @@ class Training:
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
+        check_card(self.device)
         check_precision(self.precision, self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads

@@ -134,7 +134,7 @@ def _train(quick: bool, device: str) -> Iterator[Row]:
     if check_device(device).type == "cpu" and not quick:
         raise BadInputError(
             "svrl bench train is about cards, and its full size is too much for the CPU; got --device cpu. "
-            "Use --device cuda, or --quick to see that it runs."
+            "Use --device cuda where there is a card, or --quick to see that it runs."
         )
     from svrl.benchmarks.train_device import measure_train_device
 

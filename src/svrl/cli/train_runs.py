@@ -213,7 +213,7 @@ def _end_with(error: PopulationError, order: Order) -> None:
     if error.signal is not None:
         _say_stopped(order)
     elif any(order.place.glob("*/config.json")):
-        say(f"What was done is in {order.place}. Go on with: {order.again}")
+        say(f"What was done is in {order.place}. When that is repaired, go on with: {order.again}")
     if mistakes:
         raise mistakes[0]
     raise typer.Exit(BAD_INPUT if error.signal is None else 128 + error.signal)

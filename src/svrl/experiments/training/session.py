@@ -28,7 +28,7 @@ from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
-from svrl.agents.precision import check_precision
+from svrl.agents.precision import check_card, check_precision
 from svrl.agents.training import Training
 from svrl.experiments.training.card import at_work_on
 from svrl.experiments.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
@@ -115,6 +115,7 @@ def train_in_directory(
     """
     if precision is None:
         precision = precision_of(Path(folder)) if resume else default_precision(device)
+    check_card(device)
     check_precision(precision, device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
     asked = settings_of(
