@@ -83,7 +83,7 @@ def test_bars_are_those_of_the_arm(rows: list[Row]) -> None:
 
 def test_the_switch_interval_and_threads_are_given_back(rows: list[Row]) -> None:
     assert sys.getswitchinterval() > 5e-4
-    assert threading.active_count() == 1
+    assert not any(one.name.startswith("agent") for one in threading.enumerate())
 
 
 def test_games_played_again_are_the_same_beyond_their_ends() -> None:

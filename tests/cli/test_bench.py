@@ -48,7 +48,7 @@ def test_training_loops_on_the_cpu_are_refused_unless_quick(words: tuple[str, ..
     code, out, told = run("train", *words)
     assert (code, out) == (2, "")
     assert told.startswith("Error: svrl bench train is about cards")
-    assert told.endswith("Use --device cuda, or --quick to see that it runs.")
+    assert told.endswith("Use --device cuda where there is a card, or --quick to see that it runs.")
 
 
 @pytest.mark.parametrize("what", ["planning", "update", "train"])

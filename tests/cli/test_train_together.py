@@ -142,7 +142,9 @@ def test_a_failed_run_leaves_the_others(svrl, tmp_path, monkeypatch, alone, plai
     assert result.stdout == ""
     failure, closing = result.stderr.strip().splitlines()[-2:]
     assert failure == f"Error: {tmp_path / FOLDERS[0]} failed: The loss is nan."
-    assert closing.startswith(f"What was done is in {tmp_path}. When that is repaired, go on with: svrl train CartPole-v1 ")
+    assert closing.startswith(
+        f"What was done is in {tmp_path}. When that is repaired, go on with: svrl train CartPole-v1 "
+    )
     assert names(tmp_path) == {FOLDERS[1]}
     assert_same_run(alone / FOLDERS[1], tmp_path / FOLDERS[1])
     assert svrl(*shlex.split(closing.split("go on with: svrl ")[1])).exit_code == 0

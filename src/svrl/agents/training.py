@@ -83,8 +83,8 @@ class Training:
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
-        check_card(self.device)
         check_precision(self.precision, self.device)
+        check_card(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
         self._envs = self._open("environments")

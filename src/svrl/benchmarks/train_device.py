@@ -293,7 +293,7 @@ def _together_row(game: str, sizes: TrainSizes, device: torch.device) -> Row:
             stage.meet.abort()  # or the others would wait for ever
             raise
 
-    with _switching_often(), ThreadPoolExecutor(len(arms)) as pool:
+    with _switching_often(), ThreadPoolExecutor(len(arms), thread_name_prefix="agent") as pool:
         done = [pool.submit(work, arm) for arm in arms]
     failures = [error for one in done if (error := one.exception()) is not None]
     if failures:

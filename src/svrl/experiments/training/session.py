@@ -115,8 +115,8 @@ def train_in_directory(
     """
     if precision is None:
         precision = precision_of(Path(folder)) if resume else default_precision(device)
-    check_card(device)
     check_precision(precision, device)
+    check_card(device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
