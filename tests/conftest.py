@@ -6,9 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from svrl.cli.main import app
+
+THREADS = torch.get_num_threads()
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_they_were() -> None:
+    """Importing QuantEcon raises torch's number of threads, and small tensors on several are many times slower."""
+    if torch.get_num_threads() != THREADS:
+        torch.set_num_threads(THREADS)
 
 
 @pytest.fixture
