@@ -8,13 +8,16 @@ emulator's speed, at most 1.
     four agents    two plain, two structured, in a thread each, for a fixed time; the emulators too in four threads
     authors' way   one environment and eager updates (`authors_way`)
 
-Structure's share of the loop is 100 * (1 - structured rate / plain rate), at the same games.
+Structure's share of the loop is 100 * (1 - structured rate / plain rate), at the same games: the median of the
+stretches, because one hiccup of a shared machine is larger than the share.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
+import statistics
 import sys
 import threading
 import time
@@ -27,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from svrl.agents.config import AgentConfig, default_precision
+from svrl.agents.config import AgentConfig, Kind, default_precision
 from svrl.agents.networks import build_network
 from svrl.benchmarks.authors_way import authors_steps_per_second
 from svrl.benchmarks.device_clock import device_name, found_device
@@ -52,9 +55,10 @@ class TrainSizes:
 
     Attributes:
         envs, envs_together: Environments of the agent alone, and of each of the four.
-        learn_from, epsilon_steps, replay, batch_size: As in `AgentConfig`.
+        agent, learn_from, epsilon_steps, replay, batch_size: As in `AgentConfig`.
         warm_steps: Agent steps before the clock starts.
         rounds, stretch: Stretches of each agent alone, and seconds of one.
+        others: Further agents and batch sizes whose share is measured, with `envs_together` environments.
         together: Seconds of the four.
         seeds: Of the plain agents, and of the structured ones, that run together.
         authors_steps, authors_learn_from: Agent steps of the authors' way that are timed, and those before.
@@ -63,13 +67,15 @@ class TrainSizes:
 
     envs: int = 128
     envs_together: int = 64
+    agent: Kind = "dqn"
     learn_from: int = 5_000
     epsilon_steps: int = 20_000
     replay: int = 100_000
     batch_size: int = 32
     warm_steps: int = 22_000
-    rounds: int = 3
-    stretch: float = 4.0
+    rounds: int = 5
+    stretch: float = 3.0
+    others: tuple[tuple[Kind, int], ...] = (("double", 64), ("dueling", 128))
     together: float = 12.0
     seeds: tuple[int, ...] = (0, 1)
     authors_steps: int = 1_500
@@ -87,6 +93,7 @@ QUICK = TrainSizes(
     warm_steps=600,
     rounds=2,
     stretch=1.0,
+    others=(("dueling", 128),),
     together=3.0,
     authors_steps=100,
     authors_learn_from=64,
@@ -134,12 +141,22 @@ def measure_train_device(quick: bool, device: str, sizes: TrainSizes | None = No
         yield from _authors_rows(game, pair, sizes, card)
         del pair, measured
         gc.collect()
+        yield from other_shares(game, sizes, card)
         yield _together_row(game, sizes, card)
+
+
+def other_shares(game: str, sizes: TrainSizes, device: torch.device) -> Iterator[Row]:
+    """Structure's share of the loop for each of `sizes.others`."""
+    for agent, batch_size in sizes.others:
+        one = dataclasses.replace(sizes, agent=agent, batch_size=batch_size, envs=sizes.envs_together)
+        yield _share_row(game, _alone(game, one, device), device)
+        gc.collect()
 
 
 def _config(sizes: TrainSizes, *, structured: bool, envs: int) -> AgentConfig:
     return AgentConfig.of(
         "short",
+        agent=sizes.agent,
         structured=structured,
         envs=envs,
         act_lag=1,
@@ -209,16 +226,18 @@ def _share_row(game: str, pair: list[Measured], device: torch.device) -> Row:
         return (one.last - one.first) / one.seconds
 
     rounds = [share(rate(mine), rate(other)) for mine, other in zip(structured.stretches, plain.stretches, strict=True)]
-    rates = [measured.steps / measured.seconds for measured in (structured, plain)]
+    config = plain.loop.training.config
     return Row(
-        name=f"structure's share of the loop, {game}, {plain.loop.env.count} environments, {device_name(device)}",
+        name=f"structure's share of the loop of {config.agent}, batch {config.batch_size}, {game}, "
+        f"{config.envs} environments, {device_name(device)}",
         unit="%",
-        ours=share(*rates),
+        ours=statistics.median(rounds),
         peer=LIMIT,
         peer_name="limit",
         note={
             "rounds": rounds,
             "spread": spread(rounds),
+            "pooled": share(structured.steps / structured.seconds, plain.steps / plain.seconds),
             "plain_us": 1e6 * plain.seconds / plain.steps,
             "structured_us": 1e6 * structured.seconds / structured.steps,
             "emulator_us": 1e6 * plain.emulator / plain.steps,
