@@ -62,7 +62,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> CellResult:
 
 def test_rows_are_as_documented(straight: CellResult):
     kinds = [row["what"] for row in straight.rows]
-    assert kinds == ["curve", "score", "learning", "speed", *["rank"] * 4, "features"]
+    assert kinds == ["curve", "score", "learning", "speed", *["rank"] * 4, "features", "estimation", "estimation"]
     by_kind = {row["what"]: row for row in straight.rows}
     curve, score = by_kind["curve"], by_kind["score"]
     assert len(curve["steps"]) == len(curve["score"]) <= CURVE_POINTS

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents.environment import open_env
+from svrl.agents.estimation_study import SCALES, Estimation, estimate_batches
 from svrl.agents.evaluation import LANES, at_rest, play
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.matrix.rank import PAPER_ENERGY, effective_rank, spectrum
@@ -180,6 +181,7 @@ class RankStudy:
         cdf, ...: Share of the batches of rank at most 0, 1, ..., A.
         feature_rank, srank, dormant: Of the last features on up to 2,048 of the states.
         q_mean, q_std, q_min, q_max: Of all values of all states.
+        estimation: What Soft-Impute makes of up to 1,000 of the batches, for each scaling.
     """
 
     env: str
@@ -208,6 +210,7 @@ class RankStudy:
     q_std: float
     q_min: float
     q_max: float
+    estimation: tuple[Estimation, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON types only."""
@@ -271,6 +274,9 @@ def rank_study(
         q_std=float(q.std(correction=0)),
         q_min=float(q.min()),
         q_max=float(q.max()),
+        estimation=tuple(
+            estimate_batches(q, rows, generator_for(seed, "rank study masks"), scale=scale) for scale in SCALES
+        ),
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from svrl.cli.paper_work import PaperWork
     from svrl.experiments.paper.figure_map import PaperFigure
 
-SCALES = ("smoke", "laptop", "full")
+SCALES = ("smoke", "laptop", "short", "full")
 PICTURES, PAGES = ("svg", "pdf", "png"), ("html", "md", "pdf")
 STORE, FIGURES, REPORT = Path("runs/paper"), Path("figures"), Path("report")
 STOPPED = "Stopped; what was done is kept, and the same command goes on from there."
@@ -33,7 +33,8 @@ Scale = Annotated[
         "--scale",
         metavar="SCALE",
         autocompletion=lambda: list(SCALES),
-        help="smoke (a minute or two), laptop (about an hour on 2 cores) or full (the paper's budgets).",
+        help="smoke (a minute or two), laptop (about an hour on 2 cores), short (a million steps a game, for a "
+        "card) or full (the paper's budgets).",
     ),
 ]
 Kept = Annotated[Path, typer.Option("--store", help="Folder where what was computed is kept and found again.")]
@@ -44,6 +45,14 @@ Jobs = Annotated[
     typer.Option(min=1, max=512, help="Processes at a time; by default one at smoke scale, else one a core."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="NAME=VALUE",
+        help="Compute only cells with such a setting, as in env=atari/frostbite or seed=0,1; several must all fit.",
+    ),
+]
 
 app = typer.Typer(help="The paper's figures and claims, reproduced.", invoke_without_command=True)
 
@@ -99,6 +108,7 @@ def run(
     store: Kept = STORE,
     device: Device = "cpu",
     jobs: Jobs = None,
+    where: Where = None,
     as_json: Json = False,
 ) -> None:
     """Run what figures need, draw them, and say what became of their claims.
@@ -110,7 +120,8 @@ def run(
         wanted = _chosen(figures or [])
         work = _opened(scale, store, device, out)
         command = f"svrl paper run {shlex.join(figures or ['all'])} --scale {scale}"
-        lacking = work.compute(wanted, device=device, jobs=jobs, command=command)
+        command += "".join(f" --where {shlex.quote(text)}" for text in where or [])
+        lacking = work.compute(wanted, device=device, jobs=jobs, command=command, only=_wanted(where or []))
         written = work.draw(wanted, out, form)
         if lacking and not written:
             raise BadInputError(lacking[0])
@@ -191,6 +202,17 @@ def _opened(scale: str, store: Path, device: str | None = None, out: Path | None
 def _one_of(what: str, got: str, known: tuple[str, ...]) -> None:
     if got not in known:
         raise nearest(what, got, known)
+
+
+def _wanted(where: list[str]) -> dict[str, tuple[str, ...]]:
+    """Settings and the values that they may have, from NAME=VALUE[,VALUE]."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in where:
+        name, equals, values = text.partition("=")
+        if not name or not equals or not values:
+            raise BadInputError(f"--where takes NAME=VALUE, as in env=atari/frostbite or seed=0,1; got {text!r}.")
+        found[name] = (*found.get(name, ()), *values.split(","))
+    return found
 
 
 def _chosen(names: list[str]) -> list[PaperFigure]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ class PaperWork:
     """One scale, and where things are kept.
 
     Attributes:
-        scale: smoke, laptop or full.
+        scale: smoke, laptop, short or full.
         store: Folder of the user's own cells.
     """
 
@@ -74,21 +74,36 @@ class PaperWork:
     def missing(self, figures: Sequence[PaperFigure]) -> list[Cell]:
         """Cells that figures need at this scale and that have to be computed.
 
-        What takes hours, at full scale, is read from the committed rows; what a laptop can do is done.
+        What takes hours is read from the committed rows; what a laptop can do is done.
         """
-        known = self.stores if self.scale == "full" else self.stores[:1]
+        known = self.stores if self.scale in ("short", "full") else self.stores[:1]
         drawn = [figure for figure in figures if load_experiment(figure.experiment).budget_of(figure.id, self.scale)]
         found = [load_experiment(name) for name in dict.fromkeys(figure.experiment for figure in drawn)]
         cells = [cell for experiment in found for cell in experiment.missing(self.scale, known)]
         return list({cell.key: cell for cell in cells}.values())
 
-    def compute(self, figures: Sequence[PaperFigure], *, device: str, jobs: int | None, command: str) -> list[str]:
-        """Compute what is missing and keep it, with the command, as it makes it again, in its provenance.
+    def compute(
+        self,
+        figures: Sequence[PaperFigure],
+        *,
+        device: str,
+        jobs: int | None,
+        command: str,
+        only: Mapping[str, Sequence[str]] | None = None,
+    ) -> list[str]:
+        """Compute what is missing and keep it.
+
+        Args:
+            figures: Whose cells.
+            device: "cpu", "cuda" or "cuda:1".
+            jobs: Processes at a time; None takes one at smoke scale, else one a core.
+            command: As it makes the cells again, for their provenance.
+            only: Settings that cells must have, and the values, as text, of which each must have one.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
         """
-        cells = self.missing(figures)
+        cells = self._fitting(self.missing(figures), only or {})
         if not cells:
             return []
         refuse_unwritable(self.store)
@@ -109,6 +124,21 @@ class PaperWork:
         for sentence, lacking in computed.lacking.items():
             say(f"Not run ({len(lacking)} cells): {sentence}")
         return list(computed.lacking)
+
+    def _fitting(self, cells: list[Cell], only: Mapping[str, Sequence[str]]) -> list[Cell]:
+        """Cells with these settings; a name or a value that no cell of the scale has is refused."""
+        for name, values in only.items():
+            known = {str(cell.settings[name]) for cell in self._all_cells() if name in cell.settings}
+            for value in values:
+                if value not in known:
+                    some = ", ".join(sorted(known)[:8]) or "none: no cell has this setting"
+                    raise BadInputError(f"No cell of {self.scale} scale has {name}={value}. There are: {some}.")
+        return [cell for cell in cells if all(str(cell.settings.get(name)) in values for name, values in only.items())]
+
+    def _all_cells(self) -> Iterator[Cell]:
+        for experiment in load_all():
+            budget = experiment.budgets.get(self.scale)
+            yield from budget.cells if budget else ()
 
     def draw(self, figures: Sequence[PaperFigure], folder: Path, ending: str) -> dict[str, Path]:
         """Write the figures whose cells are all kept; where each is."""

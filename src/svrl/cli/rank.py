@@ -124,6 +124,18 @@ def _print(study: dict[str, Any]) -> None:
     for line in (
         f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
         f"{study['dormant']:.0%} of the units dormant",
+        *map(_estimation, study["estimation"]),
         f"written: {study['plot']}",
     ):
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _estimation(found: dict[str, Any]) -> str:
+    """What matrix estimation makes of these values, for one scaling."""
+    error = "nothing hidden" if found["held_out"] is None else f"hidden entries are off by {found['held_out']:.1%}"
+    share = found["beyond_row_mean"]
+    beside = "" if share is None else f" ({share:.2f} of the error of the row's mean)"
+    return (
+        f"soft-impute, scale {found['scale']}, p {found['observe']:g}: {error}{beside}, row maxima move by "
+        f"{found['row_max_bias']:+.2g}, {found['best_kept']:.0%} of the best actions stay"
+    )

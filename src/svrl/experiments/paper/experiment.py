@@ -26,11 +26,14 @@ class Budget:
         cells: All that it needs.
         words: The same for a caption: sizes, seeds, steps.
         figures: Those that can be drawn from it; all of the experiment's by default.
+        piece_of: The name of what a cell is a part of, for a budget that grows piece by piece: whatever pieces are
+            complete are its evidence. None asks for all cells.
     """
 
     cells: tuple[Cell, ...]
     words: str
     figures: tuple[str, ...] | None = None
+    piece_of: Callable[[Cell], str] | None = None
 
     @property
     def minutes(self) -> float:
@@ -66,14 +69,20 @@ class Experiment:
     notes: tuple[str, ...] = field(default=())
 
     def evidence(self, scale: str, stores: tuple[Store, ...]) -> Evidence | None:
-        """What is kept for a scale; None unless it is complete."""
+        """What is kept for a scale; None unless it is complete, or a piece of it is."""
         budget = self.budgets.get(scale)
         if budget is None:
             return None
         found = [read_first(cell, stores) for cell in budget.cells]
+        words = budget.words
+        if budget.piece_of is not None:
+            pieces = [budget.piece_of(cell) for cell in budget.cells]
+            lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
+            found = [kept for piece, kept in zip(pieces, found, strict=True) if piece not in lacking]
+            words = f"{', '.join(piece for piece in dict.fromkeys(pieces) if piece not in lacking)}: {words}"
         if not found or any(kept is None for kept in found):
             return None
-        return Evidence(scale=scale, words=budget.words, cells=tuple(kept for kept in found if kept is not None))
+        return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
 
     def missing(self, scale: str, stores: tuple[Store, ...]) -> list[Cell]:
         """Cells of a scale that no store has."""

@@ -23,8 +23,8 @@ from svrl.reporting.aggregate import interval, iqm
 from svrl.reporting.intervals import interval_if_several
 
 PLAIN = "dqn"
-SCALES = ("laptop", "full")
-"""Both settle a claim: it is ours, and the laptop's budget is one of its own."""
+SCALES = ("laptop", "short", "full")
+"""All settle a claim: it is ours, and each budget is one of its own."""
 
 
 def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:

@@ -88,6 +88,22 @@ class TrainingPlan:
         )
 
 
+def piece_of(cell: Cell) -> str:
+    """What is judged together: all arms and seeds of one technique, environment and batch size.
+
+    As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
+    """
+    settings = cell.settings
+    name = settings["env"].rpartition("/")[2].replace("_", " ").title()
+    technique = ARMS[settings["arm"]]["agent"]
+    size = settings["overrides"].get("batch_size")
+    return (
+        name
+        + (f" with {technique} DQN" if technique != "dqn" else "")
+        + (f" with batches of {size}" if size is not None else "")
+    )
+
+
 def training_cell(
     *,
     env: str,

@@ -5,6 +5,7 @@
     {"what": "learning", "steps": [...], "q_mean": [...], ...}     diagnostics, at most 80 points
     {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
     {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
+    {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
     {"what": "speed", "steps_per_second": ..., "hours": ...}       the only row that is not the same every time
 
 Points lie at equal distances of agent steps, the same for all seeds of a budget, and begin with the first game
@@ -93,7 +94,13 @@ def rows_of_study(study: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for kind, energy, centred in kinds
     ]
-    return [*ranks, {"what": "features", **{name: shortened(study[name]) for name in _FEATURES}}]
+    features = {"what": "features", **{name: shortened(study[name]) for name in _FEATURES}}
+    return [*ranks, features, *(_estimation(found) for found in study["estimation"])]
+
+
+def _estimation(found: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {name: shortened(value) if isinstance(value, float) else value for name, value in found.items()}
+    return {"what": "estimation", **numbers}
 
 
 def thinned(steps: np.ndarray, values: np.ndarray, length: int, points: int) -> tuple[np.ndarray, np.ndarray]:
