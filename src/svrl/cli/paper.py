@@ -44,6 +44,14 @@ Jobs = Annotated[
     int | None,
     typer.Option(min=1, max=512, help="Processes at a time; by default one at smoke scale, else one a core."),
 ]
+Together = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=64,
+        help="Trainings at a time in one process; by default 4 on a card, which they share, and 1 on the CPU.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 Where = Annotated[
     list[str] | None,
@@ -108,6 +116,7 @@ def run(
     store: Kept = STORE,
     device: Device = "cpu",
     jobs: Jobs = None,
+    together: Together = None,
     where: Where = None,
     as_json: Json = False,
 ) -> None:
@@ -121,7 +130,9 @@ def run(
         work = _opened(scale, store, device, out)
         command = f"svrl paper run {shlex.join(figures or ['all'])} --scale {scale}"
         command += "".join(f" --where {shlex.quote(text)}" for text in where or [])
-        lacking = work.compute(wanted, device=device, jobs=jobs, command=command, only=_wanted(where or []))
+        lacking = work.compute(
+            wanted, device=device, jobs=jobs, together=together, command=command, only=_wanted(where or [])
+        )
         written = work.draw(wanted, out, form)
         if lacking and not written:
             raise BadInputError(lacking[0])

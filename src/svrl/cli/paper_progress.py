@@ -18,7 +18,8 @@ class CellProgress:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._shown = self._console.is_terminal
         self._weights = {cell.key: cell.weight for cell in cells}
-        self._count, self._ended, self._done = len(cells), 0, 0.0
+        self._count, self._ended = len(cells), 0
+        self._shares: dict[str, float] = {}
         self._bar = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=24),
@@ -44,15 +45,19 @@ class CellProgress:
 
     def goes_on(self, cell: Cell, share: float) -> None:
         """Move the bar inside a cell."""
-        self._bar.update(self._task, completed=self._done + share * self._weights[cell.key])
+        self._shares[cell.key] = share
+        self._bar.update(self._task, completed=self._done())
 
     def ends(self, cell: Cell) -> None:
         """Count a cell."""
         self._ended += 1
-        self._done += self._weights[cell.key]
-        self._bar.update(self._task, completed=self._done, description=self._described(cell))
+        self._shares[cell.key] = 1.0
+        self._bar.update(self._task, completed=self._done(), description=self._described(cell))
         if not self._shown:
             self._console.print(f"{self._ended} of {self._count}: {cell}", markup=False)
+
+    def _done(self) -> float:
+        return sum(share * self._weights[key] for key, share in list(self._shares.items()))
 
     def _described(self, cell: Cell) -> str:
         room = max(self._console.width - 70, 20)

@@ -22,6 +22,9 @@ from svrl.experiments.training.stop_signals import Stopped
 from svrl.reporting.page.content import Page
 from svrl.runs.atomic import writing
 
+TOGETHER = 4
+"""Trainings that share a card by default, as many as `svrl bench train` measures."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PaperWork:
@@ -89,6 +92,7 @@ class PaperWork:
         device: str,
         jobs: int | None,
         command: str,
+        together: int | None = None,
         only: Mapping[str, Sequence[str]] | None = None,
     ) -> list[str]:
         """Compute what is missing and keep it.
@@ -98,6 +102,7 @@ class PaperWork:
             device: "cpu", "cuda" or "cuda:1".
             jobs: Processes at a time; None takes one at smoke scale, else one a core.
             command: As it makes the cells again, for their provenance.
+            together: Trainings at a time in one process; None takes 4 on a card and 1 elsewhere.
             only: Settings that cells must have, and the values, as text, of which each must have one.
 
         Returns:
@@ -114,8 +119,16 @@ class PaperWork:
         time = f"about {minutes:,.0f} min" if minutes >= 1.5 else "a minute or so"
         say(f"{self.scale} scale: {len(cells)} cells to compute{going}, {time} with --jobs {count}.")
         progress = CellProgress(cells)
+        together = together or (1 if device == "cpu" else TOGETHER)
         command += f" --device {device}" if device != "cpu" else ""
-        computer = Computer(store=self.stores[0], device=device, jobs=count, command=f"{command} --jobs {count}")
+        command += f" --together {together}" if together > 1 else ""
+        computer = Computer(
+            store=self.stores[0],
+            device=device,
+            jobs=count,
+            together=together,
+            command=f"{command} --jobs {count}",
+        )
         try:
             with progress.shown():
                 computed = computer.compute(cells, progress)

@@ -6,8 +6,19 @@ from collections.abc import Iterable
 
 from svrl.experiments.paper.cell import Cell
 from svrl.experiments.paper.experiment import Budget
-from svrl.experiments.training_cells.atari import FULL, LAPTOP, PAIR, SMOKE, WORDS, env_names, pairs
-from svrl.experiments.training_cells.plan import TrainingPlan
+from svrl.experiments.training_cells.atari import (
+    ARMS_OF,
+    FULL,
+    LAPTOP,
+    PAIR,
+    SHORT,
+    SMOKE,
+    WORDS,
+    env_names,
+    pairs,
+    short_budget,
+)
+from svrl.experiments.training_cells.plan import TrainingPlan, piece_of
 
 GAMES = ("frostbite", "seaquest")
 FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
@@ -21,6 +32,16 @@ def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> t
 BUDGETS = {
     "smoke": Budget(cells=pairs(SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"),
     "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"),
+    "short": Budget(
+        cells=tuple(
+            cell
+            for game, size in (("seaquest", 128), ("frostbite", 128), ("seaquest", 64), ("frostbite", 64))
+            for cell in SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
+        )
+        + short_budget(GAMES).cells,
+        words=WORDS["short"],
+        piece_of=piece_of,
+    ),
     "full": Budget(
         cells=(*pairs(FULL, GAMES), *_larger(FULL, GAMES, SIZES[1:])),
         words=f"Frostbite and Seaquest, batches of 32, 64 and 128, {WORDS['full']}",

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from svrl.envs.atari_games import GAMES as ALL_GAMES
 from svrl.experiments.paper.experiment import Budget
-from svrl.experiments.training_cells.atari import FULL, LAPTOP, SHORT, SMOKE, WORDS, env_names, listed, pairs
+from svrl.experiments.training_cells.atari import (
+    FULL,
+    LAPTOP,
+    SMOKE,
+    WORDS,
+    env_names,
+    listed,
+    pairs,
+    short_budget,
+)
 
 GAMES = ("frostbite", "krull", "alien", "seaquest")
 ENVS = env_names(GAMES)
 PAPER_RANKS = {"frostbite": 2, "krull": 2, "alien": 5, "seaquest": 10}
 PAPER_SIGNS = {"frostbite": 1, "krull": 1, "alien": 1, "seaquest": -1}
-_MORE = ("breakout", "zaxxon")
-"""Trained for the learning figures anyway; they join the panel of rank against gain."""
 
 BUDGETS = {
     "smoke": Budget(
@@ -19,9 +26,6 @@ BUDGETS = {
         words=f"{listed(('frostbite', 'alien'))}, DQN, {WORDS['smoke']}",
     ),
     "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite, DQN, {WORDS['laptop']}"),
-    "short": Budget(
-        cells=pairs(SHORT, (*GAMES, *_MORE)),
-        words=f"{listed((*GAMES, *_MORE))}, DQN, {WORDS['short']}",
-    ),
+    "short": short_budget(ALL_GAMES),
     "full": Budget(cells=pairs(FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
 }

@@ -5,11 +5,14 @@ The paper draws 56 of the 57 games in figures 23 to 26; Surround has no panel. O
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from svrl.envs.atari_games import GAMES
 from svrl.experiments.paper.cell import Cell
 from svrl.experiments.paper.experiment import Budget
 from svrl.experiments.training_cells.atari import (
     ALL_ARMS,
+    ARMS_OF,
     FULL,
     LAPTOP,
     PAIR,
@@ -18,7 +21,9 @@ from svrl.experiments.training_cells.atari import (
     TECHNIQUES,
     WORDS,
     env_names,
+    in_order,
     listed,
+    short_budget,
 )
 from svrl.experiments.training_cells.plan import TrainingPlan
 
@@ -33,7 +38,6 @@ PARTS = {
     "fig25": _LABELLED[32:48],
     "fig26": (*_LABELLED[48:], UNLABELLED),
 }
-FIG7 = ("frostbite", "krull", "alien", "seaquest")
 FIGURES = ("fig6", *PARTS, "fig27", "fig28")
 GAMES_OF: dict[str, tuple[str, ...]] = {"fig6": FIG6, **PARTS, "fig27": SELECTED, "fig28": SELECTED}
 TECHNIQUES_OF: dict[str, tuple[str, ...]] = {
@@ -59,7 +63,6 @@ def _cells(plan: TrainingPlan, all_arms: tuple[str, ...], pair: tuple[str, ...])
     return (*plan.cells(env_names(all_arms), ALL_ARMS), *plan.cells(env_names(pair), PAIR))
 
 
-_OTHERS_OF_FIG7 = tuple(game for game in FIG7 if game not in FIG6)
 _SMOKE_PAIRS = ("alien", "qbert", "zaxxon")
 """One more game of each part; their games are short."""
 _IN_ALL_ARMS = tuple(dict.fromkeys((*FIG6, *SELECTED)))
@@ -71,10 +74,12 @@ BUDGETS = {
         WORDS["smoke"],
     ),
     "laptop": _budget(_cells(LAPTOP, (), ("frostbite",)), "Frostbite with DQN only", WORDS["laptop"]),
-    "short": _budget(
-        _cells(SHORT, FIG6, _OTHERS_OF_FIG7),
-        f"{listed(FIG6)}, and {listed(_OTHERS_OF_FIG7)} for DQN",
-        WORDS["short"],
+    "short": replace(
+        short_budget(GAMES),
+        cells=(
+            *SHORT.cells(env_names(in_order(GAMES)), ARMS_OF["dqn"]),
+            *SHORT.cells(env_names(in_order(_IN_ALL_ARMS)), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
+        ),
     ),
     "full": _budget(
         _cells(FULL, _IN_ALL_ARMS, tuple(GAMES)),

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from svrl.experiments.paper.experiment import Budget
-from svrl.experiments.training_cells.atari import FULL, LAPTOP, SHORT, SMOKE, WORDS, env_names, listed
+from svrl.experiments.training_cells.atari import (
+    FULL,
+    LAPTOP,
+    SMOKE,
+    WORDS,
+    env_names,
+    listed,
+    short_budget,
+)
 from svrl.experiments.training_cells.plan import TrainingPlan
 
 GAMES = ("frostbite", "krull", "zaxxon", "alien")
@@ -19,6 +27,6 @@ def _budget(plan: TrainingPlan, games: tuple[str, ...], words: str) -> Budget:
 BUDGETS = {
     "smoke": _budget(SMOKE, ("frostbite", "alien"), WORDS["smoke"]),
     "laptop": _budget(LAPTOP, ("frostbite",), WORDS["laptop"]),
-    "short": _budget(SHORT, GAMES, WORDS["short"]),
+    "short": short_budget(GAMES, (ARM,)),
     "full": _budget(FULL, GAMES, WORDS["full"]),
 }

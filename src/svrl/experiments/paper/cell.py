@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,15 @@ class Kind:
         version: To be raised when the same settings lead to another result; what was kept is then computed anew.
         compute: A function of a module, so that other processes find it.
         extra: What has to be installed, as in svrl[atari]; empty if nothing.
+        together: Does the long part of several cells, given with what each works with, in this process and so many
+            at a time; `compute` then finds it done. It says how many seconds each took.
     """
 
     name: str
     version: int
     compute: Callable[[Mapping[str, Any], Work], CellResult]
     extra: str = ""
+    together: Callable[[Sequence[tuple[Mapping[str, Any], Work]], int], list[float]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,12 +77,15 @@ class Computer:
         store: Where they are kept.
         device: "cpu", "cuda" or "cuda:1".
         jobs: Processes at a time; 1 computes in this one.
+        together: Cells whose long part is done at the same time in one process, where their kind can: so a card is
+            shared. Its processes would wait for each other.
         command: That makes them again, for their provenance.
     """
 
     store: Store
     device: str = "cpu"
     jobs: int = 1
+    together: int = 1
     command: str = ""
 
     def compute(self, cells: Iterable[Cell], listener: Listener | None = None) -> Computed:
@@ -94,21 +97,40 @@ class Computer:
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()
+        spent = self._in_one_process(wanted, listener) if self.together > 1 else {}
         with _terminated_like_interrupted():
             if self.jobs == 1 or len(wanted) <= 1:
-                return self._alone(wanted, listener)
-            return self._together(sorted(wanted, key=lambda cell: -cell.weight), listener)
+                return self._alone(wanted, listener, spent)
+            return self._in_processes(sorted(wanted, key=lambda cell: -cell.weight), listener, spent)
 
-    def _alone(self, cells: Sequence[Cell], listener: Listener) -> Computed:
+    def _in_one_process(self, cells: Sequence[Cell], listener: Listener) -> dict[str, float]:
+        """Do the long part of cells whose kind can do several; seconds that each took, by key."""
+        spent: dict[str, float] = {}
+        for kind in {cell.kind.name: cell.kind for cell in cells}.values():
+            some = [cell for cell in cells if cell.kind.name == kind.name]
+            if kind.together is None or len(some) < 2:
+                continue
+            works = [(cell.settings, self._work(cell, listener)) for cell in some]
+            listener.begins(some[0])
+            with _one_thread():
+                seconds = kind.together(works, self.together)
+            spent.update((cell.key, took) for cell, took in zip(some, seconds, strict=True))
+        return spent
+
+    def _work(self, cell: Cell, listener: Listener) -> Work:
+        folder = self.store.work(cell)
+        return Work(folder=folder, device=self.device, progress=lambda share: listener.goes_on(cell, share))
+
+    def _alone(self, cells: Sequence[Cell], listener: Listener, spent: Mapping[str, float]) -> Computed:
         computed = Computed()
         for cell in cells:
             listener.begins(cell)
             with _one_thread():
-                computed.note(cell, _compute(self, cell, listener))
+                computed.note(cell, _compute(self, cell, listener, spent.get(cell.key, 0.0)))
             listener.ends(cell)
         return computed
 
-    def _together(self, cells: Sequence[Cell], listener: Listener) -> Computed:
+    def _in_processes(self, cells: Sequence[Cell], listener: Listener, spent: Mapping[str, float]) -> Computed:
         computed, context = Computed(), multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(self.jobs, len(cells)), context) as pool:
             # One cell a process is handed over at a time: whatever the pool has taken it computes to the end.
@@ -117,7 +139,7 @@ class Computer:
                 while left and len(waiting) < self.jobs:
                     cell = left.popleft()
                     with _deaf():
-                        waiting[pool.submit(_compute_elsewhere, self, cell)] = cell
+                        waiting[pool.submit(_compute_elsewhere, self, cell, spent.get(cell.key, 0.0))] = cell
                     listener.begins(cell)
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     cell = waiting.pop(future)
@@ -126,28 +148,30 @@ class Computer:
         return computed
 
 
-def _compute(computer: Computer, cell: Cell, listener: Listener) -> str:
-    """Compute and keep one cell; the sentence that says what to install if something is missing, else nothing."""
+def _compute(computer: Computer, cell: Cell, listener: Listener, spent: float) -> str:
+    """Compute and keep one cell, for which so many seconds were spent before.
+
+    Returns:
+        The sentence that says what to install if something is missing, else nothing.
+    """
     began = time.monotonic()
-    folder = computer.store.work(cell)
-    work = Work(folder=folder, device=computer.device, progress=lambda share: listener.goes_on(cell, share))
     try:
-        result = cell.kind.compute(cell.settings, work)
+        result = cell.kind.compute(cell.settings, computer._work(cell, listener))
     except (ImportError, ValueError) as error:
         if "pip install" not in str(error):
             raise
         return str(error)
-    seconds = time.monotonic() - began
+    seconds = spent + time.monotonic() - began
     told = provenance(device=computer.device, command=computer.command, seconds=seconds)
     computer.store.write(cell, result, told)
     return ""
 
 
-def _compute_elsewhere(computer: Computer, cell: Cell) -> str:
+def _compute_elsewhere(computer: Computer, cell: Cell, spent: float) -> str:
     """In a process of its own, which was deaf to Ctrl-C while it started."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with _one_thread():
-        return _compute(computer, cell, Unheard())
+        return _compute(computer, cell, Unheard(), spent)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def _result_of(settings: Mapping[str, Any], folder: Path, work: Work) -> dict[st
 
     begun = (folder / CONFIG).exists()
     if begun:
-        _refuse_another_device(folder, work.device)
+        refuse_another_device(folder, work.device)
     with Signals().held_back() as signals:
         return train_in_directory(
             settings["env"],
@@ -78,12 +78,13 @@ def _result_of(settings: Mapping[str, Any], folder: Path, work: Work) -> dict[st
             seed=settings["seed"],
             device=work.device,
             resume=begun,
-            progress=lambda training: _Share(training, work.progress, signals),
+            progress=lambda training: Share(training, work.progress, signals),
             signals=signals,
         )
 
 
-def _refuse_another_device(folder: Path, device: str) -> None:
+def refuse_another_device(folder: Path, device: str) -> None:
+    """Raise ValueError if a training was begun on another device."""
     earlier = read_config(folder).get("device")
     if earlier != device:
         raise ValueError(
@@ -92,7 +93,7 @@ def _refuse_another_device(folder: Path, device: str) -> None:
         )
 
 
-class _Share:
+class Share:
     """Tells the share that is done. Whoever listens may stop the training; then it is saved first."""
 
     def __init__(self, training: Training, tell: Callable[[float], None], signals: Signals) -> None:

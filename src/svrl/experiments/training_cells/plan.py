@@ -18,6 +18,7 @@ from typing import Any
 
 from svrl.experiments.paper.cell import Cell, Kind
 from svrl.experiments.training_cells.compute import train_and_study
+from svrl.experiments.training_cells.together import train_together
 
 ARMS: dict[str, dict[str, Any]] = {
     "dqn": {"agent": "dqn"},
@@ -26,14 +27,19 @@ ARMS: dict[str, dict[str, Any]] = {
     "sv-dqn": {"agent": "dqn", "structured": True},
     "sv-double": {"agent": "double", "structured": True},
     "sv-dueling": {"agent": "dueling", "structured": True},
-    "sv-dqn-network": {"agent": "dqn", "structured": True, "scale": "row", "value": "network"},
+    **{
+        f"sv-{agent}-network": {"agent": agent, "structured": True, "scale": "row", "value": "network"}
+        for agent in ("dqn", "double", "dueling")
+    },
 }
-"""What each arm changes. The last one is ours: rows are centred, and the target network values the chosen action."""
+"""What each arm changes. The last three are ours: rows are centred, and the target network values the action."""
 
 VERSION = 1
-ATARI = Kind(name="training-atari", version=VERSION, compute=train_and_study, extra="atari")
-MINATAR = Kind(name="training-minatar", version=VERSION, compute=train_and_study, extra="minatar")
-CLASSIC = Kind(name="training-classic", version=VERSION, compute=train_and_study)
+ATARI = Kind(name="training-atari", version=VERSION, compute=train_and_study, extra="atari", together=train_together)
+MINATAR = Kind(
+    name="training-minatar", version=VERSION, compute=train_and_study, extra="minatar", together=train_together
+)
+CLASSIC = Kind(name="training-classic", version=VERSION, compute=train_and_study, together=train_together)
 _KINDS = {"atari": ATARI, "minatar": MINATAR}
 _RATES = {"atari": 90.0, "minatar": 160.0}
 _RATE = 700.0

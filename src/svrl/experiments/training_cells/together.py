@@ -1,0 +1,94 @@
+"""Training the agents of several cells at the same time, in one process that shares a card.
+
+Each is trained in the folder that its cell is computed in, and is the run that it would have been alone
+(`svrl.experiments.training.population`). The rank study and the rows are left to the computation of the cell.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from svrl.experiments.paper.cell import Work
+from svrl.experiments.training_cells.compute import RUN, Share, config_of, refuse_another_device
+from svrl.runs.run_directory import CONFIG
+from svrl.runs.training_run import is_finished
+
+if TYPE_CHECKING:
+    from svrl.agents.training import Training
+    from svrl.experiments.training.listeners import Progress
+    from svrl.experiments.training.population import Member
+
+
+def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: int) -> list[float]:
+    """Train those that are not finished, so many at a time.
+
+    Args:
+        cells: Settings, and what each works with.
+        together: Runs at a time. The cores are divided among their emulators.
+
+    Returns:
+        Seconds that each took from its beginning to its end, while others were at work too; 0 if it was finished.
+
+    Raises:
+        svrl.experiments.training.stop_signals.Stopped: If a signal came; the next call goes on.
+        svrl.experiments.training.population.PopulationError: If runs failed, when the others are over.
+    """
+    from svrl.experiments.training.population import Manner, Member, train_population
+    from svrl.experiments.training.stop_signals import Signals
+
+    left = {work.folder / RUN: (settings, work) for settings, work in cells if not is_finished(work.folder / RUN)}
+    clock = _Clock()
+    if left:
+        with Signals().held_back() as signals:
+
+            def progress(member: Member, training: Training) -> Progress:
+                tell = left[member.folder][1].progress
+                return Share(training, clock.timing(member.folder, tell), signals)
+
+            members = [_member(folder, *left[folder], Member) for folder in left]
+            manner = Manner(env_threads=max(1, _cores() // min(together, len(members))), progress=progress)
+            train_population(members, together=together, manner=manner, signals=signals)
+    return [clock.seconds(work.folder / RUN) for _, work in cells]
+
+
+def _member(folder: Path, settings: Mapping[str, Any], work: Work, make: type[Member]) -> Member:
+    begun = (folder / CONFIG).exists()
+    if begun:
+        refuse_another_device(folder, work.device)
+    return make(
+        env=settings["env"],
+        config=config_of(settings),
+        folder=folder,
+        seed=settings["seed"],
+        device=work.device,
+        resume=begun,
+    )
+
+
+class _Clock:
+    """When each run was first and last heard of."""
+
+    def __init__(self) -> None:
+        self._began: dict[Path, float] = {}
+        self._last: dict[Path, float] = {}
+
+    def timing(self, folder: Path, tell: Callable[[float], None]) -> Callable[[float], None]:
+        """`tell`, with the time noted."""
+        self._began[folder] = self._last[folder] = time.monotonic()
+
+        def told(share: float) -> None:
+            self._last[folder] = time.monotonic()
+            tell(share)
+
+        return told
+
+    def seconds(self, folder: Path) -> float:
+        return self._last[folder] - self._began[folder] if folder in self._began else 0.0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
