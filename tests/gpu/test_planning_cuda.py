@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from svrl.matrix import FactorALS
+from svrl.matrix import FactorALS, cuda_compiler
+from svrl.matrix.cuda_compiler import NoCompilerError
 from svrl.mdp.cart_pole import cart_pole
-from svrl.mdp.control_task import ControlTask
+from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.simulator import NoisyBackups, Simulator
@@ -35,6 +37,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 # Sines and cosines of the two devices differ in their last bit, which a table in single precision rounds once more.
 BACKUPS = {torch.float64: 1e-11, torch.float32: 1e-5}
+# With kernels and without, both on one card and from one table: only the order of rounding differs.
+KERNELS = {torch.float64: 1e-12, torch.float32: 1e-5}
 QUICK = FactorALS(rank=4, ridge=1e-3, max_steps=1)
 
 
@@ -94,6 +98,122 @@ def test_backups_agree(name: str, nodes: int, mode: str, dtype: torch.dtype):
     chain, other = here.under(policy), there.under(policy.cuda())
     assert far(chain.backup(v.double()), other.backup(w.double())) < room
     assert here.reward_range == pytest.approx(there.reward_range, abs=1e-6)
+
+
+def compiler() -> None:
+    """Only a missing compiler excuses missing kernels: one that is refused would go unseen."""
+    try:
+        cuda_compiler._nvrtc()
+    except NoCompilerError as error:
+        pytest.skip(str(error))
+
+
+def kernels_and_plain(task: ControlTask, device: str = "cuda", **options: Any) -> tuple[GridMDP, GridMDP]:
+    """A stored table on a card, and the same without kernels."""
+    compiler()
+    model = GridMDP(task, mode="table", device=device, **options)
+    plain = copy.copy(model)
+    plain._card = None
+    return model, plain
+
+
+def assert_same_sweep(model: GridMDP, plain: GridMDP, v: Tensor, room: float) -> None:
+    assert model._card is not None
+    found = model._card.improve(v)
+    assert found is not None
+    best, first = found
+    q = plain.backup(v)
+    assert far(plain.improve(v)[0].cpu(), best) < room
+    assert float((q.gather(1, first[:, None]).squeeze(1) - best).abs().max()) < room
+    two = q.topk(2).values
+    clear = two[:, 0] - two[:, 1] > 2 * room
+    assert torch.equal(first[clear], q.argmax(1)[clear])
+    assert bool(clear.any())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("stored", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("name", ["two", "odd", "four"])
+def test_kernels_give_what_plain_torch_gives(name: str, nodes: int, stored: torch.dtype, dtype: torch.dtype):
+    task = {
+        "two": pendulum(),
+        "odd": inverted_pendulum(states=(7, 9), actions=33),  # words of four do not divide its table
+        "four": cart_pole(states=(5, 4, 6, 4), actions=11),
+    }[name]
+    model, plain = kernels_and_plain(task, noise_nodes=nodes, dtype=stored)
+    v, room = values(task, dtype).cuda(), KERNELS[dtype]
+    assert_same_sweep(model, plain, v, room)
+    generator = torch.Generator("cuda").manual_seed(1)
+    states = torch.randint(task.n_states, (5000,), generator=generator, device="cuda")
+    actions = torch.randint(task.n_actions, (5000,), generator=generator, device="cuda")
+    assert far(plain.backup(v).cpu(), model.backup(v)) < room
+    assert far(plain.backup_at(v, states, actions).cpu(), model.backup_at(v, states, actions)) < room
+    assert far(plain.backup_rows(v, states[:9]).cpu(), model.backup_rows(v, states[:9])) < room
+    assert far(plain.backup_columns(v, actions[:9]).cpu(), model.backup_columns(v, actions[:9])) < room
+    assert model.backup_at(v, states[:0], actions[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_kernels_serve_one_to_four_dimensions(dimensions: int):
+    axes = tuple(Axis(name=f"axis {k}", low=-1.0, high=1.0 + k, points=4 + k) for k in range(dimensions))
+
+    def step(states: Tensor, inputs: Tensor, noise: Tensor) -> Tensor:
+        return 0.9 * states + torch.sin(2.0 * states.flip(-1)) + 0.4 * inputs[..., :1] + noise
+
+    task = ControlTask(
+        name="made-up",
+        axes=axes,
+        actions=torch.linspace(-1.0, 1.0, 37, dtype=torch.float64),
+        step=step,
+        reward=lambda states, inputs: torch.cos(3.0 * states).sum(-1) * inputs[..., 0],
+        discount=0.9,
+        noise=(0.1,) * dimensions,
+    )
+    for nodes in (1, 2):
+        model, plain = kernels_and_plain(task, noise_nodes=nodes)
+        assert_same_sweep(model, plain, values(task).cuda(), KERNELS[torch.float64])
+
+
+@pytest.mark.parametrize("actions", [2, 9, 100, 1027, 4000])
+def test_any_number_of_actions_and_the_first_of_equals(actions: int):
+    task = inverted_pendulum(states=(10, 10), actions=actions)
+    model, plain = kernels_and_plain(task)
+    assert_same_sweep(model, plain, values(task, torch.float32).cuda(), KERNELS[torch.float32])
+    pairs = task.actions[torch.arange(actions) // 2 * 2]
+    model, _ = kernels_and_plain(dataclasses.replace(task, actions=pairs))
+    assert not bool((model.improve(values(task).cuda())[1] % 2).any())
+    flat = dataclasses.replace(task, reward=lambda states, inputs: 0.0 * (states[..., 0] + inputs[..., 0]))
+    model, _ = kernels_and_plain(dataclasses.replace(flat, reward_range=None))
+    assert not bool(model.improve(torch.zeros(task.n_states, device="cuda"))[1].any())
+
+
+def test_a_pair_that_is_not_there_gets_nan_from_the_kernel():
+    model, _ = kernels_and_plain(pendulum())
+    states = torch.tensor([0, model.n_states, 3, -1], device="cuda")
+    actions = torch.tensor([0, 0, model.n_actions, 0], device="cuda")
+    found = model.backup_at(values(model.task).cuda(), states, actions)
+    assert found.isnan().tolist() == [False, True, True, True]
+
+
+def test_kernels_run_on_the_current_stream():
+    model, plain = kernels_and_plain(pendulum())
+    v = values(model.task).cuda()
+    expected = plain.improve(plain.improve(v)[0])[0]
+    model.improve(v)  # compiles
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        found = model.improve(model.improve(v)[0])[0]
+    stream.synchronize()
+    assert far(expected.cpu(), found) < KERNELS[torch.float64]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_kernels_run_on_the_card_of_their_table():
+    model, plain = kernels_and_plain(pendulum(), device="cuda:1")
+    assert torch.cuda.current_device() == 0
+    assert_same_sweep(model, plain, values(model.task).to("cuda:1"), KERNELS[torch.float64])
 
 
 def test_the_pair_that_is_not_finite_is_named_on_cuda():

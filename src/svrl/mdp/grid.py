@@ -2,7 +2,8 @@
 
 The value of a next state is the multilinear interpolation of the 2^d corners of its cell, which is
 the same as a random transition to those corners: a finite MDP with S x A pairs. Its transitions are
-kept as a compact table, or worked out anew in every sweep where the table would not fit.
+kept as a compact table, or worked out anew in every sweep where the table would not fit. On a card,
+kernels answer from a table where they can (`svrl.mdp.grid_cuda`), and plain torch elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offsets, interpolate, tabulate
 from svrl.mdp.model import Chain, sparse_rows
 from svrl.mdp.threads import share_out
+
+if TYPE_CHECKING:
+    from svrl.mdp.grid_cuda import CardTable
 
 Mode = Literal["auto", "table", "on-the-fly"]
 BLOCK = 1 << 19
@@ -84,6 +88,7 @@ class GridMDP:
             )
         self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
         self._table = self._fill(progress) if self.storage == "table" else None
+        self._card = self._on_card() if self.device.type == "cuda" else None
 
     @property
     def n_states(self) -> int:
@@ -128,6 +133,8 @@ class GridMDP:
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
         v = self._checked(v)
+        if self._card is not None and (found := self._card.backup(v)) is not None:
+            return found
         out = torch.empty(self.n_states * self.n_actions, dtype=v.dtype, device=self.device)
         for part, table in self._tables():
             self._backup(v, table, out[part.start * self.n_actions : part.stop * self.n_actions])
@@ -136,6 +143,8 @@ class GridMDP:
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
         v = self._checked(v)
+        if self._card is not None and (found := self._card.improve(v)) is not None:
+            return found
         best = torch.empty(self.n_states, dtype=v.dtype, device=self.device)
         action = torch.empty(self.n_states, dtype=torch.int64, device=self.device)
         for part, table in self._tables():
@@ -151,6 +160,8 @@ class GridMDP:
             )
         self._check_numbers("state", states, self.n_states)
         self._check_numbers("action", actions, self.n_actions)
+        if self._card is not None and (found := self._card.backup_at(v, states, actions)) is not None:
+            return found
         out = torch.empty(len(states), dtype=v.dtype, device=self.device)
         if self._table is not None:
             self._backup_at(v, self._table, states * self.n_actions + actions, out)
@@ -162,12 +173,16 @@ class GridMDP:
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
         """All actions of some states, (K, A)."""
+        if self._card is not None and (found := self._card.backup(self._checked(v), states=states)) is not None:
+            return found
         every = torch.arange(self.n_actions, device=self.device)
         pairs = states.repeat_interleave(self.n_actions), every.repeat(len(states))
         return self.backup_at(v, *pairs).reshape(len(states), -1)
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
+        if self._card is not None and (found := self._card.backup(self._checked(v), actions=actions)) is not None:
+            return found
         every = torch.arange(self.n_states, device=self.device)
         pairs = every.repeat_interleave(len(actions)), actions.repeat(self.n_states)
         return self.backup_at(v, *pairs).reshape(self.n_states, -1)
@@ -202,7 +217,7 @@ class GridMDP:
 
     def _check_numbers(self, what: str, numbers: Tensor, count: int) -> None:
         if numbers.device.type != "cpu" or len(numbers) == 0:
-            return  # CUDA checks its own indices
+            return  # to look would be to wait: plain torch has CUDA check its indices, and the kernels give NaN
         low, high = (int(end) for end in numbers.aminmax())
         if low < 0 or high >= count:
             raise ValueError(f"{self.task.name} has {what}s 0..{count - 1}, got {low}..{high}.")
@@ -254,6 +269,14 @@ class GridMDP:
             if progress is not None:
                 progress(done, pairs)
         return Table(base=base, fraction=fraction, reward=reward)
+
+    def _on_card(self) -> CardTable | None:
+        """The stored table, for the kernels of a card."""
+        if self._table is None:
+            return None
+        from svrl.mdp.grid_cuda import CardTable
+
+        return CardTable(table=self._table, weights=self._weights, shape=self.task.shape, discount=self.discount)
 
     def _expected(self, v: Tensor, table: Table) -> Tensor:
         """The twin of the kernels: backups of all pairs of a table, in plain torch."""
