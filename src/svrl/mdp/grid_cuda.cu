@@ -138,7 +138,7 @@ __device__ inline Best best_of_pairs(
 
 // Maximum over actions (S,) and its first action (S,). A state has a team of 2^team_bits threads, at least those that
 // share a pair: up to a warp, and then a block has many teams, or all of a block. Four blocks at once leave a thread so
-// many registers that the words of all arrays are under way before the first is needed.
+// many registers that in two dimensions the words of all arrays are under way before the first is needed.
 extern "C" __global__ void __launch_bounds__(THREADS, 4) improve(
     const __grid_constant__ Table table, const Real *v, Real discount, int team_bits, Real *best_values,
     long long *best_actions) {

@@ -6,7 +6,8 @@
     {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
     {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
     {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
-    {"what": "speed", "steps_per_second": ..., "hours": ...}       the only row that is not the same every time
+    {"what": "speed", "steps_per_second": ..., "hours": ..., "device": ..., "torch": ...}    of the training, which may
+                                        have been elsewhere than the study; the only row that is not the same every time
 
 Points lie at equal distances of agent steps, the same for all seeds of a budget, and begin with the first game
 that has ended. Numbers have five significant digits.
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from svrl.runs.rows import read_rows
+from svrl.runs.run_directory import read_config
 from svrl.runs.training_run import EPISODES, LEARNING
 
 CURVE_POINTS = 200
@@ -66,6 +68,8 @@ def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]
             "what": "speed",
             "steps_per_second": shortened(speed),
             "hours": shortened(result["steps"] / speed / 3600.0) if speed else None,
+            "device": result["device"],
+            "torch": read_config(folder)["versions"]["torch"],
         },
     ]
 
