@@ -28,12 +28,14 @@ from torch import Tensor
 
 from svrl.agents.environment import open_env
 from svrl.agents.estimation_study import SCALES, Estimation, estimate_batches
-from svrl.agents.evaluation import LANES, at_rest, play
+from svrl.agents.evaluation import LANES, Move, at_rest, play
+from svrl.agents.optimism import Optimism, optimism_of
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.matrix.rank import PAPER_ENERGY, effective_rank, spectrum
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent
+    from svrl.agents.config import AgentConfig
 
 TIGHT_ENERGY = 0.9999
 DORMANT = 0.025
@@ -182,6 +184,7 @@ class RankStudy:
         feature_rank, srank, dormant: Of the last features on up to 2,048 of the states.
         q_mean, q_std, q_min, q_max: Of all values of all states.
         estimation: What Soft-Impute makes of up to 1,000 of the batches, for each scaling.
+        optimism: Values against what the agent then got; None where too few steps were played in a row to know.
     """
 
     env: str
@@ -211,6 +214,7 @@ class RankStudy:
     q_min: float
     q_max: float
     estimation: tuple[Estimation, ...] = ()
+    optimism: Optimism | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON types only."""
@@ -251,7 +255,7 @@ def rank_study(
             f"got {batches} batches of {batch_size}."
         )
     _check_energy(energy)
-    q, features = _collect(agent, states, epsilon, seed, progress)
+    q, features, optimism = _collect(agent, states, epsilon, seed, progress)
     if not bool(torch.isfinite(q).all()):
         raise ValueError(
             f"The agent's values on {agent.env} are not finite: its training diverged, and its Q has no rank. "
@@ -277,6 +281,7 @@ def rank_study(
         estimation=tuple(
             estimate_batches(q, rows, generator_for(seed, "rank study masks"), scale=scale) for scale in SCALES
         ),
+        optimism=optimism,
     )
 
 
@@ -292,14 +297,14 @@ def distinct_rows(batches: int, batch_size: int, states: int, generator: torch.G
 
 def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
-) -> tuple[Tensor, Tensor]:
-    """Values (states, A), float64, and features of some of the states, met while playing."""
+) -> tuple[Tensor, Tensor, Optimism | None]:
+    """Values (states, A), float64, features of some of the states, and optimism, met while playing."""
     seed_of_lanes = derived_seed(seed, "rank study environments")
     env = open_env(agent.source, agent.config, count=min(LANES, states), seed=seed_of_lanes)
     try:
         moves_needed = math.ceil(states / env.count)
         stride = max(1, math.ceil(states / FEATURE_STATES))
-        values, features = [], []
+        values, features, moved = [], [], []
         with at_rest(agent.network):
             moves = play(
                 agent.network,
@@ -310,6 +315,7 @@ def _collect(
             )
             for k, move in zip(range(moves_needed), moves, strict=False):
                 values.append(move.q.cpu())
+                moved.append(_outcome(move, agent.config))
                 if k % stride == 0:
                     with torch.no_grad():
                         features.append(agent.network.features(move.observations).cpu())
@@ -317,7 +323,19 @@ def _collect(
                     progress(min((k + 1) * env.count, states), states)
     finally:
         env.close()
-    return torch.cat(values)[:states].double(), torch.cat(features)[:states]
+    best = torch.stack(values).amax(-1)
+    rewards, stops, cuts = (torch.stack(parts) for parts in zip(*moved, strict=True))
+    optimism = optimism_of(best, rewards, stops, cuts, agent.config.discount)
+    return torch.cat(values)[:states].double(), torch.cat(features)[:states], optimism
+
+
+def _outcome(move: Move, config: AgentConfig) -> tuple[Tensor, Tensor, Tensor]:
+    """Rewards (N,) as the agent learns from them, whether nothing comes after (N,), and whether that is not known."""
+    step = move.step
+    rewards = torch.from_numpy(step.rewards.copy())
+    stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
+    cuts = torch.from_numpy(step.truncated & ~stops)
+    return rewards.sign() if config.clip_rewards else rewards, torch.from_numpy(stops.copy()), cuts
 
 
 def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:

@@ -125,6 +125,7 @@ def _print(study: dict[str, Any]) -> None:
         f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
         f"{study['dormant']:.0%} of the units dormant",
         *map(_estimation, study["estimation"]),
+        *_optimism(study["optimism"]),
         f"written: {study['plot']}",
     ):
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
@@ -139,3 +140,12 @@ def _estimation(found: dict[str, Any]) -> str:
         f"soft-impute, scale {found['scale']}, p {found['observe']:g}: {error}{beside}, row maxima move by "
         f"{found['row_max_bias']:+.2g}, {found['best_kept']:.0%} of the best actions stay"
     )
+
+
+def _optimism(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    return [
+        f"best values {found['value']:.3g}, discounted returns {found['gained']:.3g}: optimism "
+        f"{found['optimism']:+.2g} over {found['states']:,} states"
+    ]

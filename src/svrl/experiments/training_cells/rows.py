@@ -6,6 +6,7 @@
     {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
     {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
     {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
+    {"what": "optimism", "value": ..., "gained": ..., "optimism": ..., ...}    where it is known; older cells have none
     {"what": "speed", "steps_per_second": ..., "hours": ..., "device": ..., "torch": ...}    of the training, which may
                                         have been elsewhere than the study; the only row that is not the same every time
 
@@ -99,12 +100,13 @@ def rows_of_study(study: Mapping[str, Any]) -> list[dict[str, Any]]:
         for kind, energy, centred in kinds
     ]
     features = {"what": "features", **{name: shortened(study[name]) for name in _FEATURES}}
-    return [*ranks, features, *(_estimation(found) for found in study["estimation"])]
+    optimism = [] if study["optimism"] is None else [_numbers("optimism", study["optimism"])]
+    return [*ranks, features, *(_numbers("estimation", found) for found in study["estimation"]), *optimism]
 
 
-def _estimation(found: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
     numbers = {name: shortened(value) if isinstance(value, float) else value for name, value in found.items()}
-    return {"what": "estimation", **numbers}
+    return {"what": what, **numbers}
 
 
 def thinned(steps: np.ndarray, values: np.ndarray, length: int, points: int) -> tuple[np.ndarray, np.ndarray]:
