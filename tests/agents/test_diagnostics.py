@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import Counter
@@ -234,3 +235,26 @@ def test_a_study_that_cannot_be_made_says_so() -> None:
         agent.network.action_stream.out.bias.fill_(math.nan)
     with pytest.raises(ValueError, match="diverged"):
         study(agent)
+
+
+class Rich(Drift):
+    """Five for every step, for ever."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        at, _, _, truncated, info = super().step(action)
+        return at, 5.0, False, truncated, info
+
+
+@pytest.mark.parametrize(("clip", "most"), [(True, 10.0), (False, 50.0)])
+def test_optimism_is_in_the_units_that_the_agent_learns_from(clip: bool, most: float) -> None:
+    agent = dataclasses.replace(drifter(), source=Rich, config=drifter().config.but(clip_rewards=clip, discount=0.9))
+    with torch.no_grad():
+        agent.network.action_stream.out.weight.zero_()
+        agent.network.action_stream.out.bias.fill_(7.0)
+    found = study(agent, states=800).optimism
+    assert found is not None
+    assert found.states == 8 * (100 - 44)
+    assert found.value == 7.0
+    assert 0.99 * most < found.gained < most
+    assert found.optimism == pytest.approx(7.0 - found.gained)
+    assert study(agent, states=300).optimism is None
