@@ -15,6 +15,9 @@ _LOOK = {
     Verdict.REPRODUCED: "green",
     Verdict.OTHERWISE: "yellow",
     Verdict.NOT_REPRODUCED: "red",
+    Verdict.SUPPORTED: "green",
+    Verdict.CONTRADICTED: "red",
+    Verdict.UNDECIDED: "yellow",
     Verdict.NOT_RUN: "dim",
 }
 

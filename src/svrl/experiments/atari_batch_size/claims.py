@@ -12,7 +12,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR
 from svrl.experiments.training_cells.gains import MARGIN, Interval, Transform, relative_gains, shown
 from svrl.experiments.training_cells.reading import envs_of, title_of, values
-from svrl.experiments.training_cells.verdicts import settled
+from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import interval
 
 
@@ -42,16 +42,19 @@ def gains_of(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> np.ndarray
 
 
 def judge_shrinks(evidence: Evidence) -> Finding:
-    """Seaquest: worse at 32, and less so at 128."""
-    gains = gains_of(evidence, SEAQUEST, SIZES)
+    """Seaquest: worse at 32, and less so at 128; 64 may be missing."""
+    sizes = sizes_of(evidence, SEAQUEST)
+    if not {SIZES[0], SIZES[-1]} <= set(sizes):
+        return nothing_yet(evidence)
+    gains = gains_of(evidence, SEAQUEST, sizes)
     change = float(gains[-1] - gains[0])
-    ends = _ends(evidence, SEAQUEST, lambda found: found[..., -1] - found[..., 0])
+    ends = _ends(evidence, SEAQUEST, sizes, lambda found: found[..., -1] - found[..., 0])
     rising = bool((np.diff(gains) >= 0).all())
     holds = bool(gains[0] < 0) and rising and ends is not None and ends[0] > 0
     return settled(
         evidence,
         holds,
-        ours=f"{_told(gains)}; from 32 to 128 {change:+.0%}{shown(ends)}",
+        ours=f"{_told(gains, sizes)}; from 32 to 128 {change:+.0%}{shown(ends)}",
         value=change,
         ends=ends,
         note="" if gains[0] < 0 else "There is no loss at 32 that could shrink.",
@@ -61,24 +64,29 @@ def judge_shrinks(evidence: Evidence) -> Finding:
 
 def judge_vanishes(evidence: Evidence) -> Finding:
     """Seaquest: no difference at 128."""
-    gains = gains_of(evidence, SEAQUEST, SIZES)
-    ends = _ends(evidence, SEAQUEST, lambda found: found[..., -1])
+    if SIZES[-1] not in sizes_of(evidence, SEAQUEST):
+        return nothing_yet(evidence)
+    gains = gains_of(evidence, SEAQUEST, SIZES[-1:])
+    ends = _ends(evidence, SEAQUEST, SIZES[-1:], lambda found: found[..., -1])
     holds = ends is not None and -MARGIN <= ends[0] <= ends[1] <= MARGIN
     ours = f"{gains[-1]:+.0%}{shown(ends)}"
-    return settled(evidence, holds, ours=ours, value=float(gains[-1]), ends=ends, limit=0.0)
+    return settled(evidence, holds, ours=ours, value=float(gains[-1]), ends=ends, limit=0.0, side=0)
 
 
 def judge_frostbite(evidence: Evidence) -> Finding:
     """Frostbite: better at all sizes, so also where the gain is least."""
-    gains = gains_of(evidence, FROSTBITE, SIZES)
-    ends = _ends(evidence, FROSTBITE, lambda found: found.min(-1))
-    holds = ends is not None and ends[0] > 0
-    ours = f"{_told(gains)}; least{shown(ends)}"
+    sizes = sizes_of(evidence, FROSTBITE)
+    if not sizes:
+        return nothing_yet(evidence)
+    gains = gains_of(evidence, FROSTBITE, sizes)
+    ends = _ends(evidence, FROSTBITE, sizes, lambda found: found.min(-1))
+    holds = sizes == SIZES and ends is not None and ends[0] > 0
+    ours = f"{_told(gains, sizes)}; least{shown(ends)}"
     return settled(evidence, holds, ours=ours, value=float(gains.min()), ends=ends, limit=0.0)
 
 
-def _told(gains: np.ndarray) -> str:
-    return ", ".join(f"{gain:+.0%} at {size}" for size, gain in zip(SIZES, gains, strict=True))
+def _told(gains: np.ndarray, sizes: tuple[int, ...]) -> str:
+    return ", ".join(f"{gain:+.0%} at {size}" for size, gain in zip(sizes, gains, strict=True))
 
 
 def _scores(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -87,11 +95,11 @@ def _scores(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> tuple[list[
     return plain, structured
 
 
-def _ends(evidence: Evidence, env: str, statistic: Transform) -> Interval | None:
-    plain, structured = _scores(evidence, env, SIZES)
+def _ends(evidence: Evidence, env: str, sizes: tuple[int, ...], statistic: Transform) -> Interval | None:
+    plain, structured = _scores(evidence, env, sizes)
     if min(map(len, plain + structured)) < 2:
         return None
-    panels = [env] * len(SIZES)
+    panels = [env] * len(sizes)
     return interval(lambda x, y: statistic(relative_gains(x, y, panels)), plain, structured)
 
 
@@ -104,7 +112,7 @@ def _claim(name: str, says: str, paper: str, test: str, judge: Callable[[Evidenc
         paper=paper,
         test=test,
         judge=judge,
-        scales=("full",),
+        scales=ATARI_SCALES,
     )
 
 

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from svrl.experiments.atari_batch_size.claims import sizes_of
 from svrl.experiments.atari_batch_size.settings import ENVS
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.atari import PAIR
-from svrl.experiments.training_cells.figure import SCORE, draw_curves, legend_below, lettered, say
+from svrl.experiments.paper.store import Kept
+from svrl.experiments.training_cells.atari import ARMS_OF
+from svrl.experiments.training_cells.figure import SCORE, draw_curves, empty_figure, legend_below, lettered, say
 from svrl.experiments.training_cells.reading import title_of, trainings
 from svrl.reporting.style import STYLE
 
@@ -17,6 +18,8 @@ from svrl.reporting.style import STYLE
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """The games and sizes that there are."""
     envs = [env for env in ENVS if sizes_of(evidence, env)]
+    if not envs:
+        return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), "none of these games is in this budget")
     sizes = sorted({size for env in envs for size in sizes_of(evidence, env)})
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2.5 * len(sizes) + 0.8, 2.0 * len(envs) + 0.6), layout="constrained")
@@ -25,7 +28,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
             for panel, size in zip(row, sizes, strict=True):
                 panel.set_title(f"{title_of(env)}, batches of {size}")
                 if size in sizes_of(evidence, env):
-                    draw_curves(panel, {arm: trainings(evidence, env=env, arm=arm, batch_size=size) for arm in PAIR})
+                    draw_curves(panel, _groups(evidence, env, size))
                 else:
                     say(panel, "not in this budget")
                     panel.set(xticks=[], yticks=[])
@@ -35,3 +38,9 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
         lettered(list(panels.flat))
         legend_below(figure, list(panels.flat))
     return figure
+
+
+def _groups(evidence: Evidence, env: str, size: int) -> dict[str, list[Kept]]:
+    """Trainings of a panel by arm, of those arms that there are."""
+    found = {arm: trainings(evidence, env=env, arm=arm, batch_size=size) for arm in ARMS_OF["dqn"]}
+    return {arm: cells for arm, cells in found.items() if cells}

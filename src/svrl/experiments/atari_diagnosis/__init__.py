@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from svrl.experiments.atari_diagnosis.claims import CLAIMS, got
 from svrl.experiments.atari_diagnosis.settings import BUDGETS
+from svrl.experiments.atari_diagnosis.value_claims import FIGURE, VALUE_CLAIMS, told_of_values
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 
@@ -22,15 +23,17 @@ def _draw(figure: str, evidence: Evidence) -> Figure:
 EXPERIMENT = Experiment(
     name="atari_diagnosis",
     title="rank against gain on Atari",
-    figures=("fig7",),
+    figures=("fig7", FIGURE),
     says={
         "fig7": "Structure gains on Frostbite and Krull, whose rank is about 2, gains a little on Alien, of about 5, "
-        "and loses a little on Seaquest, of about 10: the lower the rank, the larger the gain."
+        "and loses a little on Seaquest, of about 10: the lower the rank, the larger the gain.",
+        FIGURE: "Why does structure gain or lose? Completion changes what the best action is thought to be worth, and "
+        "which one it is. So values are held against returns, and estimates of hidden values against those values.",
     },
     budgets=BUDGETS,
     draw=_draw,
-    got=got,
-    claims=CLAIMS,
+    got=lambda figure, evidence: told_of_values(evidence) if figure == FIGURE else got(figure, evidence),
+    claims=(*CLAIMS, *VALUE_CLAIMS),
     notes=(
         "The panel of rank against gain is ours. It has all games of DQN that the budget has, not only the four.",
         "Alien is slightly better in this figure and better in figure 23.",

@@ -14,7 +14,7 @@ from svrl.experiments.training_cells.atari import PAIR, env_names
 from svrl.experiments.training_cells.gains import MARGIN, gain_of, resampled, shown
 from svrl.experiments.training_cells.reading import DEFINITIONS, envs_of, mean_rank, title_of, values
 from svrl.experiments.training_cells.relation import correlation, judge_falling, ranks_and_gains
-from svrl.experiments.training_cells.verdicts import ATARI_SCALES, settled
+from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import iqm
 from svrl.reporting.intervals import interval_if_several
 
@@ -29,6 +29,8 @@ SLIGHTLY = 0.25
 def got(figure: str, evidence: Evidence) -> str:
     """Rank and gain of each of the four games, and their correlation over all."""
     envs = envs_of(evidence, ENVS, PAIR)
+    if not envs:
+        return f"None of the {len(ENVS)} games is in this budget."
     ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
     found = [f"{title_of(env)} {rank:.1f}, {gain:+.0%}" for env, rank, gain in zip(envs, ranks, gains, strict=True)]
     tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
@@ -41,6 +43,8 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
     """The mean rank of one game against the paper's, under the paper's definition and under three others."""
     paper = PAPER_RANKS[game]
     (env,) = env_names((game,))
+    if not envs_of(evidence, (env,), PAIR[:1]):
+        return nothing_yet(evidence)
     found = {}
     for words, energy, centred in DEFINITIONS:
         found[words] = values(evidence, PAIR[0], (env,), partial(mean_rank, energy=energy, centred=centred))[0]
@@ -64,12 +68,15 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
         note=f"{all_of_them}.",
         otherwise=otherwise,
         limit=None if otherwise else float(paper),
+        side=0,
     )
 
 
 def judge_signs(evidence: Evidence) -> Finding:
     """In how many of the four games the gain has the paper's sign."""
     envs = envs_of(evidence, ENVS, PAIR)
+    if not envs:
+        return nothing_yet(evidence)
     signs = np.array([PAPER_SIGNS[env.removeprefix("atari/")] for env in envs])
     gains = gain_of(evidence, *PAIR, envs).relative
     count = int((np.sign(gains) == signs).sum())
@@ -77,12 +84,14 @@ def judge_signs(evidence: Evidence) -> Finding:
     told = ", ".join(f"{title_of(env)} {gain:+.0%}" for env, gain in zip(envs, gains, strict=True))
     holds = count == len(envs) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
     ours = f"{count}{shown(ends, 0)} of {len(envs)}"
-    return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{told}.", limit=len(ENVS))
+    return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{told}.", limit=len(envs))
 
 
 def judge_high_rank(evidence: Evidence) -> Finding:
     """Games of high rank, put together: at best comparable, at worst slightly worse."""
     every = envs_of(evidence, env_names(ALL_GAMES), PAIR)
+    if not every:
+        return nothing_yet(evidence)
     ranks, gains = ranks_and_gains(evidence, *PAIR, every)
     high = ranks > HIGH_RANK
     envs = [env for env, chosen in zip(every, high, strict=True) if chosen]

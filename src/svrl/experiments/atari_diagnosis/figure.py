@@ -1,6 +1,8 @@
-"""Figure 7: learning curves, ranks, and rank against gain."""
+"""Figure 7: learning curves, ranks, and rank against gain. The addition: values, returns and estimates."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
@@ -10,28 +12,47 @@ from matplotlib.ticker import PercentFormatter
 
 from svrl.envs.atari_games import GAMES as ALL_GAMES
 from svrl.experiments.atari_diagnosis.settings import ENVS
+from svrl.experiments.atari_diagnosis.value_claims import FIGURE, numbers
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.atari import PAIR, env_names
-from svrl.experiments.training_cells.figure import RANK, draw_curves_above_ranks, legend_below, lettered
+from svrl.experiments.paper.store import Kept
+from svrl.experiments.training_cells.atari import ARMS_OF, PAIR, env_names
+from svrl.experiments.training_cells.figure import (
+    COLOURS,
+    RANK,
+    draw_curves_above_ranks,
+    empty_figure,
+    legend_below,
+    lettered,
+    say,
+    series_name,
+)
 from svrl.experiments.training_cells.gains import resampled, shown
-from svrl.experiments.training_cells.reading import envs_of, title_of
+from svrl.experiments.training_cells.reading import envs_of, known_number, title_of, trainings
 from svrl.experiments.training_cells.relation import correlation, ranks_and_gains
 from svrl.reporting.series import tag
-from svrl.reporting.style import GREEN, GREY, STYLE
+from svrl.reporting.style import GREEN, GREY, ORANGE, STYLE
 
 _MOST_NAMES = 12
+_SCALINGS = {"minmax": "completed with the authors' scaling", "row": "completed with rows centred"}
 GAMES = "one game"
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
+    """One of the two figures, with the games that there are."""
+    with mpl.rc_context(STYLE):
+        return _draw_values(evidence) if figure_id == FIGURE else _draw_ranks_and_gains(evidence)
+
+
+def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
     """Curves above, ranks below, and at the right what the two have to do with each other."""
     envs = envs_of(evidence, ENVS, PAIR)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(2.1 * len(envs) + 3.3, 4.2), layout="constrained")
-        panels, last = draw_curves_above_ranks(figure, evidence, envs, PAIR, last_width=1.4)
-        _draw_relation(last, evidence)
-        lettered([*panels, last])
-        legend_below(figure, [*panels, last])
+    if not envs:
+        return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), "none of these games is in this budget")
+    figure = Figure(figsize=(2.1 * len(envs) + 3.3, 4.2), layout="constrained")
+    panels, last = draw_curves_above_ranks(figure, evidence, envs, PAIR, last_width=1.4)
+    _draw_relation(last, evidence)
+    lettered([*panels, last])
+    legend_below(figure, [*panels, last])
     return figure
 
 
@@ -56,3 +77,70 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     panel.set_ylim(-reach, reach)
     room = 0.15 * max(float(np.ptp(ranks)), 1.0)
     panel.set_xlim(ranks.min() - room, ranks.max() + 2.5 * room)
+
+
+def _draw_values(evidence: Evidence) -> Figure:
+    """Values and returns of each arm, and what estimation makes of plain DQN's values, game by game."""
+    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
+    returns, errors, kept = figure.subplots(1, 3, width_ratios=[1.5, 1.0, 1.0])
+    _draw_returns(returns, evidence)
+    _draw_scalings(errors, evidence, "beyond_row_mean")
+    errors.axhline(1.0, color=GREY, linewidth=0.7)
+    errors.set(title="error on hidden values", ylabel="over that of the row's mean")
+    _draw_scalings(kept, evidence, "best_kept")
+    kept.set(title="best actions that stay the best", ylabel="share of states")
+    kept.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    panels = [returns, errors, kept]
+    lettered(panels)
+    legend_below(figure, panels, columns=3)
+    return figure
+
+
+def _draw_returns(panel: Axes, evidence: Evidence) -> None:
+    """A bar from the mean return up to the mean value, which is marked: its length is the optimism; a dot a seed."""
+    envs = [env for env in env_names(ALL_GAMES) if any(_known(evidence, arm, env) for arm in ARMS_OF["dqn"])]
+    for at, arm in enumerate(ARMS_OF["dqn"]):
+        name = series_name(arm)
+        for column, env in enumerate(envs):
+            cells = _known(evidence, arm, env)
+            if not cells:
+                continue
+            place = column + 0.24 * (at - 1)
+            value, gained = (
+                [known_number(one, "optimism", field) or 0.0 for one in cells] for field in ("value", "gained")
+            )
+            label = name if column == 0 else ""
+            tag(
+                panel.vlines(
+                    place, np.mean(gained), np.mean(value), COLOURS[name], linewidth=5.0, alpha=0.35, label=label
+                ),
+                name,
+            )
+            tag(panel.plot([place] * len(value), value, "_", color=COLOURS[name], markersize=9), name)
+            tag(panel.plot([place] * len(gained), gained, "o", color=COLOURS[name], markersize=3), name)
+    if not envs:
+        say(panel, "too few steps to know returns")
+    panel.set(title="value (dashes) and return (dots)", ylabel="clipped, discounted")
+    panel.set_xticks(range(len(envs)), [title_of(env) for env in envs], fontsize=7)
+
+
+def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
+    """A bar a scaling and game, of plain DQN's values, with a dot a seed."""
+    envs = envs_of(evidence, env_names(ALL_GAMES), PAIR[:1])
+    for at, (scale, words) in enumerate(_SCALINGS.items()):
+        for column, env in enumerate(envs):
+            number = partial(known_number, what="estimation", name=field, scale=scale)
+            found = numbers(evidence, PAIR[0], env, number)
+            if not len(found):
+                continue
+            place, label = column + 0.3 * (at - 0.5), words if column == 0 else ""
+            bar = panel.bar(place, found.mean(), 0.28, alpha=0.6, label=label, color=(ORANGE, GREEN)[at])
+            tag(bar.patches, words)
+            tag(panel.plot([place] * len(found), found, "o", color="black", markersize=2.5), words)
+    panel.set_xticks(range(len(envs)), [title_of(env) for env in envs], fontsize=7)
+
+
+def _known(evidence: Evidence, arm: str, env: str) -> list[Kept]:
+    """Trainings that know their returns."""
+    cells = trainings(evidence, env=env, arm=arm, batch_size=32)
+    return [kept for kept in cells if known_number(kept, "optimism", "value") is not None]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from svrl.experiments.atari_learning.judges import label_of
 from svrl.experiments.atari_learning.settings import FIG6, GAMES_OF, TECHNIQUES_OF
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.atari import TECHNIQUES, env_names
+from svrl.experiments.training_cells.atari import ARMS_OF, TECHNIQUES, env_names
 from svrl.experiments.training_cells.figure import (
     SCORE,
     draw_curves,
@@ -37,13 +37,19 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
         (kind,) = TECHNIQUES_OF[figure_id]
         envs = envs_of(evidence, env_names(GAMES_OF[figure_id]), (kind, f"sv-{kind}"))
         if not envs:
-            return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), _NOTHING)
+            return _empty()
         return _draw_games(evidence, kind, envs)
+
+
+def _empty() -> Figure:
+    return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), _NOTHING)
 
 
 def _draw_techniques(evidence: Evidence) -> Figure:
     """A row a technique, a column a game; what is missing is said."""
     envs = [env for env in env_names(FIG6) if trainings(evidence, env=env)]
+    if not envs:
+        return _empty()
     kinds = [kind for kind in TECHNIQUES if envs_of(evidence, envs, (kind, f"sv-{kind}"))]
     size = 2.2 * len(envs) + 0.8, 1.8 * len(kinds) + 0.6
     figure = Figure(figsize=size, layout="constrained")
@@ -86,8 +92,8 @@ def _draw_games(evidence: Evidence, kind: str, envs: Sequence[str]) -> Figure:
 
 
 def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
-    groups = {arm: trainings(evidence, env=env, arm=arm) for arm in (kind, f"sv-{kind}")}
-    if all(groups.values()):
+    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings(evidence, env=env, arm=arm))}
+    if {kind, f"sv-{kind}"} <= groups.keys():
         draw_curves(panel, groups)
     else:
         say(panel, "not in this budget")

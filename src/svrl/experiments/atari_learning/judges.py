@@ -23,7 +23,7 @@ from svrl.experiments.training_cells.reading import (
     values,
 )
 from svrl.experiments.training_cells.relation import ranks_and_gains
-from svrl.experiments.training_cells.verdicts import counted, improved, mostly_low, settled
+from svrl.experiments.training_cells.verdicts import counted, improved, mostly_low, nothing_yet, settled
 from svrl.reporting.aggregate import interval, probability_of_improvement
 
 MOST_POINTS = 0.9
@@ -36,6 +36,8 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     """Higher throughout training: averaged over time, and at most points of every game."""
     arms = kind, f"sv-{kind}"
     envs = envs_of(evidence, env_names(FIG6), arms)
+    if not envs:
+        return nothing_yet(evidence)
     gain = gain_of(evidence, *arms, envs, measure=score_over_time)
     above = [share_above(evidence, *arms, env) for env in envs]
     ends = gain.improvement_interval
@@ -43,7 +45,7 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     note = f"Above at too few points: {counted(low)}." if low else "Above at nearly all points of every game."
     if not low:
         return improved(evidence, gain, note)
-    return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note)
+    return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5)
 
 
 def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> float:
@@ -58,6 +60,8 @@ def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> fl
 def judge_consistent(evidence: Evidence) -> Finding:
     """In how many of the 12 panels the structured agent ends higher."""
     envs = envs_of(evidence, env_names(FIG6), [arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}")])
+    if not envs:
+        return nothing_yet(evidence)
     theirs = [scores for kind in TECHNIQUES for scores in values(evidence, kind, envs)]
     ours = [scores for kind in TECHNIQUES for scores in values(evidence, f"sv-{kind}", envs)]
     panels = list(envs) * len(TECHNIQUES)
@@ -134,6 +138,8 @@ def _near_count(evidence: Evidence, label: int, *, paper: int, near: int, widest
 def judge_worse_rank(evidence: Evidence) -> Finding:
     """Whether the games that lose have higher ranks than the others, and ranks that are not low."""
     envs = envs_of(evidence, env_names(GAMES), PAIR)
+    if not envs:
+        return nothing_yet(evidence)
     ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
     worse = labels_of(gains) == -1
     if worse.sum() < 2 or worse.all():

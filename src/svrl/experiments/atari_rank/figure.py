@@ -11,7 +11,7 @@ from matplotlib.ticker import PercentFormatter
 from svrl.experiments.atari_rank.settings import ARM, ENVS
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
-from svrl.experiments.training_cells.figure import RANK, legend_below, lettered, rank_axis
+from svrl.experiments.training_cells.figure import RANK, empty_figure, legend_below, lettered, rank_axis
 from svrl.experiments.training_cells.reading import envs_of, rank_shares, title_of, trainings
 from svrl.reporting.series import tag
 from svrl.reporting.style import BLUE, ORANGE, STYLE
@@ -22,6 +22,8 @@ _KINDS = (("", "-", False), (", rows centred", "--", True))
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """The games that there are, side by side."""
     envs = envs_of(evidence, ENVS, (ARM,))
+    if not envs:
+        return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), "none of these games is in this budget")
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(2.3 * len(envs) + 0.6, 2.7), layout="constrained")
         panels = list(figure.subplots(1, len(envs), squeeze=False)[0])

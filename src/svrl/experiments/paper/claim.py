@@ -14,11 +14,14 @@ from svrl.experiments.paper.evidence import Evidence
 
 
 class Verdict(enum.StrEnum):
-    """What became of a claim."""
+    """What became of a claim. What was found so far, at a smaller budget than the paper's, settles nothing."""
 
     REPRODUCED = "reproduced"
     OTHERWISE = "reproduced under another definition"
     NOT_REPRODUCED = "not reproduced"
+    SUPPORTED = "supported so far"
+    CONTRADICTED = "contradicted so far"
+    UNDECIDED = "undecided so far"
     NOT_RUN = "not run at this scale"
 
 
@@ -27,7 +30,7 @@ class Finding:
     """What the evidence says about a claim.
 
     Attributes:
-        verdict: In one of four words.
+        verdict: In one of seven words.
         ours: Our value with its interval, as a person would read it: "0.32% (0.27% to 0.36%)"; empty if there is none.
         value: The same as a number, for machines, where it is one.
         interval: Of that number over seeds, 95%; None where nothing is random, or nothing was run.
@@ -80,7 +83,7 @@ class Claim:
         if evidence is None or evidence.scale not in self.scales:
             return Finding(verdict=Verdict.NOT_RUN, note="" if evidence is None else f"{evidence.scale} is too small")
         found = self.judge(evidence)
-        positive = found.verdict in (Verdict.REPRODUCED, Verdict.OTHERWISE)
+        positive = found.verdict in (Verdict.REPRODUCED, Verdict.OTHERWISE, Verdict.SUPPORTED)
         if positive and self.seeded and found.interval is None:
             raise RuntimeError(f"{self.name} was called {found.verdict} without an interval over seeds.")
         if found.verdict is Verdict.OTHERWISE and not found.note:

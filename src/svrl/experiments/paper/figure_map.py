@@ -80,6 +80,9 @@ FIGURES: tuple[PaperFigure, ...] = (
     _figure(30, "atari_batch_size", "G.2", "batch sizes on a game of low and one of high rank"),
     PaperFigure(id="baselines", experiment="control_svp", section="", title="SVP beside the baselines of planning"),
     PaperFigure(id="noise", experiment="noisy_simulator", section="", title="planning from a noisy simulator"),
+    PaperFigure(
+        id="values", experiment="atari_diagnosis", section="", title="values against returns, and what estimation does"
+    ),
     PaperFigure(id="minatar", experiment="minatar_learning", section="", title="learning and rank on MinAtar"),
     PaperFigure(id="cartpole", experiment="cartpole_learning", section="", title="learning and rank on CartPole"),
 )

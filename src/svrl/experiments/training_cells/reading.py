@@ -64,6 +64,15 @@ def row_of(kept: Kept, what: str, **fields: Any) -> dict[str, Any]:
     return found[0]
 
 
+def known_number(kept: Kept, what: str, name: str, **fields: Any) -> float | None:
+    """A number of a row that older trainings do not have, nor very short ones; None then."""
+    wanted = {"what": what, **fields}
+    for row in kept.rows:
+        if all(row.get(key) == value for key, value in wanted.items()) and row.get(name) is not None:
+            return float(row[name])
+    return None
+
+
 def score_of(kept: Kept) -> float:
     """The paper's score at the end of training."""
     row = row_of(kept, "score")

@@ -67,4 +67,5 @@ def judge_falling(plain: str, structured: str, wanted: Sequence[str], evidence: 
         ends=ends,
         note="The interval is over games.",
         limit=0.0,
+        side=-1,
     )

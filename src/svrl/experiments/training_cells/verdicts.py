@@ -1,8 +1,8 @@
 """Verdicts that several experiments share.
 
 At a budget that settles a claim, the paper's where the claim is the paper's, what passes its test is reproduced and
-what fails is not. A smaller budget settles nothing, one way or the other: the claim is not run there, and the note
-says what was found. Where an interval has the limit of the test inside, the note says undecided.
+what fails is not. A smaller budget settles nothing, one way or the other, but what was found there is said: supported
+so far if the test is passed, contradicted so far if the whole interval lies beyond its limit, else undecided so far.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def settled(
     note: str = "",
     otherwise: str = "",
     limit: float | None = None,
+    side: int = 1,
     budgets: Sequence[str] = (FULL,),
 ) -> Finding:
     """A finding on something random.
@@ -46,6 +47,7 @@ def settled(
         note: What else to say.
         otherwise: Under which other definition it holds, if it does under none of the paper's.
         limit: Of the test; a failure whose interval has it inside is called undecided.
+        side: Where the value must lie: 1 above the limit, -1 below it, 0 at it.
         budgets: Scales that settle the claim.
     """
     holds = holds and ends is not None
@@ -55,21 +57,34 @@ def settled(
     if not holds and ends is not None and limit is not None and ends[0] <= limit <= ends[1]:
         notes.append(f"The interval covers {limit:g}: undecided.")
     if evidence.scale not in budgets:
-        return _not_settled(evidence, holds, bool(otherwise), ours, notes)
-    verdict = Verdict.NOT_REPRODUCED
-    if holds:
+        if not ours:
+            return Finding(verdict=Verdict.NOT_RUN, note=_joined((_nothing(evidence), *notes)))
+        verdict = _so_far(holds or (bool(otherwise) and ends is not None), ends, limit, side)
+        notes.insert(0, f"With {evidence.words}. Only the budget {FULL} settles it.")
+    elif holds:
         verdict = Verdict.REPRODUCED
-    elif otherwise and ends is not None:
-        verdict = Verdict.OTHERWISE
+    else:
+        verdict = Verdict.OTHERWISE if otherwise and ends is not None else Verdict.NOT_REPRODUCED
     return Finding(verdict=verdict, ours=ours, value=value, interval=ends, note=_joined(notes))
 
 
-def _not_settled(evidence: Evidence, holds: bool, otherwise: bool, ours: str, notes: Sequence[str]) -> Finding:
-    """That the budget is too small, and what was found there."""
-    direction = "as claimed" if holds else "as claimed under another definition" if otherwise else "not as claimed"
-    found = f"{direction}, {ours}" if ours else "nothing that could be compared"
-    begin = f"Only the budget {FULL} settles it. Found with {evidence.words}: {found}."
-    return Finding(verdict=Verdict.NOT_RUN, note=_joined((begin, *notes)))
+def _so_far(supported: bool, ends: Interval | None, limit: float | None, side: int) -> Verdict:
+    """What a smaller budget says."""
+    if supported:
+        return Verdict.SUPPORTED
+    if ends is None or limit is None:
+        return Verdict.UNDECIDED
+    below, above = ends[1] < limit, ends[0] > limit
+    return Verdict.CONTRADICTED if (below and side >= 0) or (above and side <= 0) else Verdict.UNDECIDED
+
+
+def nothing_yet(evidence: Evidence) -> Finding:
+    """That none of the games of a claim is there."""
+    return Finding(verdict=Verdict.NOT_RUN, note=_nothing(evidence))
+
+
+def _nothing(evidence: Evidence) -> str:
+    return f"With {evidence.words} there is nothing that could be compared."
 
 
 def _joined(notes: Sequence[str]) -> str:
@@ -91,6 +106,8 @@ def mostly_low(
     evidence: Evidence, arm: str, envs: Sequence[str], limit: int, budgets: Sequence[str] = (FULL,)
 ) -> Finding:
     """Whether most batches have a rank of at most `limit`, judged where the fewest have."""
+    if not envs:
+        return nothing_yet(evidence)
     shares = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit))
     centred = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit, centred=True))
     worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))

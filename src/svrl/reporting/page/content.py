@@ -13,7 +13,15 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-VERDICTS = ("reproduced", "reproduced under another definition", "not reproduced", "not run at this scale")
+VERDICTS = (
+    "reproduced",
+    "reproduced under another definition",
+    "not reproduced",
+    "supported so far",
+    "contradicted so far",
+    "undecided so far",
+    "not run at this scale",
+)
 """All that a claim can come to, the best first."""
 
 

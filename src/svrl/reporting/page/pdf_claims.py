@@ -11,7 +11,7 @@ from svrl.reporting.page.wording import MARKS, interval_text, place_text
 from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
 
 _COLUMNS = (("Verdict", 0.15), ("The paper says", 0.40), ("Paper", 0.15), ("Ours", 0.17), ("Where", 0.13))
-_COLOURS = dict(zip(VERDICTS, (GREEN, BLUE, ORANGE, GREY), strict=True))
+_COLOURS = dict(zip(VERDICTS, (GREEN, BLUE, ORANGE, GREEN, ORANGE, BLUE, GREY), strict=True))
 _SIZE = 7.5
 _SPACE = 0.12
 _ROW = 0.08

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from svrl.reporting.page.content import VERDICTS, ClaimRow, FigureEntry, Section
 
-MARKS = dict(zip(VERDICTS, "●◐✕○", strict=True))
+MARKS = dict(zip(VERDICTS, "●◐✕△▽◇○", strict=True))
 """A sign a verdict, for those who do not see its colour."""
-SHORT = dict(zip(VERDICTS, ("reproduced", "otherwise", "failed", "unrun"), strict=True))
+_WORDS = "reproduced", "otherwise", "failed", "supported", "contradicted", "undecided", "unrun"
+SHORT = dict(zip(VERDICTS, _WORDS, strict=True))
 """A word a verdict, for names of styles and filters."""
 
 

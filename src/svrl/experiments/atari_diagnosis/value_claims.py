@@ -1,0 +1,165 @@
+"""Our claims on values: are they too high, and what does estimation make of them?
+
+The paper asks neither. Both are about the networks at the end of training (`svrl.agents.optimism` and
+`svrl.agents.estimation_study`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from svrl.envs.atari_games import GAMES
+from svrl.experiments.paper.claim import Claim, Finding
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.store import Kept
+from svrl.experiments.training_cells.atari import ARMS_OF, env_names
+from svrl.experiments.training_cells.gains import shown
+from svrl.experiments.training_cells.reading import known_number, title_of, trainings
+from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
+from svrl.reporting.aggregate import interval, mean_score
+
+FIGURE = "values"
+PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
+SCALINGS = ("minmax", "row")
+WORDS = {STRUCTURED: "structured", NETWORK: "structured, valued by the network"}
+_DQN = env_names(GAMES)
+Number = Callable[[Kept], float | None]
+
+
+def optimism_in(kept: Kept) -> float | None:
+    """Best values less discounted returns."""
+    return known_number(kept, "optimism", "optimism")
+
+
+def beyond_row_mean(kept: Kept, scale: str) -> float | None:
+    """Error on hidden entries over that of the row's mean."""
+    return known_number(kept, "estimation", "beyond_row_mean", scale=scale)
+
+
+def numbers(evidence: Evidence, arm: str, env: str, number: Number) -> np.ndarray:
+    """(seeds,) of those trainings with batches of 32 that know it."""
+    found = [number(kept) for kept in trainings(evidence, env=env, arm=arm, batch_size=32)]
+    return np.array([value for value in found if value is not None])
+
+
+def known_envs(evidence: Evidence, arms: Sequence[str], number: Number) -> list[str]:
+    """Games of which every arm knows it."""
+    return [env for env in _DQN if all(len(numbers(evidence, arm, env, number)) for arm in arms)]
+
+
+def judge_optimism(arm: str, evidence: Evidence) -> Finding:
+    """Whether an arm expects less beyond what it gets than plain DQN does."""
+    envs = known_envs(evidence, (PLAIN, arm), optimism_in)
+    if not envs:
+        return nothing_yet(evidence)
+    theirs, ours = ([numbers(evidence, which, env, optimism_in) for env in envs] for which in (PLAIN, arm))
+    change = float(mean_score(ours) - mean_score(theirs))
+    ends = _ends(lambda x, y: mean_score(x) - mean_score(y), ours, theirs)
+    told = ", ".join(
+        f"{title_of(env)} {x.mean():+.2g} against {y.mean():+.2g}" for env, x, y in zip(envs, ours, theirs, strict=True)
+    )
+    return settled(
+        evidence,
+        ends is not None and ends[1] < 0.0,
+        ours=f"{change:+.2g}{shown(ends)}, mean of {len(envs)} games",
+        value=change,
+        ends=ends,
+        note=f"Optimism: {told}.",
+        limit=0.0,
+        side=-1,
+        budgets=ATARI_SCALES,
+    )
+
+
+def judge_estimation(scale: str, evidence: Evidence) -> Finding:
+    """Whether estimation finds hidden entries better than their row's mean does, on plain DQN's values."""
+    number = partial(beyond_row_mean, scale=scale)
+    envs = known_envs(evidence, (PLAIN,), number)
+    if not envs:
+        return nothing_yet(evidence)
+    errors = [numbers(evidence, PLAIN, env, number) for env in envs]
+    middle = float(mean_score(errors))
+    ends = _ends(mean_score, errors)
+    kept = [
+        numbers(evidence, PLAIN, env, lambda one: known_number(one, "estimation", "best_kept", scale=scale)).mean()
+        for env in envs
+    ]
+    told = ", ".join(f"{title_of(env)} {found.mean():.2f}" for env, found in zip(envs, errors, strict=True))
+    return settled(
+        evidence,
+        ends is not None and ends[1] < 1.0,
+        ours=f"{middle:.2f}{shown(ends)}, mean of {len(envs)} games",
+        value=middle,
+        ends=ends,
+        note=f"{told}. The best action stays the best in {np.mean(kept):.0%} of the rows.",
+        limit=1.0,
+        side=-1,
+        budgets=ATARI_SCALES,
+    )
+
+
+def _ends(statistic: Callable[..., np.ndarray], *groups: Sequence[np.ndarray]) -> tuple[float, float] | None:
+    if min(len(seeds) for group in groups for seeds in group) < 2:
+        return None
+    return interval(statistic, *groups)
+
+
+def _optimism_claim(arm: str, name: str) -> Claim:
+    return Claim(
+        name=name,
+        figure=FIGURE,
+        section="",
+        says=f"DQN is less optimistic if it is {WORDS[arm]}.",
+        paper="not in the paper",
+        test="Largest value of a state less the discounted return from there, at the end of training, structured less "
+        "plain, mean over games; holds if its interval, by resampling seeds within each game, lies below 0.",
+        judge=partial(judge_optimism, arm),
+        scales=ATARI_SCALES,
+    )
+
+
+def _estimation_claim(scale: str, name: str, words: str) -> Claim:
+    return Claim(
+        name=name,
+        figure=FIGURE,
+        section="",
+        says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
+        paper="not in the paper",
+        test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
+        "entries, mean over games; holds if its interval, by resampling seeds within each game, lies below 1.",
+        judge=partial(judge_estimation, scale),
+        scales=ATARI_SCALES,
+    )
+
+
+VALUE_CLAIMS = (
+    _optimism_claim(STRUCTURED, "structure-lowers-optimism"),
+    _optimism_claim(NETWORK, "structured-choice-lowers-optimism"),
+    _estimation_claim("minmax", "estimation-beats-row-means", "with the authors' scaling"),
+    _estimation_claim("row", "estimation-of-centred-rows-beats-row-means", "with rows centred"),
+)
+
+
+def told_of_values(evidence: Evidence) -> str:
+    """Optimism of each arm, and errors of each scaling."""
+    found = []
+    for arm in (PLAIN, STRUCTURED, NETWORK):
+        envs = known_envs(evidence, (arm,), optimism_in)
+        if envs:
+            each = (f"{title_of(env)} {numbers(evidence, arm, env, optimism_in).mean():+.2g}" for env in envs)
+            found.append(f"{arm} {', '.join(each)}")
+    optimism = f"Best values less discounted returns: {'; '.join(found)}. " if found else ""
+    errors = []
+    for scale in SCALINGS:
+        number = partial(beyond_row_mean, scale=scale)
+        envs = known_envs(evidence, (PLAIN,), number)
+        if envs:
+            each = (f"{title_of(env)} {numbers(evidence, PLAIN, env, number).mean():.2f}" for env in envs)
+            errors.append(f"scale {scale}: {', '.join(each)}")
+    told = (
+        f"Error on hidden entries of DQN's values, where the row's mean has 1: {'; '.join(errors)}." if errors else ""
+    )
+    return f"{optimism}{told}" or "No training of this budget knows it."
