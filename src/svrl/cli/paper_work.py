@@ -162,7 +162,7 @@ class PaperWork:
                 say(f"{figure.id} is not drawn at {self.scale} scale.")
                 continue
             evidence = experiment.evidence(self.scale, self.stores)
-            if evidence is not None:
+            if evidence is not None and experiment.drawn_from(figure.id, evidence):
                 picture = experiment.draw(figure.id, evidence)
                 written[figure.id] = write_figure(picture, figure, evidence, folder, ending)
         return written

@@ -37,7 +37,7 @@ CURVE = "learning_curve.png"
 TENSORBOARD = "tensorboard"
 STATE = ("checkpoints", "replay")
 """Folders that an unfinished run goes on from."""
-NOT_COMPARED = ("versions", "begun")
+NOT_COMPARED = ("versions", "begun", "machine", "commit")
 """Fields of config.json that say how a run came about, not what it is."""
 _ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
 _BOARDS = (TENSORBOARD, "wandb")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from svrl.experiments.atari_batch_size.claims import CLAIMS, got
-from svrl.experiments.atari_batch_size.settings import BUDGETS
+from svrl.experiments.atari_batch_size.claims import CLAIMS, got, sizes_of
+from svrl.experiments.atari_batch_size.settings import BUDGETS, ENVS
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 
@@ -31,5 +31,6 @@ EXPERIMENT = Experiment(
     draw=_draw,
     got=got,
     claims=CLAIMS,
+    shows=lambda figure, evidence: any(sizes_of(evidence, env) for env in ENVS),
     notes=("Whatever the batch size of training, ranks are those of batches of 32 states.",),
 )

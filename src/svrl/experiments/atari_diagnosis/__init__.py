@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from svrl.experiments.atari_diagnosis.claims import CLAIMS, got
-from svrl.experiments.atari_diagnosis.settings import BUDGETS
-from svrl.experiments.atari_diagnosis.value_claims import FIGURE, VALUE_CLAIMS, told_of_values
+from svrl.experiments.atari_diagnosis.settings import BUDGETS, ENVS
+from svrl.experiments.atari_diagnosis.value_claims import FIGURE, VALUE_CLAIMS, knows_values, told_of_values
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
+from svrl.experiments.training_cells.atari import PAIR
+from svrl.experiments.training_cells.reading import envs_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,6 +36,7 @@ EXPERIMENT = Experiment(
     draw=_draw,
     got=lambda figure, evidence: told_of_values(evidence) if figure == FIGURE else got(figure, evidence),
     claims=(*CLAIMS, *VALUE_CLAIMS),
+    shows=lambda figure, evidence: knows_values(evidence) if figure == FIGURE else bool(envs_of(evidence, ENVS, PAIR)),
     notes=(
         "The panel of rank against gain is ours. It has all games of DQN that the budget has, not only the four.",
         "Alien is slightly better in this figure and better in figure 23.",

@@ -49,7 +49,8 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
     if not envs:
         return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), "none of these games is in this budget")
     figure = Figure(figsize=(2.1 * len(envs) + 3.3, 4.2), layout="constrained")
-    panels, last = draw_curves_above_ranks(figure, evidence, envs, PAIR, last_width=1.4)
+    arms = [arm for arm in ARMS_OF["dqn"] if envs_of(evidence, envs, (arm,)) == envs]
+    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, last_width=1.4)
     _draw_relation(last, evidence)
     lettered([*panels, last])
     legend_below(figure, [*panels, last])
@@ -109,10 +110,9 @@ def _draw_returns(panel: Axes, evidence: Evidence) -> None:
             value, gained = (
                 [known_number(one, "optimism", field) or 0.0 for one in cells] for field in ("value", "gained")
             )
-            label = name if column == 0 else ""
             tag(
                 panel.vlines(
-                    place, np.mean(gained), np.mean(value), COLOURS[name], linewidth=5.0, alpha=0.35, label=label
+                    place, np.mean(gained), np.mean(value), COLOURS[name], linewidth=5.0, alpha=0.35, label=name
                 ),
                 name,
             )
@@ -120,7 +120,12 @@ def _draw_returns(panel: Axes, evidence: Evidence) -> None:
             tag(panel.plot([place] * len(gained), gained, "o", color=COLOURS[name], markersize=3), name)
     if not envs:
         say(panel, "too few steps to know returns")
-    panel.set(title="value (dashes) and return (dots)", ylabel="clipped, discounted")
+    panel.set(
+        title="value (dashes) and return (dots)",
+        ylabel="clipped, discounted",
+        ylim=(min(0.0, panel.get_ylim()[0]), None),
+    )
+    panel.set_xlim(-0.6, max(len(envs), 2) - 0.4)
     panel.set_xticks(range(len(envs)), [title_of(env) for env in envs], fontsize=7)
 
 
@@ -133,10 +138,11 @@ def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
             found = numbers(evidence, PAIR[0], env, number)
             if not len(found):
                 continue
-            place, label = column + 0.3 * (at - 0.5), words if column == 0 else ""
-            bar = panel.bar(place, found.mean(), 0.28, alpha=0.6, label=label, color=(ORANGE, GREEN)[at])
+            place = column + 0.3 * (at - 0.5)
+            bar = panel.bar(place, found.mean(), 0.28, alpha=0.6, label=words, color=(ORANGE, GREEN)[at])
             tag(bar.patches, words)
             tag(panel.plot([place] * len(found), found, "o", color="black", markersize=2.5), words)
+    panel.set_xlim(-0.6, max(len(envs), 2) - 0.4)
     panel.set_xticks(range(len(envs)), [title_of(env) for env in envs], fontsize=7)
 
 

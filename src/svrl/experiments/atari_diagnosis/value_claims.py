@@ -50,6 +50,11 @@ def known_envs(evidence: Evidence, arms: Sequence[str], number: Number) -> list[
     return [env for env in _DQN if all(len(numbers(evidence, arm, env, number)) for arm in arms)]
 
 
+def knows_values(evidence: Evidence) -> bool:
+    """Whether any training says what estimation makes of its values."""
+    return bool(known_envs(evidence, (PLAIN,), partial(beyond_row_mean, scale=SCALINGS[0])))
+
+
 def judge_optimism(arm: str, evidence: Evidence) -> Finding:
     """Whether an arm expects less beyond what it gets than plain DQN does."""
     envs = known_envs(evidence, (PLAIN, arm), optimism_in)
@@ -64,13 +69,12 @@ def judge_optimism(arm: str, evidence: Evidence) -> Finding:
     return settled(
         evidence,
         ends is not None and ends[1] < 0.0,
-        ours=f"{change:+.2g}{shown(ends)}, mean of {len(envs)} games",
+        ours=f"{change:+.2g}{shown(ends)}, {_mean_of(envs)}",
         value=change,
         ends=ends,
         note=f"Optimism: {told}.",
         limit=0.0,
         side=-1,
-        budgets=ATARI_SCALES,
     )
 
 
@@ -91,14 +95,17 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
     return settled(
         evidence,
         ends is not None and ends[1] < 1.0,
-        ours=f"{middle:.2f}{shown(ends)}, mean of {len(envs)} games",
+        ours=f"{middle:.2f}{shown(ends)}, {_mean_of(envs)}",
         value=middle,
         ends=ends,
         note=f"{told}. The best action stays the best in {np.mean(kept):.0%} of the rows.",
         limit=1.0,
         side=-1,
-        budgets=ATARI_SCALES,
     )
+
+
+def _mean_of(envs: Sequence[str]) -> str:
+    return title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
 
 
 def _ends(statistic: Callable[..., np.ndarray], *groups: Sequence[np.ndarray]) -> tuple[float, float] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from svrl.experiments.atari_learning.claims import CLAIMS, got
+from svrl.experiments.atari_learning.claims import CLAIMS, got, has_panels
 from svrl.experiments.atari_learning.settings import BUDGETS, FIGURES
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
@@ -36,6 +36,7 @@ EXPERIMENT = Experiment(
     draw=_draw,
     got=got,
     claims=CLAIMS,
+    shows=has_panels,
     notes=(
         "The paper's budget takes the preset authors: the figures come from the authors' program, and its settings "
         "are complete. The text differs in loss, exploration and target copies, see the departures.",

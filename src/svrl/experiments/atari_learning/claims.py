@@ -43,6 +43,12 @@ def got(figure: str, evidence: Evidence) -> str:
     return f"{'; '.join(found)}.{missing}" if found else f"None of its games is in this budget.{missing}"
 
 
+def has_panels(figure: str, evidence: Evidence) -> bool:
+    """Whether a game of the figure was trained with and without structure."""
+    games = env_names(GAMES_OF[figure])
+    return any(envs_of(evidence, games, (kind, f"sv-{kind}")) for kind in TECHNIQUES_OF[figure])
+
+
 def _technique(kind: str) -> Claim:
     return Claim(
         name=f"{kind}-gains-across-time",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from svrl.experiments.atari_rank.claims import CLAIMS, got
-from svrl.experiments.atari_rank.settings import BUDGETS
+from svrl.experiments.atari_rank.settings import ARM, BUDGETS, ENVS
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
+from svrl.experiments.training_cells.reading import envs_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,5 +32,6 @@ EXPERIMENT = Experiment(
     draw=_draw,
     got=got,
     claims=CLAIMS,
+    shows=lambda figure, evidence: bool(envs_of(evidence, ENVS, (ARM,))),
     notes=("The paper does not name its four games. Ours are Frostbite, Krull, Zaxxon and Alien.",),
 )

@@ -25,10 +25,12 @@ class CellResult:
     Attributes:
         rows: JSON objects; numbers are numbers.
         arrays: What is too long for rows, policies and trajectories say.
+        trained: Machine, versions and commit of a training that the rows are about; empty if there is none.
     """
 
     rows: list[dict[str, Any]]
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    trained: dict[str, str] = field(default_factory=dict)
 
 
 def _silent(share: float) -> None:

@@ -40,7 +40,8 @@ def write_figure(picture: Figure, figure: PaperFigure, evidence: Evidence, folde
 
     scale = evidence.scale
     if scale != "full":
-        picture.text(0.5, -0.01, caption(figure, evidence), ha="center", va="top", fontsize=6, color="#707070")
+        below = _hold_legends(picture) - 0.02
+        picture.text(0.5, below, caption(figure, evidence), ha="center", va="top", fontsize=6, color="#707070")
 
     folder.mkdir(parents=True, exist_ok=True)
     name = figure.id if scale == "full" else f"{figure.id}-{scale}"
@@ -48,3 +49,19 @@ def write_figure(picture: Figure, figure: PaperFigure, evidence: Evidence, folde
     with writing(path) as temporary:
         save_figure(picture, temporary)
     return path
+
+
+def _hold_legends(picture: Figure) -> float:
+    """Tie legends below the panels to the first panel; the lower end of all that is drawn, where the figure's is 0.
+
+    A figure that is cut to what is in it has its lower edge under the caption, and would take such legends along.
+    """
+    picture.draw_without_rendering()
+    for legend in picture.legends:
+        corner = legend.get_window_extent().p0
+        frame = picture.axes[0].transAxes
+        legend.borderaxespad = 0.0
+        legend.set_loc("lower left")
+        legend.set_bbox_to_anchor(tuple(frame.inverted().transform(corner)), frame)
+    picture.draw_without_rendering()
+    return float(picture.get_tightbbox().y0 / picture.get_figheight())

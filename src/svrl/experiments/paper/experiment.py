@@ -55,6 +55,7 @@ class Experiment:
         got: From a figure's name and evidence to a sentence or two on what we got.
         claims: All of its claims.
         addition: Ours, not in the paper.
+        shows: Whether evidence has anything for a figure: what grows piece by piece may not, yet.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Experiment:
     got: Callable[[str, Evidence], str]
     claims: tuple[Claim, ...]
     addition: bool = False
+    shows: Callable[[str, Evidence], bool] = lambda figure, evidence: True
     notes: tuple[str, ...] = field(default=())
 
     def evidence(self, scale: str, stores: tuple[Store, ...]) -> Evidence | None:
@@ -91,6 +93,10 @@ class Experiment:
     def kinds(self) -> dict[str, Kind]:
         """All kinds of cells by name."""
         return {cell.kind.name: cell.kind for budget in self.budgets.values() for cell in budget.cells}
+
+    def drawn_from(self, figure: str, evidence: Evidence) -> bool:
+        """Whether a figure is drawn at a scale, and this evidence has something for it."""
+        return self.budget_of(figure, evidence.scale) is not None and self.shows(figure, evidence)
 
     def budget_of(self, figure: str, scale: str) -> Budget | None:
         """The budget that a figure is drawn from at a scale; None if it is not drawn there."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from svrl import __version__
 from svrl.experiments.paper.drawing import caption
@@ -11,6 +12,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 from svrl.experiments.paper.figure_map import FIGURES, PaperFigure
 from svrl.experiments.paper.judging import Judged, Library
+from svrl.experiments.paper.store import COMMITTED
 from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
 
 TITLE = "Reproducing Harnessing Structures for Value-Based Planning and Reinforcement Learning"
@@ -101,16 +103,18 @@ def _entry(
     experiment: Experiment, figure: PaperFigure, shown: list[Evidence], scale: str, progress: Callable[[str], None]
 ) -> FigureEntry:
     progress(figure.id)
-    usable = [evidence for evidence in shown if experiment.budget_of(figure.id, evidence.scale) is not None]
-    # What was asked for says what we got, unless that is smoke and something larger is kept.
-    strongest = usable[1] if len(usable) > 1 and usable[0].scale == "smoke" else next(iter(usable), None)
+    usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
+    if len(usable) > 1 and (usable[0].scale == "smoke" or (scale == "laptop" and usable[0].source == COMMITTED)):
+        # What was asked for comes first, unless something larger is kept and nobody ran it here.
+        usable = [*usable[1:], usable[0]]
+    strongest = next(iter(usable), None)
     return FigureEntry(
         id=figure.id,
         label=figure.label,
         title=figure.title,
         says=experiment.says[figure.id],
         got=experiment.got(figure.id, strongest) if strongest else "",
-        exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in _best_first(usable)),
+        exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in usable),
         command=f"svrl paper run {figure.id} --scale {_drawable(experiment, figure, scale)}",
     )
 
@@ -118,11 +122,6 @@ def _entry(
 def _drawable(experiment: Experiment, figure: PaperFigure, scale: str) -> str:
     """The asked scale if the figure is drawn there, else the full one."""
     return scale if experiment.budget_of(figure.id, scale) is not None else "full"
-
-
-def _best_first(usable: list[Evidence]) -> list[Evidence]:
-    """Smoke comes last: a reader shall see the evidence before the check that everything works."""
-    return sorted(usable, key=lambda evidence: evidence.scale == "smoke")
 
 
 def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Exhibit:
@@ -147,6 +146,7 @@ def _provenance(evidence: Evidence) -> Iterable[str]:
         words += [f"commit {told['commit']}"] if told.get("commit") else []
         words += [f"torch {told.get('torch', '?')}", f"Python {told.get('python', '?')}", str(told.get("machine", ""))]
         words += [str(told.get("ended", ""))[:10], str(told.get("command", ""))]
+        words += [_trained(told["trained"])] if told.get("trained") else []
         seconds = float(told.get("seconds", 0.0))
         origins.setdefault(tuple(word for word in words if word), []).append(seconds)
     for origin, times in origins.items():
@@ -155,6 +155,12 @@ def _provenance(evidence: Evidence) -> Iterable[str]:
     seeds = sorted({cell.settings["seed"] for cell in evidence.cells if isinstance(cell.settings.get("seed"), int)})
     if seeds:
         yield f"seeds {_span(seeds)}"
+
+
+def _trained(told: Mapping[str, Any]) -> str:
+    """Where the agent of a cell was trained, if that was elsewhere than its study."""
+    commit = f", commit {told['commit']}" if told.get("commit") else ""
+    return f"agents trained before on {told['machine']} with torch {told['torch']}{commit}"
 
 
 def _span(seeds: list[int]) -> str:

@@ -21,7 +21,7 @@ def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
     """
     return {
         **_versions(),
-        "machine": _machine(device),
+        "machine": machine(device),
         "device": device,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 2),
@@ -70,7 +70,7 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _machine(device: str) -> str:
+def machine(device: str) -> str:
     """Processor and cores, or the graphics card."""
     import torch
 

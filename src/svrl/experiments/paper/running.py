@@ -163,6 +163,8 @@ def _compute(computer: Computer, cell: Cell, listener: Listener, spent: float) -
         return str(error)
     seconds = spent + time.monotonic() - began
     told = provenance(device=computer.device, command=computer.command, seconds=seconds)
+    if result.trained and result.trained["machine"] != told["machine"]:
+        told["trained"] = result.trained
     computer.store.write(cell, result, told)
     return ""
 

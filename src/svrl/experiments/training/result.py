@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
+from svrl.experiments.paper.provenance import commit, machine
 from svrl.runs import training_run as files
 from svrl.runs.rows import last_rows
 from svrl.runs.run_directory import finite, read_config
@@ -50,8 +51,8 @@ def precision_of(path: Path) -> Any:
     return read_config(path).get("precision", "float32")
 
 
-def provenance() -> dict[str, Any]:
-    """When a run was begun, and with what; a run may be resumed with other versions."""
+def provenance(device: str) -> dict[str, Any]:
+    """When a run was begun, where and with what; a run may be resumed elsewhere and with other versions."""
     import numpy as np
     import torch
 
@@ -63,7 +64,12 @@ def provenance() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
-    return {"begun": datetime.now(UTC).isoformat(timespec="microseconds"), "versions": versions}
+    return {
+        "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "versions": versions,
+        "machine": machine(device),
+        "commit": commit(),
+    }
 
 
 def result_of(session: TrainingSession) -> dict[str, Any]:

@@ -147,9 +147,9 @@ def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[Trai
     if resume:
         as_begun = settings_as_begun(path, settings)  # or the sentence that there is nothing to go on with
         with locked(path):
-            yield TrainingRun.resume(path, {**as_begun, **provenance()})
+            yield TrainingRun.resume(path, {**as_begun, **provenance(settings["device"])})
         return
-    run = TrainingRun.begin(path, {**settings, **provenance()})
+    run = TrainingRun.begin(path, {**settings, **provenance(settings["device"])})
     with locked(path):
         try:
             yield run

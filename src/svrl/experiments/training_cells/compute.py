@@ -48,7 +48,15 @@ def train_and_study(settings: Mapping[str, Any], work: Work) -> CellResult:
         seed=settings["seed"],
         progress=lambda done, of: work.progress(TRAINING + (1.0 - TRAINING) * done / of),
     )
-    return CellResult(rows=[*rows_of_run(folder, result), *rows_of_study(study.as_json())])
+    rows = [*rows_of_run(folder, result), *rows_of_study(study.as_json())]
+    return CellResult(rows=rows, trained=_trained(read_config(folder)))
+
+
+def _trained(config: Mapping[str, Any]) -> dict[str, str]:
+    """Where and with what a run was begun; runs of before do not say."""
+    if "machine" not in config:
+        return {}
+    return {"machine": config["machine"], "torch": config["versions"]["torch"], "commit": config["commit"]}
 
 
 def config_of(settings: Mapping[str, Any]) -> AgentConfig:

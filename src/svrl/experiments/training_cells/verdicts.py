@@ -84,7 +84,7 @@ def nothing_yet(evidence: Evidence) -> Finding:
 
 
 def _nothing(evidence: Evidence) -> str:
-    return f"With {evidence.words} there is nothing that could be compared."
+    return f"Nothing that could be compared yet; there is: {evidence.words}."
 
 
 def _joined(notes: Sequence[str]) -> str:
