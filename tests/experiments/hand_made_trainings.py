@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ def training(
     ranks: Sequence[float] = (1.0, 2.0, 9.0, 15.0),
     curve: Sequence[float] | None = None,
     batch_size: int = 32,
+    optimism: tuple[float, float] | None = None,
+    estimation: Mapping[str, tuple[float | None, float]] | None = None,
 ) -> Kept:
     """A training that ended at `score`.
 
@@ -44,6 +46,8 @@ def training(
         ranks: Mean ranks at 99% and 99.99% of the energy, then the same with rows centred.
         curve: Ten scores over time; a line up to `score` by default.
         batch_size: Of the updates.
+        optimism: Mean value and mean return; None leaves the row out, as older trainings do.
+        estimation: Error beyond the row's mean, and share of best actions kept, by scaling; None leaves them out.
     """
     heights = [score * k / 10 for k in range(1, 11)] if curve is None else list(curve)
     kinds = ((0.99, False), (0.9999, False), (0.99, True), (0.9999, True))
@@ -57,10 +61,24 @@ def training(
         ),
         {"what": "features", "feature_rank": 20.0, "srank": 10, "dormant": 0.1},
         {"what": "speed", "steps_per_second": 100.0, "hours": 1.0},
+        *_value_rows(optimism, estimation or {}),
     ]
     overrides = {} if batch_size == 32 else {"batch_size": batch_size}
     settings = {"env": env, "arm": arm, "seed": seed, "preset": "short", "steps": 1000, "overrides": overrides}
     return Kept(kind="training", settings=settings, rows=rows, provenance={}, source=HERE, path=Path("nothing.npz"))
+
+
+def _value_rows(
+    optimism: tuple[float, float] | None, estimation: Mapping[str, tuple[float | None, float]]
+) -> list[dict[str, Any]]:
+    estimates = [
+        {"what": "estimation", "scale": scale, "observe": 0.9, "beyond_row_mean": error, "best_kept": kept}
+        for scale, (error, kept) in estimation.items()
+    ]
+    if optimism is None:
+        return estimates
+    value, gained = optimism
+    return [*estimates, {"what": "optimism", "value": value, "gained": gained, "optimism": value - gained}]
 
 
 def seeds(env: str, arm: str, scores: Sequence[float], make: Callable[..., Kept] = training, **more: Any) -> list[Kept]:

@@ -20,7 +20,6 @@ from svrl.experiments.atari_rank import EXPERIMENT as ATARI_RANK
 from svrl.experiments.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
 from svrl.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
 from svrl.experiments.paper.cell import Cell, CellResult, Work
-from svrl.experiments.paper.claim import Verdict
 from svrl.experiments.training.stop_signals import Stopped
 from svrl.experiments.training_cells.atari import FULL, SMOKE
 from svrl.experiments.training_cells.compute import config_of
@@ -29,7 +28,6 @@ from svrl.experiments.training_cells.gains import gain_of, labels_of, relative_g
 from svrl.experiments.training_cells.plan import training_cell
 from svrl.experiments.training_cells.reading import curves, score_of, score_over_time, share_at_most
 from svrl.experiments.training_cells.rows import CURVE_POINTS, LEARNING_POINTS, thinned
-from svrl.experiments.training_cells.verdicts import improved, mostly_low, settled
 
 from .hand_made_trainings import evidence, histogram, seeds, training
 
@@ -202,47 +200,6 @@ def test_relative_gains_are_measured_from_a_random_player():
     assert labels_of(np.array([0.2, 0.05, -0.2])).tolist() == [1, 0, -1]
 
 
-@pytest.mark.parametrize(
-    ("scores", "scale", "verdict"),
-    [
-        ([5.0, 6.0, 7.0, 8.0], "full", Verdict.REPRODUCED),
-        ([5.0, 6.0, 7.0, 8.0], "short", Verdict.NOT_RUN),
-        ([1.0, 2.0, 3.0, 4.0], "full", Verdict.NOT_REPRODUCED),
-        ([0.1, 0.2, 0.3, 0.4], "full", Verdict.NOT_REPRODUCED),
-        ([0.1, 0.2, 0.3, 0.4], "short", Verdict.NOT_RUN),
-    ],
-)
-def test_an_improvement_needs_an_interval_above_one_half(scores: list[float], scale: str, verdict: Verdict):
-    found = evidence(
-        seeds("CartPole-v1", "dqn", [1.0, 2.0, 3.0, 4.0]), seeds("CartPole-v1", "sv-dqn", scores), scale=scale
-    )
-    gain = gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",))
-    finding = improved(found, gain)
-    assert finding.verdict is verdict
-    assert gain.difference == pytest.approx(np.mean(scores) - 2.5)
-    if scale == "full":
-        assert finding.interval is not None
-        assert finding.interval[0] <= gain.improvement <= finding.interval[1]
-
-
-def test_a_small_budget_settles_nothing_and_the_note_says_what_was_found():
-    cells = seeds("CartPole-v1", "dqn", [1.0, 2.0]), seeds("CartPole-v1", "sv-dqn", [5.0, 6.0])
-    found = evidence(*cells, scale="short")
-    finding = improved(found, gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",)))
-    assert (finding.verdict, finding.ours, finding.value, finding.interval) == (Verdict.NOT_RUN, "", None, None)
-    assert "Found with made by hand: as claimed, probability of improvement 1.00 (1.00 to 1.00)" in finding.note
-    lost = evidence(*cells[::-1], scale="short")
-    worse = improved(lost, gain_of(lost, "sv-dqn", "dqn", ("CartPole-v1",)))
-    assert (worse.verdict, "not as claimed, probability of improvement 0.00" in worse.note) == (Verdict.NOT_RUN, True)
-    elsewhere = settled(found, False, ours="2", value=2.0, ends=(1.0, 3.0), otherwise="With rows centred.")
-    assert (elsewhere.verdict, "as claimed under another definition, 2." in elsewhere.note) == (Verdict.NOT_RUN, True)
-
-
-def test_a_budget_of_an_addition_settles_it():
-    found = evidence(scale="laptop")
-    assert settled(found, True, ours="2", value=2.0, ends=(1.0, 3.0), budgets=("laptop",)).verdict is Verdict.REPRODUCED
-
-
 def test_games_are_put_together_by_their_interquartile_mean():
     # Of 8 runs the middle 4 count: 2 and 3 of both games for plain DQN, and the outlier of 1000 for none.
     plain = [seeds(env, "dqn", [1.0, 2.0, 3.0, 4.0]) for env in ("one", "two")]
@@ -254,17 +211,6 @@ def test_games_are_put_together_by_their_interquartile_mean():
     alone = gain_of(evidence(plain[1], structured[1]), "dqn", "sv-dqn", ("two",))
     assert alone.difference == pytest.approx(1009 / 4 - 2.5)
     assert alone.difference_interval is None
-
-
-def test_few_seeds_have_the_interval_of_student():
-    # Shares of 0.6, 0.8 and 1: mean 0.8, deviation 0.2, and t(.975, 2) = 4.303 of 0.2 / sqrt(3) reaches below one half.
-    cells = [
-        training("CartPole-v1", "dqn", seed, 1.0, ranks=(rank, 9, 9, 9)) for seed, rank in enumerate([1.4, 1.2, 1])
-    ]
-    finding = mostly_low(evidence(cells), "dqn", ("CartPole-v1",), 1)
-    assert finding.value == pytest.approx(0.8)
-    assert finding.interval == pytest.approx((0.8 - 4.3027 * 0.2 / 3**0.5, 1.0), abs=1e-4)
-    assert (finding.verdict, "undecided" in finding.note) == (Verdict.NOT_REPRODUCED, True)
 
 
 def test_bands_have_the_interval_of_student():
@@ -318,15 +264,3 @@ def agents_digest(cells: Sequence[Cell]) -> str:
     """Of the settings of all cells, with the resolved agent of each; their order does not matter."""
     told = sorted(json.dumps([cell.settings, config_of(cell.settings).as_json()], sort_keys=True) for cell in cells)
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
-
-
-def test_one_seed_is_never_called_reproduced():
-    found = evidence(seeds("CartPole-v1", "dqn", [1.0]), seeds("CartPole-v1", "sv-dqn", [9.0]))
-    finding = improved(found, gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",)))
-    assert (finding.verdict, finding.interval) == (Verdict.NOT_REPRODUCED, None)
-    assert "One seed" in finding.note
-
-
-def test_another_definition_is_said():
-    finding = settled(evidence(), False, ours="2", value=2.0, ends=(1.0, 3.0), otherwise="with rows centred")
-    assert (finding.verdict, finding.note) == (Verdict.OTHERWISE, "with rows centred")

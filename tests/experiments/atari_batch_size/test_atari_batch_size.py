@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from svrl.envs.atari_games import GAMES
@@ -25,22 +27,32 @@ def pair(game: str, size: int, gain: float, spread: float = 1.0) -> list[Kept]:
     ]
 
 
-def found(frostbite: tuple[float, ...], seaquest: tuple[float, ...], scale: str = "full") -> Evidence:
+def found(frostbite: Sequence[float | None], seaquest: Sequence[float | None], scale: str = "full") -> Evidence:
+    """Gains at 32, 64 and 128; None and what is left out is missing."""
     games = {"frostbite": frostbite, "seaquest": seaquest}
     return evidence(
-        *(pair(game, size, gain) for game, gains in games.items() for size, gain in zip(SIZES, gains, strict=False)),
+        *(
+            pair(game, size, gain)
+            for game, gains in games.items()
+            for size, gain in zip(SIZES, gains, strict=False)
+            if gain is not None
+        ),
         scale=scale,
     )
 
 
-PAPER = found((0.3, 0.3, 0.3), (-0.4, -0.2, 0.0))
-OPPOSITE = found((0.3, -0.1, 0.3), (0.2, 0.2, 0.4))
+AS_IN_THE_PAPER = (0.3, 0.3, 0.3), (-0.4, -0.2, 0.0)
+OPPOSITE = (0.3, -0.1, 0.3), (-0.2, -0.2, -0.4)
+PAPER = found(*AS_IN_THE_PAPER)
+SHRINKS, VANISHES, FROSTBITE = "seaquest-gap-shrinks", "seaquest-gap-vanishes", "frostbite-gains-at-all-sizes"
 
 
-@pytest.mark.parametrize("name", sorted(CLAIMS))
+@pytest.mark.parametrize("name", [SHRINKS, VANISHES, FROSTBITE])
 def test_verdicts(name: str):
     assert CLAIMS[name].judged(PAPER).verdict is Verdict.REPRODUCED
-    assert CLAIMS[name].judged(OPPOSITE).verdict is Verdict.NOT_REPRODUCED
+    assert CLAIMS[name].judged(found(*OPPOSITE)).verdict is Verdict.NOT_REPRODUCED
+    assert CLAIMS[name].judged(found(*AS_IN_THE_PAPER, "short")).verdict is Verdict.SUPPORTED
+    assert CLAIMS[name].judged(found(*OPPOSITE, "short")).verdict is Verdict.CONTRADICTED
     assert CLAIMS[name].judged(found((0.3,), (0.1,), "laptop")).verdict is Verdict.NOT_RUN
 
 
@@ -56,6 +68,66 @@ def test_a_gap_that_does_not_shrink_on_the_way_is_none():
     assert finding.verdict is Verdict.NOT_REPRODUCED
 
 
+def test_without_a_loss_at_32_there_is_nothing_to_shrink():
+    for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):
+        finding = CLAIMS[SHRINKS].judged(found((), (0.2, 0.2, 0.4), scale))
+        assert (finding.verdict, finding.value) == (verdict, pytest.approx(0.2))
+        assert "There is no loss at 32 that could shrink." in finding.note
+
+
+@pytest.mark.parametrize(
+    ("seaquest", "verdict"),
+    [
+        ((-0.4, None, 0.0), Verdict.SUPPORTED),
+        ((-0.2, None, -0.5), Verdict.CONTRADICTED),
+        ((0.1, None, 0.3), Verdict.UNDECIDED),
+    ],
+)
+def test_the_gap_is_judged_without_64(seaquest: tuple[float, None, float], verdict: Verdict):
+    finding = CLAIMS[SHRINKS].judged(found((), seaquest, "short"))
+    change = seaquest[2] - seaquest[0]
+    assert (finding.verdict, finding.value) == (verdict, pytest.approx(change))
+    assert finding.ours.startswith(f"{seaquest[0]:+.0%} at 32, {seaquest[2]:+.0%} at 128; from 32 to 128 {change:+.0%}")
+
+
+@pytest.mark.parametrize(
+    ("seaquest", "verdict"), [((-0.4, None, 0.0), Verdict.SUPPORTED), ((-0.4, 0.0, -0.3), Verdict.CONTRADICTED)]
+)
+def test_whether_it_vanishes_is_a_question_to_128_alone(seaquest: Sequence[float | None], verdict: Verdict):
+    finding = CLAIMS[VANISHES].judged(found((), seaquest, "short"))
+    assert (finding.verdict, finding.value) == (verdict, pytest.approx(seaquest[2]))
+    alone = CLAIMS[VANISHES].judged(found((), (None, None, seaquest[2]), "short"))
+    assert (alone.verdict, alone.value) == (verdict, finding.value)
+
+
+@pytest.mark.parametrize("name", [SHRINKS, VANISHES])
+def test_without_128_nothing_is_said_of_seaquest(name: str):
+    finding = CLAIMS[name].judged(found((0.3, 0.3, 0.3), (-0.4, -0.2), "short"))
+    assert (finding.verdict, finding.ours, finding.value) == (Verdict.NOT_RUN, "", None)
+    assert "nothing that could be compared" in finding.note
+
+
+@pytest.mark.parametrize(
+    ("frostbite", "verdict"),
+    [
+        ((0.3, None, 0.4), Verdict.UNDECIDED),  # better, but all sizes were asked for
+        ((0.3, 0.4), Verdict.UNDECIDED),
+        ((0.3, None, -0.2), Verdict.CONTRADICTED),  # one loss is enough
+        ((-0.2,), Verdict.CONTRADICTED),
+    ],
+)
+def test_frostbite_with_some_of_the_sizes(frostbite: Sequence[float | None], verdict: Verdict):
+    finding = CLAIMS[FROSTBITE].judged(found(frostbite, (), "short"))
+    least = min(gain for gain in frostbite if gain is not None)
+    assert (finding.verdict, finding.value) == (verdict, pytest.approx(least))
+    assert finding.interval == pytest.approx((least, least), abs=0.01)
+
+
+def test_without_frostbite_nothing_is_said_of_it():
+    finding = CLAIMS[FROSTBITE].judged(found((), (-0.4, -0.2, 0.0), "short"))
+    assert (finding.verdict, finding.ours) == (Verdict.NOT_RUN, "")
+
+
 @pytest.mark.parametrize(
     ("gain", "spread", "verdict", "undecided"),
     [
@@ -66,8 +138,11 @@ def test_a_gap_that_does_not_shrink_on_the_way_is_none():
 )
 def test_no_difference_needs_a_narrow_interval(gain: float, spread: float, verdict: Verdict, undecided: bool):
     cells = [kept for size in SIZES for kept in pair("seaquest", size, gain, spread)]
-    finding = CLAIMS["seaquest-gap-vanishes"].judged(evidence(cells))
+    finding = CLAIMS[VANISHES].judged(evidence(cells))
     assert (finding.verdict, "undecided" in finding.note) == (verdict, undecided)
+    failed = Verdict.UNDECIDED if undecided else Verdict.CONTRADICTED
+    short = CLAIMS[VANISHES].judged(evidence(cells, scale="short"))
+    assert short.verdict is (Verdict.SUPPORTED if verdict is Verdict.REPRODUCED else failed)
 
 
 def test_the_figure_has_a_row_a_game_and_a_column_a_size():
@@ -76,6 +151,20 @@ def test_the_figure_has_a_row_a_game_and_a_column_a_size():
     assert len(titles) == 6
     assert (titles[0], titles[-1]) == ("(a) Frostbite, batches of 32", "(f) Seaquest, batches of 128")
     assert series_of(figure) == {"plain", "structured"}
+
+
+def test_a_third_arm_is_drawn():
+    third = seeds("atari/seaquest", "sv-dqn-network", [500.0] * 3, batch_size=128)
+    figure = EXPERIMENT.draw("fig30", evidence(pair("seaquest", 128, 0.1), third, scale="short"))
+    assert [panel.get_title(loc="left") for panel in figure.axes] == ["(a) Seaquest, batches of 128"]
+    assert series_of(figure) == {"plain", "structured", "structured-valued-by-the-network"}
+
+
+def test_sizes_that_no_game_has_are_no_column():
+    some = found((0.3, None, 0.3), (-0.4, None, 0.0), "short")
+    titles = [panel.get_title(loc="left")[4:] for panel in EXPERIMENT.draw("fig30", some).axes]
+    assert titles == [f"{game}, batches of {size}" for game in ("Frostbite", "Seaquest") for size in (32, 128)]
+    assert "Seaquest -40% at 32, +0% at 128. This budget has 4 of its 6 panels." in EXPERIMENT.got("fig30", some)
 
 
 def test_missing_panels_are_said():

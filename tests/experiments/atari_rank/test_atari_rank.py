@@ -24,23 +24,27 @@ def ranked(*ranks: float, scale: str = "full", count: int = 3) -> Evidence:
     ("ranks", "scale", "verdict"),
     [
         ((1.0, 2.0, 3.0, 3.2), "full", Verdict.REPRODUCED),
-        ((1.0, 2.0, 3.0, 3.2), "short", Verdict.NOT_RUN),
         ((1.0, 2.0, 3.0, 3.8), "full", Verdict.NOT_REPRODUCED),
+        # Of Alien's batches 80% and 20% have a rank of 3 or less, in all seeds.
+        ((1.0, 2.0, 3.0, 3.2), "short", Verdict.SUPPORTED),
+        ((1.0, 2.0, 3.0, 3.8), "short", Verdict.CONTRADICTED),
         ((1.0, 2.0, 3.0, 3.2), "laptop", Verdict.NOT_RUN),
     ],
 )
 def test_the_game_with_the_fewest_low_ranks_decides(ranks: tuple[float, ...], scale: str, verdict: Verdict):
     finding = CLAIM.judged(ranked(*ranks, scale=scale))
     assert finding.verdict is verdict
-    if scale == "short":
-        assert "as claimed, 80% (0.80 to 0.80) of the batches in Alien" in finding.note
     if verdict is not Verdict.NOT_RUN:
-        assert "Alien" in finding.ours
+        share = "80% (0.80 to 0.80)" if ranks[-1] == 3.2 else "20% (0.20 to 0.20)"
+        assert finding.ours == f"{share} of the batches in Alien, where they are fewest"
+        assert ("Only the budget full settles it." in finding.note) == (scale == "short")
         assert "row means taken out it is 0%" in finding.note
 
 
 def test_one_seed_is_not_enough():
-    assert CLAIM.judged(ranked(1.0, 1.0, 1.0, 1.0, count=1)).verdict is Verdict.NOT_REPRODUCED
+    for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):
+        finding = CLAIM.judged(ranked(1.0, 1.0, 1.0, 1.0, scale=scale, count=1))
+        assert (finding.verdict, finding.value, finding.interval) == (verdict, 1.0, None)
 
 
 def test_the_figure_has_a_panel_a_game_and_its_series():

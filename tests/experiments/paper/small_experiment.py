@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,23 @@ def broken(settings: dict[str, Any], work: Work) -> CellResult:
     raise ZeroDivisionError("a bug")
 
 
+def first_halves(cells: Sequence[tuple[Mapping[str, Any], Work]], together: int) -> list[float]:
+    """Leaves a mark for each; says that it took 1000 seconds times x."""
+    for _, work in cells:
+        work.folder.mkdir(parents=True, exist_ok=True)
+        (work.folder / "half").write_text(f"{len(cells)} cells, {together} at a time")
+        work.progress(0.75)
+    return [1000.0 * settings["x"] for settings, _ in cells]
+
+
+def second_half(settings: dict[str, Any], work: Work) -> CellResult:
+    """Says how the first half was done."""
+    mark = work.folder / "half"
+    return CellResult(rows=[{"value": mark.read_text() if mark.exists() else "alone"}])
+
+
 SQUARE = Kind(name="square", version=1, compute=square)
+IN_HALVES = Kind(name="in-halves", version=1, compute=second_half, together=first_halves)
 
 
 def cell(x: int, kind: Kind = SQUARE, **more: Any) -> Cell:

@@ -82,13 +82,15 @@ def evidence(scale="laptop"):
     return Evidence(scale=scale, words="nothing", cells=())
 
 
-def test_no_reproduction_without_an_interval():
-    bare = Finding(verdict=Verdict.REPRODUCED, ours="3")
+@pytest.mark.parametrize("verdict", [Verdict.REPRODUCED, Verdict.SUPPORTED])
+def test_no_reproduction_and_no_support_without_an_interval(verdict):
+    bare = Finding(verdict=verdict, ours="3")
     with pytest.raises(RuntimeError, match="without an interval"):
         claim(judge=lambda _: bare).judged(evidence())
     assert claim(judge=lambda _: bare, seeded=False).judged(evidence()) is bare
-    other = dataclasses.replace(bare, verdict=Verdict.NOT_REPRODUCED)
-    assert claim(judge=lambda _: other).judged(evidence()) is other
+    for negative in (Verdict.NOT_REPRODUCED, Verdict.CONTRADICTED, Verdict.UNDECIDED, Verdict.NOT_RUN):
+        other = dataclasses.replace(bare, verdict=negative)
+        assert claim(judge=lambda _, other=other: other).judged(evidence()) is other
 
 
 def test_another_definition_is_named():

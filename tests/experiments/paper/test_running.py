@@ -142,3 +142,31 @@ def test_an_environment_that_lacks_its_package_is_said_too(store):
     computed = Computer(store=store).compute([Cell(kind=kind(lacks), settings={"x": 1}), small.cell(2)])
     assert list(computed.lacking) == ['Atari needs ale-py: pip install "svrl[atari]"']
     assert len(computed.done) == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_kinds_that_can_do_their_long_part_together(store, jobs):
+    cells = [small.cell(1, small.IN_HALVES), small.cell(5), small.cell(2, small.IN_HALVES), small.cell(6)]
+    heard = Heard()
+    computed = Computer(store=store, jobs=jobs, together=3).compute(cells, heard)
+    assert {cell.key for cell in computed.done} == {cell.key for cell in cells}
+    found = [store.read(cell) for cell in cells]
+    assert [kept.rows[0]["value"] for kept in found] == ["2 cells, 3 at a time", 25, "2 cells, 3 at a time", 36]
+    # The time of the long part is that of its cell, and the others have only their own.
+    seconds = [kept.provenance["seconds"] for kept in found]
+    assert 1000.0 <= seconds[0] < 2000.0 <= seconds[2] < 3000.0
+    assert max(seconds[1], seconds[3]) < 1000.0
+    assert heard.calls[:3] == [("begins", 1), ("goes on", 0.75), ("goes on", 0.75)]
+    assert sum(call[0] == "ends" for call in heard.calls) == 4
+    assert not any(store.begun(cell) for cell in cells)
+
+
+@pytest.mark.parametrize(("xs", "together"), [((1,), 4), ((1, 2, 3), 1)])
+def test_a_single_cell_or_one_at_a_time_is_computed_as_before(store, xs, together):
+    cells = [small.cell(x, small.IN_HALVES) for x in xs]
+    Computer(store=store, together=together).compute([*cells, small.cell(9)])
+    for cell in cells:
+        kept = store.read(cell)
+        assert kept.rows == [{"value": "alone"}]
+        assert kept.provenance["seconds"] < 1000.0
+    assert store.read(small.cell(9)).rows == [{"value": 81}]

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from importlib.resources import files
 
 import pytest
 from tests.reporting.page.sample_page import addition, planning, sample_page
 
 from svrl.reporting.page.content import VERDICTS, ClaimRow, FigureEntry
 from svrl.reporting.page.wording import (
+    MARKS,
+    SHORT,
     capital,
     figure_labels,
     interval_text,
@@ -47,8 +51,9 @@ def test_a_name_can_be_part_of_an_address(name):
         dataclasses.replace(sample_page(), sections=(dataclasses.replace(addition(), name=name),))
 
 
-def test_a_verdict_is_one_of_four():
+def test_a_verdict_is_one_of_seven():
     words = {"name": "x", "section": "", "figure": "fig1", "says": "", "paper": "", "test": ""}
+    assert len(VERDICTS) == 7
     for verdict in VERDICTS:
         assert ClaimRow(**words, verdict=verdict).verdict == verdict
     with pytest.raises(ValueError, match="'perhaps'"):
@@ -61,7 +66,14 @@ def test_claims_come_in_the_order_of_the_experiments():
 
 def test_counts_have_every_verdict():
     assert verdict_counts(()) == dict.fromkeys(VERDICTS, 0)
-    assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 1), strict=True))
+    assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 0, 0, 0, 1), strict=True))
+
+
+def test_verdicts_are_told_apart_without_colours_and_have_a_style_each():
+    assert len(set(MARKS.values())) == len(set(SHORT.values())) == len(VERDICTS)
+    styles = files("svrl.reporting.page").joinpath("page.css").read_text(encoding="utf-8")
+    for word in SHORT.values():
+        assert re.search(rf"^[^{{}}]*\.{word}\b[^{{}}]*{{[^}}]*\bcolor: var", styles, re.MULTILINE), word
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,25 @@ def test_attributes_cannot_be_left():
 
 def test_filters_count_the_verdicts(document):
     filters = [found["data-filter"] for tag, found in document.elements if "data-filter" in found]
-    assert filters == ["", "reproduced", "otherwise", "failed", "unrun"]
+    assert filters == ["", "reproduced", "otherwise", "failed", "supported", "contradicted", "undecided", "unrun"]
     verdicts = [found["data-verdict"] for _, found in document.having("class", "claim")]
     assert verdicts == ["reproduced", "otherwise", "unrun", "failed"]
+
+
+def test_what_was_found_so_far_has_its_badge_and_its_count():
+    page = sample_page()
+    found = ("supported so far", "contradicted so far", "undecided so far", "undecided so far")
+    claims = [dataclasses.replace(claim, verdict=verdict) for claim, verdict in zip(page.claims, found, strict=True)]
+    sections = (
+        dataclasses.replace(page.sections[0], claims=tuple(claims[:3])),
+        dataclasses.replace(page.sections[1], claims=tuple(claims[3:])),
+    )
+    document = Reader(render_html(dataclasses.replace(page, sections=sections)))
+    verdicts = [found["data-verdict"] for _, found in document.having("class", "claim")]
+    assert verdicts == ["supported", "contradicted", "undecided", "undecided"]
+    words = re.sub(r"\s+", " ", " ".join(document.words))
+    for told in ("1 supported so far", "1 contradicted so far", "2 undecided so far", "0 reproduced"):
+        assert told in words
 
 
 def test_tabs_only_where_there_is_a_choice(document):

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Add a game to the evidence on Atari: train what is missing, study it, and put new cells beside the committed ones.
+#
+#   results/add_game.sh GAME [SEEDS]          as in: results/add_game.sh krull, or results/add_game.sh krull 0,1
+#
+# DEVICE (cuda), TOGETHER (trainings at a time, 3), SCALE (short), WHAT (atari_diagnosis; atari_learning for double and
+# dueling DQN, atari_batch_size for larger batches), STORE (runs/evidence) and DEST (results/paper) may be set.
+# Stopped at any moment, the same command goes on. A cell that is there already is never written over.
+set -euo pipefail
+game=${1:?usage: results/add_game.sh GAME [SEEDS]}
+store=${STORE:-runs/evidence}
+dest=${DEST:-results/paper}
+python=${PYTHON:-python}
+where=(--where "env=atari/$game")
+if [ -n "${2:-}" ]; then where+=(--where "seed=$2"); fi
+"$python" -m svrl paper run "${WHAT:-atari_diagnosis}" --scale "${SCALE:-short}" "${where[@]}" --device "${DEVICE:-cuda}" \
+    --together "${TOGETHER:-3}" --jobs "${JOBS:-3}" --store "$store" --out "$store/figures"
+added=0
+for cell in "$store"/*/*.json; do
+    target="$dest/$(basename "$(dirname "$cell")")/$(basename "$cell")"
+    if [ -e "$target" ]; then continue; fi
+    mkdir -p "$(dirname "$target")"
+    cp "$cell" "$target.new" && mv -n "$target.new" "$target"
+    if [ -e "${cell%.json}.npz" ]; then cp -n "${cell%.json}.npz" "${target%.json}.npz"; fi
+    added=$((added + 1))
+done
+echo "$added new cells in $dest. make reproducing writes the pages again."

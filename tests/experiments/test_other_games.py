@@ -1,0 +1,78 @@
+"""A budget that grows game by game may have none of the games of a figure or claim: that is said, and nothing fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from svrl.experiments.atari_batch_size import EXPERIMENT as BATCH_SIZE
+from svrl.experiments.atari_diagnosis import EXPERIMENT as DIAGNOSIS
+from svrl.experiments.atari_learning import EXPERIMENT as LEARNING
+from svrl.experiments.atari_rank import EXPERIMENT as RANK
+from svrl.experiments.paper.claim import Claim, Verdict
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.experiment import Experiment
+from svrl.reporting.planning_figures import save_figure
+
+from .hand_made_trainings import evidence, seeds, series_of
+
+EXPERIMENTS = (RANK, LEARNING, DIAGNOSIS, BATCH_SIZE)
+ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
+HIGH_RANK = (8.0, 9.0, 13.0, 15.0)
+# Pong is in one of the four parts of all games, and in the figures of all games of DQN.
+DRAWN = {"fig25": {"plain", "structured", "structured-valued-by-the-network"}, "values": set()}
+TOLD = {
+    "fig4": "This budget has 0 of the 4 games.",
+    "fig7": "None of the 4 games is in this budget.",
+    "fig25": "This budget has 1 of its 16 panels.",
+    "fig30": "This budget has 0 of its 6 panels.",
+    "values": "No training of this budget knows it.",
+}
+
+
+def pong(ranks: tuple[float, ...] = (2.0, 3.0, 9.0, 15.0)) -> Evidence:
+    """Three seeds of each arm of DQN on Pong, of the short budget."""
+    return evidence(*(seeds("atari/pong", arm, [1.0, 2.0, 3.0], ranks=ranks) for arm in ARMS), scale="short")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "figure"),
+    [(experiment, figure) for experiment in EXPERIMENTS for figure in experiment.figures],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_figure_without_its_games_says_so(experiment: Experiment, figure: str, tmp_path: Path):
+    picture = experiment.draw(figure, pong())
+    save_figure(picture, tmp_path / "figure.svg")
+    assert series_of(picture) == DRAWN.get(figure, set())
+    if figure not in DRAWN:
+        (panel,) = picture.axes
+        assert not panel.axison
+        assert [text.get_text()[:8] for text in panel.texts] == ["none of "]
+    expected = TOLD.get(figure, "None of its games is in this budget.")
+    assert expected in experiment.got(figure, pong())
+
+
+@pytest.mark.parametrize(
+    ("experiment", "claim"),
+    [(experiment, claim) for experiment in EXPERIMENTS for claim in experiment.claims if not claim.printed],
+    ids=lambda value: value.name,
+)
+def test_a_claim_without_its_games_is_not_judged(experiment: Experiment, claim: Claim):
+    finding = claim.judged(pong())
+    assert (finding.verdict, finding.ours, finding.value) == (Verdict.NOT_RUN, "", None)
+    if "short" in claim.scales:
+        assert "With made by hand there is nothing that could be compared." in finding.note
+    else:
+        assert finding.note == "short is too small"
+
+
+def test_what_is_said_of_all_games_is_said_of_one():
+    # The same scores of 1, 2 and 3 with and without structure, where a random player has -20.7: no draw of the seeds
+    # has a gain beyond 2 / 23.7, which is within the limits of comparable.
+    claim = next(claim for claim in DIAGNOSIS.claims if claim.name == "high-rank-comparable-or-slightly-worse")
+    finding = claim.judged(pong(HIGH_RANK))
+    assert (finding.verdict, finding.value) == (Verdict.SUPPORTED, 0.0)
+    assert finding.interval is not None
+    assert -2 / 23.7 <= finding.interval[0] < 0.0 < finding.interval[1] <= 2 / 23.7
+    assert "Pong +0%" in finding.note
