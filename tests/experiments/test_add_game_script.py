@@ -26,9 +26,9 @@ def add(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "DEST": str(tmp_path / "dest"),
         "PYTHON": sys.executable,
     }
-    return subprocess.run(
-        ["bash", str(SCRIPT), *words], env={**os.environ, **settings}, cwd=ROOT, capture_output=True, text=True
-    )
+    everything = {**os.environ, **settings}
+    command = ["bash", str(SCRIPT), *words]
+    return subprocess.run(command, env=everything, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_a_game_is_added_once_and_never_written_over(tmp_path: Path) -> None:

@@ -55,12 +55,14 @@ class Habits:
 
     Attributes:
         checkpoint_every: Seconds between two checkpoints, more than 0.
+        save_before_evaluation: Write one before a long evaluation too; without, a signal waits for its end.
         keep_replay: Keep checkpoints and replay memory after the end, so that the run can be extended.
         tensorboard: Write scalars for TensorBoard.
         wandb: Project of Weights & Biases, or None.
     """
 
     checkpoint_every: float = 600.0
+    save_before_evaluation: bool = True
     keep_replay: bool = False
     tensorboard: bool = False
     wandb: str | None = None
@@ -273,6 +275,8 @@ class TrainingSession:
 
     def _before_evaluation(self, progress: Progress) -> None:
         progress.say("evaluating")
+        if not self.habits.save_before_evaluation:
+            return
         if self._last_evaluation is None or self._last_evaluation >= LONG_EVALUATION:
             self._save()
             self.signals.at_once = True

@@ -38,6 +38,7 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
         svrl.experiments.training.population.PopulationError: If runs failed, when the others are over.
     """
     from svrl.experiments.training.population import Manner, Member, train_population
+    from svrl.experiments.training.session import Habits
     from svrl.experiments.training.stop_signals import Signals
 
     left = {work.folder / RUN: (settings, work) for settings, work in cells if not is_finished(work.folder / RUN)}
@@ -50,7 +51,11 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
                 return Share(training, clock.timing(member.folder, tell), signals)
 
             members = [_member(folder, *left[folder], Member) for folder in left]
-            manner = Manner(env_threads=max(1, _cores() // min(together, len(members))), progress=progress)
+            manner = Manner(
+                habits=Habits(save_before_evaluation=False),  # a million frames are 7 GB
+                env_threads=max(1, _cores() // min(together, len(members))),
+                progress=progress,
+            )
             train_population(members, together=together, manner=manner, signals=signals)
     return [clock.seconds(work.folder / RUN) for _, work in cells]
 
