@@ -205,9 +205,15 @@ def test_games_are_put_together_by_their_interquartile_mean():
     plain = [seeds(env, "dqn", [1.0, 2.0, 3.0, 4.0]) for env in ("one", "two")]
     structured = seeds("one", "sv-dqn", [2.0, 3.0, 4.0, 5.0]), seeds("two", "sv-dqn", [2.0, 3.0, 4.0, 1000.0])
     gain = gain_of(evidence(*plain, *structured), "dqn", "sv-dqn", ("one", "two"))
-    assert gain.difference == pytest.approx(1.0)
+    assert gain.difference == pytest.approx(1.0 / 2.5), "in units of plain DQN's mean"
     assert gain.difference_interval is not None
-    assert "IQM difference +1 (" in str(gain)
+    assert "relative IQM difference +0.4 (" in str(gain)
+    larger = [
+        seeds("two", arm, [100.0 * x for x in scores])
+        for arm, scores in (("dqn", [1, 2, 3, 4]), ("sv-dqn", [2, 3, 4, 1000]))
+    ]
+    rescaled = gain_of(evidence(plain[0], structured[0], *larger), "dqn", "sv-dqn", ("one", "two"))
+    assert rescaled.difference == pytest.approx(gain.difference), "however large the scores of a game are"
     alone = gain_of(evidence(plain[1], structured[1]), "dqn", "sv-dqn", ("two",))
     assert alone.difference == pytest.approx(1009 / 4 - 2.5)
     assert alone.difference_interval is None

@@ -19,7 +19,6 @@ from svrl.experiments.training_cells.reading import (
     values,
 )
 from svrl.experiments.training_cells.verdicts import improved, mostly_low
-from svrl.reporting.aggregate import interval, iqm
 from svrl.reporting.intervals import interval_if_several
 
 PLAIN = "dqn"
@@ -37,10 +36,9 @@ def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) ->
     """
     found = envs_of(evidence, envs, (PLAIN, *arms))
     gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
-    scores = ", ".join(_middle(evidence, arm, found) for arm in (PLAIN, *arms))
+    scores = "; ".join(_means(evidence, env, (PLAIN, *arms)) for env in found)
     ranks = ", ".join(_ranks(evidence, env) for env in found)
-    kind = "interquartile mean" if len(found) > 1 else "mean"
-    return f"Score of the last 100 games, {kind} over seeds, {scores}. {gains}. Mean rank of DQN's values: {ranks}."
+    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. Mean rank of DQN's values: {ranks}."
 
 
 def improvement_claim(figure: str, name: str, arm: str, words: str, envs: Sequence[str]) -> Claim:
@@ -91,13 +89,11 @@ def _ranks(evidence: Evidence, env: str) -> str:
     return f"{title_of(env)} {raw:.1f}, rows centred {centred:.1f}"
 
 
-def _middle(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
-    """Mean of one environment, interquartile mean of several, with its interval."""
-    scores = values(evidence, arm, envs)
-    if len(scores) == 1:
-        return f"{arm} {scores[0].mean():.3g}{shown(interval_if_several(scores[0]))}"
-    several = min(map(len, scores)) > 1
-    return f"{arm} {float(iqm(scores)):.3g}{shown(interval(iqm, scores)) if several else ''}"
+def _means(evidence: Evidence, env: str, arms: Sequence[str]) -> str:
+    """Mean over seeds of each arm, with its interval."""
+    found = [values(evidence, arm, (env,))[0] for arm in arms]
+    told = (f"{arm} {x.mean():.3g}{shown(interval_if_several(x))}" for arm, x in zip(arms, found, strict=True))
+    return f"{title_of(env)} {', '.join(told)}"
 
 
 def _bias(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:

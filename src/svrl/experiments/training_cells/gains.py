@@ -2,7 +2,8 @@
 
 - probability of improvement: that a structured run beats a plain one in an environment drawn at random;
 - difference: structured less plain, of interquartile means over the runs of all environments; of means where
-  there is one environment. Scores are human-normalised on Atari and raw elsewhere;
+  there is one environment. Scores are human-normalised on Atari. Elsewhere they are raw, and divided by the plain arm's
+  mean where there are several environments, whose scores differ by orders of magnitude;
 - relative gain of one environment: (structured - plain) / (the better of the two - random), in [-1, 1] where
   both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
 - label: better or worse if the relative gain exceeds 10%, similar otherwise.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.reading import Measure, normalised, random_score, score_of, values
+from svrl.experiments.training_cells.reading import ATARI, Measure, normalised, random_score, score_of, values
 from svrl.reporting.aggregate import Statistic, interval, iqm, mean_score, probability_of_improvement
 
 MARGIN = 0.1
@@ -50,7 +51,7 @@ class Gain:
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
-        unit = "human-normalised " if self.envs[0].startswith("atari/") else ""
+        unit = "human-normalised " if self.envs[0].startswith(ATARI) else "relative " if len(self.envs) > 1 else ""
         word = "IQM difference" if len(self.envs) > 1 else "difference"
         number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
         return f"probability of improvement {self.improvement:.2f}{ends}, {unit}{word} {number}"
@@ -73,7 +74,7 @@ def gain_of(
     if not envs:
         raise ValueError(f"{structured} and {plain} have no environment in common at {evidence.scale}.")
     raw = [values(evidence, arm, envs, measure, batch_size) for arm in (plain, structured)]
-    theirs, ours = ([normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw)
+    theirs, ours = _comparable(raw, envs)
     enough = min(len(scores) for arm in raw for scores in arm) > 1
 
     def ends(statistic: Statistic) -> Interval | None:
@@ -89,6 +90,14 @@ def gain_of(
         difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
         relative=relative_gains(raw[0], raw[1], envs),
     )
+
+
+def _comparable(raw: Sequence[Sequence[np.ndarray]], envs: Sequence[str]) -> list[list[np.ndarray]]:
+    """Scores of the plain and of the structured arm, (seeds,) of each environment, on one scale."""
+    if len(envs) > 1 and not envs[0].startswith(ATARI):
+        scales = [abs(float(scores.mean())) or 1.0 for scores in raw[0]]
+        return [[scores / scale for scores, scale in zip(arm, scales, strict=True)] for arm in raw]
+    return [[normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
 
 
 def relative_gains(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray], envs: Sequence[str]) -> np.ndarray:

@@ -24,7 +24,7 @@ DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
 )
 """What rank can mean; the first is the paper's."""
 Measure = Callable[[Kept], float]
-_ATARI = "atari/"
+ATARI = "atari/"
 _BATCH_SIZE = 32
 
 
@@ -128,14 +128,14 @@ def values(
 
 def normalised(env: str, scores: np.ndarray) -> np.ndarray:
     """Scores where a random player has 0 and a human 1 on Atari games; elsewhere as they are."""
-    if not env.startswith(_ATARI):
+    if not env.startswith(ATARI):
         return scores
     return np.array([human_normalised(env, float(score)) for score in scores])
 
 
 def random_score(env: str) -> float:
     """Of a random player; 0 where nobody knows."""
-    return GAMES[env.removeprefix(_ATARI)].random_score if env.startswith(_ATARI) else 0.0
+    return GAMES[env.removeprefix(ATARI)].random_score if env.startswith(ATARI) else 0.0
 
 
 def title_of(env: str) -> str:
