@@ -51,6 +51,8 @@ def test_a_figure_without_its_games_says_so(experiment: Experiment, figure: str,
         assert [text.get_text()[:8] for text in panel.texts] == ["none of "]
     expected = TOLD.get(figure, "None of its games is in this budget.")
     assert expected in experiment.got(figure, pong())
+    # So it has no place on a page.
+    assert experiment.drawn_from(figure, pong()) == (figure == "fig25")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_a_claim_without_its_games_is_not_judged(experiment: Experiment, claim: 
     finding = claim.judged(pong())
     assert (finding.verdict, finding.ours, finding.value) == (Verdict.NOT_RUN, "", None)
     if "short" in claim.scales:
-        assert "With made by hand there is nothing that could be compared." in finding.note
+        assert "Nothing that could be compared yet; there is: made by hand." in finding.note
     else:
         assert finding.note == "short is too small"
 

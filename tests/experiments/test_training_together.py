@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import threading
@@ -15,7 +16,6 @@ import pytest
 from svrl.experiments.paper.cell import Cell, CellResult, Work
 from svrl.experiments.paper.running import Computer
 from svrl.experiments.paper.store import Store
-from svrl.experiments.training.population import PopulationError
 from svrl.experiments.training.stop_signals import Stopped
 from svrl.experiments.training_cells.compute import TRAINING
 from svrl.experiments.training_cells.plan import ATARI, CLASSIC, MINATAR, training_cell
@@ -117,7 +117,7 @@ def test_trainings_that_were_interrupted_go_on(tmp_path: Path, how: str, alone: 
             if how == "listener":
                 raise Stopped(signal.SIGTERM)
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.2)  # the main thread hears it
+            time.sleep(0.8)  # the main thread listens twice a second
 
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Stopped) as stopped:
@@ -151,11 +151,31 @@ def test_another_device_is_refused_and_nothing_is_lost(tmp_path: Path):
 
 def test_a_failure_is_told_when_the_others_are_over(tmp_path: Path):
     broken = cell("dqn", 0, env="NoSuchThing-v0")
-    with pytest.raises(PopulationError, match="NoSuchThing") as failed:
-        train_together(works(tmp_path, cells=(broken, *CELLS[:2])), together=2)
-    assert list(failed.value.failures) == [tmp_path / broken.key / "run"]
+    outcomes = train_together(works(tmp_path, cells=(broken, *CELLS[:2])), together=2)
+    assert isinstance(outcomes[0], Exception)
+    assert "NoSuchThing" in str(outcomes[0])
+    assert all(isinstance(outcome, float) for outcome in outcomes[1:])
     for one in CELLS[:2]:
         assert (tmp_path / one.key / "run" / "result.json").exists()
+
+
+def test_a_computer_keeps_the_others_before_it_tells_of_a_failure(tmp_path: Path):
+    broken = cell("dqn", 0, env="NoSuchThing-v0")
+    store = Store(root=tmp_path)
+    with pytest.raises(ValueError, match="NoSuchThing"):
+        Computer(store=store, together=2).compute((broken, *CELLS[:2]))
+    assert all(store.read(one) is not None for one in CELLS[:2])
+    assert store.read(broken) is None
+
+
+def test_a_computer_says_what_has_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def lacking(cells: Sequence[tuple[Any, Work]], together: int) -> list[float | Exception]:
+        return [ValueError("This needs a game: pip install svrl[game].") for _ in cells]
+
+    kind = dataclasses.replace(CLASSIC, together=lacking)
+    cells = [dataclasses.replace(one, kind=kind) for one in CELLS[:2]]
+    done = Computer(store=Store(root=tmp_path), together=2).compute(cells)
+    assert (done.done, done.lacking) == ([], {"This needs a game: pip install svrl[game].": cells})
 
 
 def test_a_computer_keeps_cells_that_were_trained_together(tmp_path: Path, alone: list[list[dict[str, Any]]]):

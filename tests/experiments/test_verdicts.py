@@ -89,7 +89,7 @@ def test_another_definition_supports_a_claim_and_settles_it_under_its_name():
 def test_without_a_value_there_is_nothing_to_compare():
     finding = settled(SHORT, False, ours="", value=None, ends=None, note="Too few games.")
     assert finding.verdict is Verdict.NOT_RUN
-    assert finding.note == "With made by hand there is nothing that could be compared. Too few games."
+    assert finding.note == "Nothing that could be compared yet; there is: made by hand. Too few games."
     assert settled(FULL, False, ours="", value=None, ends=None).verdict is Verdict.NOT_REPRODUCED
 
 
@@ -97,7 +97,7 @@ def test_nothing_yet_names_the_budget():
     for found in (SHORT, FULL):
         finding = nothing_yet(found)
         assert (finding.verdict, finding.ours, finding.value, finding.interval) == (Verdict.NOT_RUN, "", None, None)
-        assert finding.note == "With made by hand there is nothing that could be compared."
+        assert finding.note == "Nothing that could be compared yet; there is: made by hand."
         assert mostly_low(found, "dqn", (), 3) == finding
 
 

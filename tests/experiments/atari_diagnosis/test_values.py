@@ -118,7 +118,7 @@ def test_where_no_training_knows_it_nothing_is_compared(name: str, scale: str):
     for groups in ([], older, [optimistic("krull", NETWORK, [1.0, 1.0])]):
         finding = judged(name, *groups, scale=scale)
         assert (finding.verdict, finding.ours, finding.value) == (Verdict.NOT_RUN, "", None)
-        assert "nothing that could be compared" in finding.note
+        assert "Nothing that could be compared yet" in finding.note
 
 
 @pytest.mark.parametrize("scaling", ESTIMATION)
@@ -191,6 +191,7 @@ def test_the_figure_has_a_column_a_game_and_its_series(games: tuple[str, ...], t
     assert series_of(figure) == ARM_SERIES | SCALING_SERIES
     for panel in figure.axes:
         assert [tick.get_text() for tick in panel.get_xticklabels()] == [game.title() for game in games]
+    assert EXPERIMENT.drawn_from("values", evidence(*measured(*games), scale="short"))
     assert len(names_in_legend(figure)) == len(set(names_in_legend(figure))) == 5
     returns, errors, kept = figure.axes
     # A bar from the return up to the mean of the values.
@@ -224,6 +225,7 @@ def test_without_values_the_figure_says_so(tmp_path: Path):
         figure = drawn(evidence(*groups, scale="short"), tmp_path)
         assert series_of(figure) == set()
         assert [text.get_text() for text in figure.axes[0].texts] == ["too few steps to know returns"]
+        assert not EXPERIMENT.drawn_from("values", evidence(*groups, scale="short"))
 
 
 def test_the_caption_has_optimism_and_errors():

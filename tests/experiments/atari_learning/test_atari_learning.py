@@ -205,7 +205,7 @@ def test_where_no_game_is_worse_none_has_a_large_rank():
     assert "0 of 57 games lose more than 10%" in finding.note
     short = judged("worse-games-have-a-large-rank", full(dict.fromkeys(GAMES, 0.4), scale="short"))
     assert (short.verdict, short.value) == (Verdict.NOT_RUN, None)
-    assert "nothing that could be compared. 0 of 57 games lose more than 10%" in short.note
+    assert "there is: made by hand. 0 of 57 games lose more than 10%" in short.note
 
 
 def test_games_of_fig6_are_of_low_rank():

@@ -70,7 +70,7 @@ def judge_vanishes(evidence: Evidence) -> Finding:
     ends = _ends(evidence, SEAQUEST, SIZES[-1:], lambda found: found[..., -1])
     holds = ends is not None and -MARGIN <= ends[0] <= ends[1] <= MARGIN
     ours = f"{gains[-1]:+.0%}{shown(ends)}"
-    return settled(evidence, holds, ours=ours, value=float(gains[-1]), ends=ends, limit=0.0, side=0)
+    return settled(evidence, holds, ours=ours, value=float(gains[-1]), ends=ends, limit=0.0, side=0, within=MARGIN)
 
 
 def judge_frostbite(evidence: Evidence) -> Finding:

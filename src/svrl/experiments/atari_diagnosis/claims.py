@@ -69,6 +69,7 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
         otherwise=otherwise,
         limit=None if otherwise else float(paper),
         side=0,
+        within=NEAR * paper,
     )
 
 
@@ -101,16 +102,17 @@ def judge_high_rank(evidence: Evidence) -> Finding:
     middle = float(_middle(gains[high]))
     ends = resampled(_middle, evidence, *PAIR, envs)
     holds = ends is not None and -SLIGHTLY <= ends[0] <= ends[1] <= MARGIN
-    overlaps = ends is not None and ends[0] <= MARGIN and ends[1] >= -SLIGHTLY
     told = ", ".join(f"{title_of(env)} {gain:+.0%}" for env, gain in zip(envs, gains[high], strict=True))
-    undecided = " The interval is partly within the limits: undecided." if overlaps and not holds else ""
     return settled(
         evidence,
         holds,
-        ours=f"{middle:+.0%}{shown(ends)}, IQM of {len(envs)} games",
+        ours=f"{middle:+.0%}{shown(ends)}, IQM of {len(envs)} game{'s' if len(envs) > 1 else ''}",
         value=middle,
         ends=ends,
-        note=f"{told}.{undecided}",
+        note=f"{told}.",
+        limit=(MARGIN - SLIGHTLY) / 2,
+        side=0,
+        within=(MARGIN + SLIGHTLY) / 2,
     )
 
 

@@ -63,14 +63,14 @@ class Kind:
         compute: A function of a module, so that other processes find it.
         extra: What has to be installed, as in svrl[atari]; empty if nothing.
         together: Does the long part of several cells, given with what each works with, in this process and so many
-            at a time; `compute` then finds it done. It says how many seconds each took.
+            at a time; `compute` then finds it done. It says how many seconds each took, or why it failed.
     """
 
     name: str
     version: int
     compute: Callable[[Mapping[str, Any], Work], CellResult]
     extra: str = ""
-    together: Callable[[Sequence[tuple[Mapping[str, Any], Work]], int], list[float]] | None = None
+    together: Callable[[Sequence[tuple[Mapping[str, Any], Work]], int], list[float | Exception]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,19 +93,31 @@ class Computer:
 
         Raises:
             KeyboardInterrupt: If Ctrl-C came; what is done is kept.
+            Exception: Whatever a cell fails with. Those that were worked on together with it are kept first.
             svrl.experiments.training.stop_signals.Stopped: The same, from a training that saved itself first.
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()
-        spent = self._in_one_process(wanted, listener) if self.together > 1 else {}
+        before = self._in_one_process(wanted, listener) if self.together > 1 else {}
+        spent = {key: outcome for key, outcome in before.items() if isinstance(outcome, float)}
+        failed = {key: outcome for key, outcome in before.items() if isinstance(outcome, Exception)}
+        left = [cell for cell in wanted if cell.key not in failed]
         with _terminated_like_interrupted():
-            if self.jobs == 1 or len(wanted) <= 1:
-                return self._alone(wanted, listener, spent)
-            return self._in_processes(sorted(wanted, key=lambda cell: -cell.weight), listener, spent)
+            if self.jobs == 1 or len(left) <= 1:
+                computed = self._alone(left, listener, spent)
+            else:
+                computed = self._in_processes(sorted(left, key=lambda cell: -cell.weight), listener, spent)
+        for cell in wanted:
+            if (error := failed.get(cell.key)) is not None:
+                if not _is_lacking(error):
+                    raise error
+                computed.note(cell, str(error))
+                listener.ends(cell)
+        return computed
 
-    def _in_one_process(self, cells: Sequence[Cell], listener: Listener) -> dict[str, float]:
-        """Do the long part of cells whose kind can do several; seconds that each took, by key."""
-        spent: dict[str, float] = {}
+    def _in_one_process(self, cells: Sequence[Cell], listener: Listener) -> dict[str, float | Exception]:
+        """Do the long part of cells whose kind can do several; seconds that each took, or why it failed, by key."""
+        spent: dict[str, float | Exception] = {}
         for kind in {cell.kind.name: cell.kind for cell in cells}.values():
             some = [cell for cell in cells if cell.kind.name == kind.name]
             if kind.together is None or len(some) < 2:
@@ -157,8 +169,8 @@ def _compute(computer: Computer, cell: Cell, listener: Listener, spent: float) -
     began = time.monotonic()
     try:
         result = cell.kind.compute(cell.settings, computer._work(cell, listener))
-    except (ImportError, ValueError) as error:
-        if "pip install" not in str(error):
+    except Exception as error:
+        if not _is_lacking(error):
             raise
         return str(error)
     seconds = spent + time.monotonic() - began
@@ -167,6 +179,11 @@ def _compute(computer: Computer, cell: Cell, listener: Listener, spent: float) -
         told["trained"] = result.trained
     computer.store.write(cell, result, told)
     return ""
+
+
+def _is_lacking(error: Exception) -> bool:
+    """Whether something has to be installed, and the error says what."""
+    return isinstance(error, ImportError | ValueError) and "pip install" in str(error)
 
 
 def _compute_elsewhere(computer: Computer, cell: Cell, spent: float) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from svrl.experiments.paper.cell import Cell, Kind
 from svrl.experiments.training_cells.compute import train_and_study
+from svrl.experiments.training_cells.reading import title_of
 from svrl.experiments.training_cells.together import train_together
 
 ARMS: dict[str, dict[str, Any]] = {
@@ -100,7 +101,7 @@ def piece_of(cell: Cell) -> str:
     As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
     """
     settings = cell.settings
-    name = settings["env"].rpartition("/")[2].replace("_", " ").title()
+    name = title_of(settings["env"])
     technique = ARMS[settings["arm"]]["agent"]
     size = settings["overrides"].get("batch_size")
     return (

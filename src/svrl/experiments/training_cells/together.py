@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from svrl.experiments.training.population import Member
 
 
-def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: int) -> list[float]:
+def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: int) -> list[float | Exception]:
     """Train those that are not finished, so many at a time.
 
     Args:
@@ -31,18 +31,19 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
         together: Runs at a time. The cores are divided among their emulators.
 
     Returns:
-        Seconds that each took from its beginning to its end, while others were at work too; 0 if it was finished.
+        Seconds that each took from its beginning to its end, while others were at work too, 0 if it was finished; or
+        why it failed.
 
     Raises:
         svrl.experiments.training.stop_signals.Stopped: If a signal came; the next call goes on.
-        svrl.experiments.training.population.PopulationError: If runs failed, when the others are over.
     """
-    from svrl.experiments.training.population import Manner, Member, train_population
+    from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
     from svrl.experiments.training.session import Habits
     from svrl.experiments.training.stop_signals import Signals
 
     left = {work.folder / RUN: (settings, work) for settings, work in cells if not is_finished(work.folder / RUN)}
     clock = _Clock()
+    failures: dict[Path, Exception] = {}
     if left:
         with Signals().held_back() as signals:
 
@@ -56,8 +57,13 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
                 env_threads=max(1, _cores() // min(together, len(members))),
                 progress=progress,
             )
-            train_population(members, together=together, manner=manner, signals=signals)
-    return [clock.seconds(work.folder / RUN) for _, work in cells]
+            try:
+                train_population(members, together=together, manner=manner, signals=signals)
+            except PopulationError as error:
+                signals.stop_if_came()
+                failures = error.failures
+    folders = [work.folder / RUN for _, work in cells]
+    return [failures.get(folder, clock.seconds(folder)) for folder in folders]
 
 
 def _member(folder: Path, settings: Mapping[str, Any], work: Work, make: type[Member]) -> Member:

@@ -34,6 +34,7 @@ def settled(
     otherwise: str = "",
     limit: float | None = None,
     side: int = 1,
+    within: float = 0.0,
     budgets: Sequence[str] = (FULL,),
 ) -> Finding:
     """A finding on something random.
@@ -48,18 +49,20 @@ def settled(
         otherwise: Under which other definition it holds, if it does under none of the paper's.
         limit: Of the test; a failure whose interval has it inside is called undecided.
         side: Where the value must lie: 1 above the limit, -1 below it, 0 at it.
+        within: How far from the limit a value is still at it.
         budgets: Scales that settle the claim.
     """
     holds = holds and ends is not None
     notes = [note, otherwise]
     if ends is None and ours:
         notes.append(_ONE_SEED)
-    if not holds and ends is not None and limit is not None and ends[0] <= limit <= ends[1]:
-        notes.append(f"The interval covers {limit:g}: undecided.")
+    if not holds and ends is not None and limit is not None and ends[0] <= limit + within and ends[1] >= limit - within:
+        where = f"covers {limit:g}" if not within else f"reaches into {limit - within:g} to {limit + within:g}"
+        notes.append(f"The interval {where}: undecided.")
     if evidence.scale not in budgets:
         if not ours:
             return Finding(verdict=Verdict.NOT_RUN, note=_joined((_nothing(evidence), *notes)))
-        verdict = _so_far(holds or (bool(otherwise) and ends is not None), ends, limit, side)
+        verdict = _so_far(holds or (bool(otherwise) and ends is not None), ends, limit, side, within)
         notes.insert(0, f"With {evidence.words}. Only the budget {FULL} settles it.")
     elif holds:
         verdict = Verdict.REPRODUCED
@@ -68,13 +71,13 @@ def settled(
     return Finding(verdict=verdict, ours=ours, value=value, interval=ends, note=_joined(notes))
 
 
-def _so_far(supported: bool, ends: Interval | None, limit: float | None, side: int) -> Verdict:
+def _so_far(supported: bool, ends: Interval | None, limit: float | None, side: int, within: float) -> Verdict:
     """What a smaller budget says."""
     if supported:
         return Verdict.SUPPORTED
     if ends is None or limit is None:
         return Verdict.UNDECIDED
-    below, above = ends[1] < limit, ends[0] > limit
+    below, above = ends[1] < limit - within, ends[0] > limit + within
     return Verdict.CONTRADICTED if (below and side >= 0) or (above and side <= 0) else Verdict.UNDECIDED
 
 
