@@ -7,6 +7,7 @@
 # dueling DQN, atari_batch_size for larger batches), STORE (runs/evidence) and DEST (results/paper) may be set.
 # Stopped at any moment, the same command goes on. A cell that is there already is never written over.
 set -euo pipefail
+shopt -s nullglob # no cells are no files, not a file called *
 game=${1:?usage: results/add_game.sh GAME [SEEDS]}
 store=${STORE:-runs/evidence}
 dest=${DEST:-results/paper}
@@ -20,8 +21,9 @@ for cell in "$store"/*/*.json; do
     target="$dest/$(basename "$(dirname "$cell")")/$(basename "$cell")"
     if [ -e "$target" ]; then continue; fi
     mkdir -p "$(dirname "$target")"
-    cp "$cell" "$target.new" && mv -n "$target.new" "$target"
     if [ -e "${cell%.json}.npz" ]; then cp -n "${cell%.json}.npz" "${target%.json}.npz"; fi
+    cp "$cell" "$target.new"
+    mv -n "$target.new" "$target"
     added=$((added + 1))
 done
 echo "$added new cells in $dest. make reproducing writes the pages again."

@@ -33,7 +33,7 @@ def test_lanes_do_not_mix() -> None:
 def test_a_constant_reward_has_its_closed_form() -> None:
     long, discount = 400, 0.9
     rewards, never = torch.ones(long, 3), torch.zeros(long, 3, dtype=torch.bool)
-    found = optimism_of(torch.full((long, 3), 12.0), rewards, never, never, discount)
+    found = optimism_of(torch.full((long, 3), 12.0), rewards, never, never, never, discount)
     assert found is not None
     late = math.ceil(math.log(0.01) / math.log(discount))
     assert found.states == 3 * (long - late)
@@ -45,7 +45,7 @@ def test_a_constant_reward_has_its_closed_form() -> None:
 
 def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> None:
     rewards, stops = torch.ones(60, 1), torch.ones(60, 1, dtype=torch.bool)
-    found = optimism_of(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), 0.9)
+    found = optimism_of(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), stops, 0.9)
     assert found is not None
     assert (found.states, found.gained, found.optimism, found.error) == (60 - 44, 1.0, -1.0, 1.0)
 
@@ -53,10 +53,25 @@ def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> Non
 def test_states_before_a_cut_do_not_count() -> None:
     never, cuts = torch.zeros(200, 1, dtype=torch.bool), torch.zeros(200, 1, dtype=torch.bool)
     cuts[99] = True
-    found = optimism_of(torch.zeros(200, 1), torch.ones(200, 1), never, cuts, 0.9)
+    found = optimism_of(torch.zeros(200, 1), torch.ones(200, 1), never, cuts, cuts, 0.9)
     assert found is not None
-    assert found.states == (100 - 43) + (100 - 44), "0.9^44 is the first weight of at most 1%"
+    # 0.9^44 is the first weight of at most 1%: ages 0 to 56 count, of the second episode those that are not late.
+    assert found.states == 57 + min(57, 100 - 44)
+
+
+def test_exact_values_have_no_optimism_however_episodes_are_cut() -> None:
+    # A step fails with chance .02 and gains 1, an episode is cut after 60: V = 1 / (1 - .9 * .98).
+    draws = torch.Generator().manual_seed(0)
+    fails = torch.rand(4000, 50, generator=draws) < 0.02
+    cuts, age = torch.zeros_like(fails), torch.zeros(50, dtype=torch.int64)
+    for t in range(4000):
+        cuts[t] = (age == 59) & ~fails[t]
+        age = torch.where(cuts[t] | fails[t], 0, age + 1)
+    values = torch.full((4000, 50), 1 / (1 - 0.9 * 0.98))
+    found = optimism_of(values, torch.ones(4000, 50), fails, cuts, fails | cuts, 0.9)
+    assert found is not None
+    assert found.optimism == pytest.approx(0.0, abs=0.1), "what comes after the cut is at most 1% of 8.5"
 
 
 def test_a_short_record_says_nothing() -> None:
-    assert optimism_of(torch.zeros(4, 1), torch.ones(4, 1), NEVER, NEVER, 0.99) is None
+    assert optimism_of(torch.zeros(4, 1), torch.ones(4, 1), NEVER, NEVER, NEVER, 0.99) is None

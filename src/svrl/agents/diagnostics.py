@@ -324,18 +324,23 @@ def _collect(
     finally:
         env.close()
     best = torch.stack(values).amax(-1)
-    rewards, stops, cuts = (torch.stack(parts) for parts in zip(*moved, strict=True))
-    optimism = optimism_of(best, rewards, stops, cuts, agent.config.discount)
+    rewards, stops, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
+    optimism = optimism_of(best, rewards, stops, cuts, ended, agent.config.discount)
     return torch.cat(values)[:states].double(), torch.cat(features)[:states], optimism
 
 
-def _outcome(move: Move, config: AgentConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Rewards (N,) as the agent learns from them, whether nothing comes after (N,), and whether that is not known."""
+def _outcome(move: Move, config: AgentConfig) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rewards (N,) as the agent learns from them; whether nothing comes after, that is unknown, the episode is over."""
     step = move.step
     rewards = torch.from_numpy(step.rewards.copy())
     stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
     cuts = torch.from_numpy(step.truncated & ~stops)
-    return rewards.sign() if config.clip_rewards else rewards, torch.from_numpy(stops.copy()), cuts
+    return (
+        rewards.sign() if config.clip_rewards else rewards,
+        torch.from_numpy(stops.copy()),
+        cuts,
+        torch.from_numpy(step.ended.copy()),
+    )
 
 
 def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:

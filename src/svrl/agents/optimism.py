@@ -6,7 +6,8 @@
 with rewards as the agent learns from them. A record ends somewhere, and what comes after it is unknown. A state
 counts if the unknown part weighs at most 1% in its return: if it is followed by H steps with discount^H <= .01, or
 if a cut of the episode is as far away. States close to the end of the record are left out even where their return is
-known, because those would be the ones that are about to fail.
+known, because those would be the ones that are about to fail; and so are all states of episodes that are older than
+the youngest cut less H steps, because of those only the ones that failed before their cut would be known.
 """
 
 from __future__ import annotations
@@ -60,15 +61,33 @@ def discounted_returns(rewards: Tensor, stops: Tensor, cuts: Tensor, discount: f
     return gained, weight
 
 
-def optimism_of(values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, discount: float) -> Optimism | None:
+def _ages(ended: Tensor) -> Tensor:
+    """(T, N), int64: steps of the episode before this one."""
+    ages, age = [], torch.zeros(ended.shape[1], dtype=torch.int64)
+    for over in ended:
+        ages.append(age)
+        age = torch.where(over, 0, age + 1)
+    return torch.stack(ages)
+
+
+def optimism_of(
+    values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, ended: Tensor, discount: float
+) -> Optimism | None:
     """Hold values (T, N) of the states of N lanes against their returns; None if no state counts.
 
-    The other arguments are those of `discounted_returns`.
+    Args:
+        values: (T, N), of the best action of each state.
+        rewards, stops, cuts: As those of `discounted_returns`.
+        ended: (T, N), bool: another episode begins after this step.
+        discount: In (0, 1).
     """
     gained, weight = discounted_returns(rewards, stops, cuts, discount)
     late = math.ceil(math.log(UNKNOWN) / math.log(discount))
     counts = weight <= UNKNOWN
     counts[max(0, len(values) - late) :] = False
+    age = _ages(ended)
+    if bool(cuts.any()):
+        counts &= age <= int(age[cuts].min()) + 1 - late
     if not bool(counts.any()):
         return None
     expected, got = values.double()[counts], gained[counts]

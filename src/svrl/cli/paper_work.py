@@ -108,7 +108,7 @@ class PaperWork:
         Returns:
             Sentences on what cannot be computed here, for want of a package.
         """
-        cells = self._fitting(self.missing(figures), only or {})
+        cells = self._fitting(self.missing(figures), figures, only or {})
         if not cells:
             return []
         refuse_unwritable(self.store)
@@ -117,7 +117,8 @@ class PaperWork:
         going = f", {begun} of them begun before" if begun else ""
         minutes = sum(cell.weight for cell in cells) / count
         time = f"about {minutes:,.0f} min" if minutes >= 1.5 else "a minute or so"
-        say(f"{self.scale} scale: {len(cells)} cells to compute{going}, {time} with --jobs {count}.")
+        time = f", {time} with --jobs {count}" if device == "cpu" else ""  # nobody knows how fast the card is
+        say(f"{self.scale} scale: {len(cells)} cells to compute{going}{time}.")
         progress = CellProgress(cells)
         together = together or (1 if device == "cpu" else TOGETHER)
         command += f" --device {device}" if device != "cpu" else ""
@@ -138,19 +139,21 @@ class PaperWork:
             say(f"Not run ({len(lacking)} cells): {sentence}")
         return list(computed.lacking)
 
-    def _fitting(self, cells: list[Cell], only: Mapping[str, Sequence[str]]) -> list[Cell]:
-        """Cells with these settings; a name or a value that no cell of the scale has is refused."""
+    def _fitting(
+        self, cells: list[Cell], figures: Sequence[PaperFigure], only: Mapping[str, Sequence[str]]
+    ) -> list[Cell]:
+        """Cells with these settings; a name or a value that no cell of the figures has is refused."""
         for name, values in only.items():
-            known = {str(cell.settings[name]) for cell in self._all_cells() if name in cell.settings}
+            known = {str(cell.settings[name]) for cell in self._all_cells(figures) if name in cell.settings}
             for value in values:
                 if value not in known:
-                    some = ", ".join(sorted(known)[:8]) or "none: no cell has this setting"
-                    raise BadInputError(f"No cell of {self.scale} scale has {name}={value}. There are: {some}.")
+                    some = f"There are {', '.join(sorted(known)[:8])}." if known else "None has such a setting."
+                    raise BadInputError(f"No cell of these figures at {self.scale} scale has {name}={value}. {some}")
         return [cell for cell in cells if all(str(cell.settings.get(name)) in values for name, values in only.items())]
 
-    def _all_cells(self) -> Iterator[Cell]:
-        for experiment in load_all():
-            budget = experiment.budgets.get(self.scale)
+    def _all_cells(self, figures: Sequence[PaperFigure]) -> Iterator[Cell]:
+        for name in dict.fromkeys(figure.experiment for figure in figures):
+            budget = load_experiment(name).budgets.get(self.scale)
             yield from budget.cells if budget else ()
 
     def draw(self, figures: Sequence[PaperFigure], folder: Path, ending: str) -> dict[str, Path]:

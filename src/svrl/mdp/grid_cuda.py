@@ -102,6 +102,8 @@ class CardTable:
         self, v: Tensor, states: Tensor | None, actions: Tensor | None, count: int, width: int, *, paired: bool
     ) -> Tensor | None:
         kernel = self._kernel("backup", v)
+        if any(one is not None and one.dtype.is_floating_point for one in (states, actions)):
+            return None  # plain torch says what is wrong
         lists = [None if one is None else one.to(torch.int64).contiguous() for one in (states, actions)]
         if kernel is None or count > MOST_PAIRS or any(one is not None and one.device != v.device for one in lists):
             return None

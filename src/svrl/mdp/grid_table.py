@@ -123,7 +123,7 @@ def corner_offsets(task: ControlTask) -> Tensor:
 
 
 def interpolate(v: Tensor, table: Table, offsets: Tensor) -> Tensor:
-    """Values (N,) at the places of a table in plain torch: the twin of the numba kernels, and the CUDA path."""
+    """Values (N,) at the places of a table in plain torch: the twin of the kernels."""
     corners = v[(table.base.to(torch.int64)[None] + offsets.to(v.device)[:, None])]
     for fraction in table.fraction.to(v.dtype):
         low, high = corners.chunk(2)

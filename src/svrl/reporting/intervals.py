@@ -7,7 +7,7 @@ on it is the percentile bootstrap of the mean, which does not ask for a normal d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy import stats
@@ -42,3 +42,31 @@ def interval_if_several(values: Iterable[float]) -> tuple[float, float] | None:
     """The same, or None where there are fewer than 2 values: for pictures of a single seed."""
     found = list(values)
     return mean_interval(found) if len(found) > 1 else None
+
+
+def mean_over_games_interval(
+    ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray] = ()
+) -> tuple[float, float] | None:
+    """The 95% interval of the mean over games of each game's mean over seeds, or of the difference of two such means.
+
+    It is Welch's: every game has its own variance, and the degrees of freedom are Satterthwaite's.
+
+    Args:
+        ours: For each game the values of its seeds, (seeds,).
+        theirs: What is taken off, in the same way.
+
+    Returns:
+        (low, high), or None if a game has one seed.
+    """
+    groups = [np.asarray(seeds, float) for seeds in (*ours, *theirs)]
+    if min(map(len, groups)) < 2:
+        return None
+    middle = float(np.mean([seeds.mean() for seeds in ours]))
+    if len(theirs):
+        middle -= float(np.mean([seeds.mean() for seeds in theirs]))
+    parts = np.array([seeds.var(ddof=1) / len(seeds) for seeds in groups])
+    if not parts.any():
+        return middle, middle
+    freedom = float(parts.sum() ** 2 / (parts**2 / np.array([len(seeds) - 1 for seeds in groups])).sum())
+    half = float(stats.t.ppf((1.0 + LEVEL) / 2, freedom)) * math.sqrt(float(parts.sum())) / len(ours)
+    return middle - half, middle + half

@@ -10,7 +10,7 @@ from svrl.experiments.atari_batch_size.settings import ENVS, FROSTBITE, SEAQUEST
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR
-from svrl.experiments.training_cells.gains import MARGIN, Interval, Transform, relative_gains, shown
+from svrl.experiments.training_cells.gains import MARGIN, Interval, Transform, can_tell, relative_gains, shown
 from svrl.experiments.training_cells.reading import envs_of, title_of, values
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import interval
@@ -97,7 +97,7 @@ def _scores(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> tuple[list[
 
 def _ends(evidence: Evidence, env: str, sizes: tuple[int, ...], statistic: Transform) -> Interval | None:
     plain, structured = _scores(evidence, env, sizes)
-    if min(map(len, plain + structured)) < 2:
+    if not can_tell(plain, structured):
         return None
     panels = [env] * len(sizes)
     return interval(lambda x, y: statistic(relative_gains(x, y, panels)), plain, structured)

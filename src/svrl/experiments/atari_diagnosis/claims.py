@@ -62,7 +62,7 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
     return settled(
         evidence,
         holds,
-        ours=f"{seeds.mean():.1f}{shown(ends, 1)}",
+        ours=f"{seeds.mean():.1f}{shown(ends, 1)} {fitting[0] if otherwise else first}",
         value=float(seeds.mean()),
         ends=ends,
         note=f"{all_of_them}.",

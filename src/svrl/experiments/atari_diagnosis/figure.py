@@ -33,8 +33,10 @@ from svrl.reporting.series import tag
 from svrl.reporting.style import GREEN, GREY, ORANGE, STYLE
 
 _MOST_NAMES = 12
+OBSERVED = 0.9
+"""Share of the entries that the study of estimation observes."""
 _SCALINGS = {"minmax": "completed with the authors' scaling", "row": "completed with rows centred"}
-GAMES = "one game"
+ONE_GAME = "one game"
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
@@ -64,11 +66,11 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     for env, rank, gain in zip(envs, ranks, gains, strict=True):
         ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
         if ends is not None:
-            tag(panel.vlines(rank, *ends, color=GREEN, alpha=0.35, linewidth=1.0), GAMES)
+            tag(panel.vlines(rank, *ends, color=GREEN, alpha=0.35, linewidth=1.0), ONE_GAME)
         if len(envs) <= _MOST_NAMES:
             panel.annotate(title_of(env), (rank, gain), xytext=(4, 3), textcoords="offset points", fontsize=7)
-    (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=GAMES)
-    tag(points, GAMES)
+    (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=ONE_GAME)
+    tag(points, ONE_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
     tau, ends, games = correlation(evidence, *PAIR, envs)
     title = f"tau {tau:+.2f}{shown(ends)}" if games else "rank and gain"
@@ -89,6 +91,7 @@ def _draw_values(evidence: Evidence) -> Figure:
     errors.axhline(1.0, color=GREY, linewidth=0.7)
     errors.set(title="error on hidden values", ylabel="over that of the row's mean")
     _draw_scalings(kept, evidence, "best_kept")
+    kept.axhline(OBSERVED, color=GREY, linewidth=0.7)  # so many would stay if every hidden one were lost
     kept.set(title="best actions that stay the best", ylabel="share of states")
     kept.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     panels = [returns, errors, kept]
@@ -122,7 +125,7 @@ def _draw_returns(panel: Axes, evidence: Evidence) -> None:
         say(panel, "too few steps to know returns")
     panel.set(
         title="value (dashes) and return (dots)",
-        ylabel="clipped, discounted",
+        ylabel="of clipped rewards, discounted",
         ylim=(min(0.0, panel.get_ylim()[0]), None),
     )
     panel.set_xlim(-0.6, max(len(envs), 2) - 0.4)

@@ -19,7 +19,8 @@ from svrl.experiments.training_cells.atari import ARMS_OF, env_names
 from svrl.experiments.training_cells.gains import shown
 from svrl.experiments.training_cells.reading import known_number, title_of, trainings
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
-from svrl.reporting.aggregate import interval, mean_score
+from svrl.reporting.aggregate import mean_score
+from svrl.reporting.intervals import mean_over_games_interval
 
 FIGURE = "values"
 PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
@@ -62,7 +63,7 @@ def judge_optimism(arm: str, evidence: Evidence) -> Finding:
         return nothing_yet(evidence)
     theirs, ours = ([numbers(evidence, which, env, optimism_in) for env in envs] for which in (PLAIN, arm))
     change = float(mean_score(ours) - mean_score(theirs))
-    ends = _ends(lambda x, y: mean_score(x) - mean_score(y), ours, theirs)
+    ends = mean_over_games_interval(ours, theirs)
     told = ", ".join(
         f"{title_of(env)} {x.mean():+.2g} against {y.mean():+.2g}" for env, x, y in zip(envs, ours, theirs, strict=True)
     )
@@ -86,7 +87,7 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
         return nothing_yet(evidence)
     errors = [numbers(evidence, PLAIN, env, number) for env in envs]
     middle = float(mean_score(errors))
-    ends = _ends(mean_score, errors)
+    ends = mean_over_games_interval(errors)
     kept = [
         numbers(evidence, PLAIN, env, lambda one: known_number(one, "estimation", "best_kept", scale=scale)).mean()
         for env in envs
@@ -108,12 +109,6 @@ def _mean_of(envs: Sequence[str]) -> str:
     return title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
 
 
-def _ends(statistic: Callable[..., np.ndarray], *groups: Sequence[np.ndarray]) -> tuple[float, float] | None:
-    if min(len(seeds) for group in groups for seeds in group) < 2:
-        return None
-    return interval(statistic, *groups)
-
-
 def _optimism_claim(arm: str, name: str) -> Claim:
     return Claim(
         name=name,
@@ -122,7 +117,7 @@ def _optimism_claim(arm: str, name: str) -> Claim:
         says=f"DQN is less optimistic if it is {WORDS[arm]}.",
         paper="not in the paper",
         test="Largest value of a state less the discounted return from there, at the end of training, structured less "
-        "plain, mean over games; holds if its interval, by resampling seeds within each game, lies below 0.",
+        "plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
         judge=partial(judge_optimism, arm),
         scales=ATARI_SCALES,
     )
@@ -136,7 +131,7 @@ def _estimation_claim(scale: str, name: str, words: str) -> Claim:
         says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
         paper="not in the paper",
         test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
-        "entries, mean over games; holds if its interval, by resampling seeds within each game, lies below 1.",
+        "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
         judge=partial(judge_estimation, scale),
         scales=ATARI_SCALES,
     )

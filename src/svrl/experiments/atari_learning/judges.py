@@ -12,7 +12,7 @@ from svrl.experiments.atari_learning.settings import FIG6, GAMES_OF, TECHNIQUES_
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR, TECHNIQUES, env_names, game_of
-from svrl.experiments.training_cells.gains import MARGIN, gain_of, labels_of, relative_gains, resampled, shown
+from svrl.experiments.training_cells.gains import MARGIN, can_tell, gain_of, labels_of, relative_gains, resampled, shown
 from svrl.experiments.training_cells.reading import (
     curves,
     envs_of,
@@ -43,7 +43,9 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     ends = gain.improvement_interval
     low = [f"{title_of(env)} {share:.0%}" for env, share in zip(envs, above, strict=True) if share < MOST_POINTS]
     note = f"Above at too few points: {counted(low)}." if low else "Above at nearly all points of every game."
-    if not low:
+    if len(envs) < len(FIG6):
+        note += f" {len(envs)} of the {len(FIG6)} games are there."
+    elif not low:
         return improved(evidence, gain, note)
     return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5)
 
@@ -66,9 +68,9 @@ def judge_consistent(evidence: Evidence) -> Finding:
     ours = [scores for kind in TECHNIQUES for scores in values(evidence, f"sv-{kind}", envs)]
     panels = list(envs) * len(TECHNIQUES)
     count = int((relative_gains(theirs, ours, panels) > 0).sum())
-    seeds = min(len(scores) for scores in theirs + ours)
-    ends = interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if seeds > 1 else None
-    holds = count == len(panels) and ends is not None and ends[0] >= 0.75 * len(panels)
+    tells = can_tell(theirs, ours)
+    ends = interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if tells else None
+    holds = len(envs) == len(FIG6) and count == len(panels) and ends is not None and ends[0] >= 0.75 * len(panels)
     words = f"{count}{shown(ends, 0)} of {len(panels)} panels"
     return settled(evidence, holds, ours=words, value=count, ends=ends, limit=len(panels))
 
@@ -164,7 +166,8 @@ def judge_worse_rank(evidence: Evidence) -> Finding:
 
 def judge_low_games(evidence: Evidence) -> Finding:
     """The share of batches of rank 3 or less in the game of figure 6 where it is least, with plain DQN."""
-    return mostly_low(evidence, PAIR[0], envs_of(evidence, env_names(FIG6), PAIR[:1]), int(LOW_RANK))
+    envs = envs_of(evidence, env_names(FIG6), PAIR[:1])
+    return mostly_low(evidence, PAIR[0], envs, int(LOW_RANK), expected=len(FIG6))
 
 
 def judge_low_rank(evidence: Evidence) -> Finding:

@@ -27,7 +27,7 @@ def got(figure: str, evidence: Evidence) -> str:
 
 def judge_low_rank(evidence: Evidence) -> Finding:
     """The share of batches of rank 3 or less in the game where it is least."""
-    return mostly_low(evidence, ARM, envs_of(evidence, ENVS, (ARM,)), LOW)
+    return mostly_low(evidence, ARM, envs_of(evidence, ENVS, (ARM,)), LOW, expected=len(ENVS))
 
 
 CLAIMS = (

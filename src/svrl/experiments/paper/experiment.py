@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCALES = ("smoke", "laptop", "full")
-"""Seconds; about an hour on two cores; the paper's budgets."""
+"""Seconds; about an hour on two cores; the paper's budgets. Some experiments have the budget `short` beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class Experiment:
         title: A few words.
         figures: What it draws: "fig3", "table1"; an addition has its own name.
         says: For each figure what the paper says, in our words; for an addition why it is here.
-        budgets: By scale; other names are budgets that were run once and are committed.
+        budgets: By scale, and perhaps one called short.
         draw: From a figure's name and evidence to a picture. It reads and never computes.
         got: From a figure's name and evidence to a sentence or two on what we got.
         claims: All of its claims.

@@ -12,7 +12,6 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 from svrl.experiments.paper.figure_map import FIGURES, PaperFigure
 from svrl.experiments.paper.judging import Judged, Library
-from svrl.experiments.paper.store import COMMITTED
 from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
 
 TITLE = "Reproducing Harnessing Structures for Value-Based Planning and Reinforcement Learning"
@@ -104,8 +103,9 @@ def _entry(
 ) -> FigureEntry:
     progress(figure.id)
     usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
-    if len(usable) > 1 and (usable[0].scale == "smoke" or (scale == "laptop" and usable[0].source == COMMITTED)):
-        # What was asked for comes first, unless something larger is kept and nobody ran it here.
+    judged = {name for claim in experiment.claims if not claim.printed for name in claim.scales}
+    if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged):
+        # What was asked for comes first, unless it says nothing about the claims and something larger is kept.
         usable = [*usable[1:], usable[0]]
     strongest = next(iter(usable), None)
     return FigureEntry(
@@ -126,13 +126,17 @@ def _drawable(experiment: Experiment, figure: PaperFigure, scale: str) -> str:
 
 def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Exhibit:
     source = {"here": "run here", "committed": "committed rows"}.get(evidence.source, "run here and committed rows")
+    budget = experiment.budget_of(figure.id, evidence.scale)
     return Exhibit(
         label=f"{evidence.scale} scale, {source}",
         scale=evidence.scale,
         source=evidence.source,
         caption=caption(figure, evidence),
         figure=experiment.draw(figure.id, evidence),
-        command=f"svrl paper run {figure.id} --scale {evidence.scale}",
+        # What grows by pieces is drawn from what is kept: to run the figure would be to train all of it.
+        command=f"svrl paper report --scale {evidence.scale}"
+        if budget is not None and budget.piece_of is not None
+        else f"svrl paper run {figure.id} --scale {evidence.scale}",
         provenance=tuple(_provenance(evidence)),
     )
 

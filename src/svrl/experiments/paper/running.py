@@ -107,11 +107,13 @@ class Computer:
                 computed = self._alone(left, listener, spent)
             else:
                 computed = self._in_processes(sorted(left, key=lambda cell: -cell.weight), listener, spent)
+        broken = [cell for cell in wanted if cell.key in failed and not _is_lacking(failed[cell.key])]
+        if broken:
+            told = " ".join(f"{cell} failed: {failed[cell.key]}" for cell in broken)
+            raise ValueError(told) from failed[broken[0].key]
         for cell in wanted:
-            if (error := failed.get(cell.key)) is not None:
-                if not _is_lacking(error):
-                    raise error
-                computed.note(cell, str(error))
+            if cell.key in failed:
+                computed.note(cell, str(failed[cell.key]))
                 listener.ends(cell)
         return computed
 
@@ -175,7 +177,7 @@ def _compute(computer: Computer, cell: Cell, listener: Listener, spent: float) -
         return str(error)
     seconds = spent + time.monotonic() - began
     told = provenance(device=computer.device, command=computer.command, seconds=seconds)
-    if result.trained and result.trained["machine"] != told["machine"]:
+    if any(told.get(name) != value for name, value in result.trained.items()):
         told["trained"] = result.trained
     computer.store.write(cell, result, told)
     return ""

@@ -23,7 +23,7 @@ from svrl.reporting.intervals import interval_if_several
 
 PLAIN = "dqn"
 SCALES = ("laptop", "short", "full")
-"""All settle a claim: it is ours, and each budget is one of its own."""
+"""All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
 def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:
@@ -75,12 +75,17 @@ def rank_claim(figure: str, name: str, limit: int, actions: str, envs: Sequence[
 def judge_improvement(arm: str, envs: Sequence[str], evidence: Evidence) -> Finding:
     """Whether an arm beats plain DQN; the note says what structure did to the values themselves."""
     found = envs_of(evidence, envs, (PLAIN, arm))
-    return improved(evidence, gain_of(evidence, PLAIN, arm, found), _bias(evidence, arm, found), SCALES)
+    return improved(evidence, gain_of(evidence, PLAIN, arm, found), _bias(evidence, arm, found), _settling(found, envs))
 
 
 def judge_ranks(limit: int, envs: Sequence[str], evidence: Evidence) -> Finding:
     """The share of low ranks in the environment where it is least."""
-    return mostly_low(evidence, PLAIN, envs_of(evidence, envs, (PLAIN,)), limit, SCALES)
+    found = envs_of(evidence, envs, (PLAIN,))
+    return mostly_low(evidence, PLAIN, found, limit, expected=len(envs), budgets=_settling(found, envs))
+
+
+def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
+    return SCALES if len(found) == len(envs) else ()
 
 
 def _ranks(evidence: Evidence, env: str) -> str:

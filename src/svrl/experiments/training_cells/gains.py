@@ -8,11 +8,13 @@
   both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
 - label: better or worse if the relative gain exceeds 10%, similar otherwise.
 
-Intervals are 95%, by resampling seeds within each environment (stratified bootstrap). One seed has none.
+Intervals are 95%, by resampling seeds within each environment (stratified bootstrap). Where the seeds are too few to
+tell two arms apart at all there is none: see `can_tell`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.reading import ATARI, Measure, normalised, random_score, score_of, values
 from svrl.reporting.aggregate import Statistic, interval, iqm, mean_score, probability_of_improvement
 
+LEVEL = 0.05
 MARGIN = 0.1
 """Relative gain that counts as a difference."""
 Interval = tuple[float, float]
@@ -75,7 +78,7 @@ def gain_of(
         raise ValueError(f"{structured} and {plain} have no environment in common at {evidence.scale}.")
     raw = [values(evidence, arm, envs, measure, batch_size) for arm in (plain, structured)]
     theirs, ours = _comparable(raw, envs)
-    enough = min(len(scores) for arm in raw for scores in arm) > 1
+    enough = can_tell(*raw)
 
     def ends(statistic: Statistic) -> Interval | None:
         return interval(statistic, ours, theirs) if enough else None
@@ -90,6 +93,19 @@ def gain_of(
         difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
         relative=relative_gains(raw[0], raw[1], envs),
     )
+
+
+def can_tell(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray]) -> bool:
+    """Whether two arms, (seeds,) of each environment, could differ at the level of 5% at all.
+
+    If all runs of one arm beat all of the other, the chance of that by luck is 2 over the number of ways to deal the
+    runs of each environment to the two arms. Three against three in one environment have .1, and a bootstrap of so few
+    would find differences where there are none.
+    """
+    sizes = [(len(x), len(y)) for x, y in zip(plain, structured, strict=True)]
+    if min(min(pair) for pair in sizes) < 2:
+        return False
+    return 2.0 / math.prod(math.comb(n + m, n) for n, m in sizes) <= LEVEL
 
 
 def _comparable(raw: Sequence[Sequence[np.ndarray]], envs: Sequence[str]) -> list[list[np.ndarray]]:
@@ -127,7 +143,7 @@ def resampled(
 ) -> Interval | None:
     """Interval of a statistic of `relative_gains` (resamples, envs) over seeds; None if there is one seed only."""
     raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
-    if min(len(scores) for arm in raw for scores in arm) < 2:
+    if not can_tell(*raw):
         return None
     return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
 

@@ -62,6 +62,7 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
             except PopulationError as error:
                 signals.stop_if_came()
                 failures = error.failures
+            signals.stop_if_came()  # it may have come in the last evaluation
     folders = [work.folder / RUN for _, work in cells]
     return [failures.get(folder, clock.seconds(folder)) for folder in folders]
 

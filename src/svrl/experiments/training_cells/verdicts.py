@@ -20,7 +20,7 @@ ATARI_SCALES = (SHORT, FULL)
 """At which claims on Atari are looked at: below them nothing is learned. Only the last settles them."""
 EVERY_SCALE = ("smoke", "laptop", SHORT, FULL)
 """Of claims that need no run."""
-_ONE_SEED = "One seed has no interval."
+_FEW_SEEDS = "Too few seeds for an interval."
 
 
 def settled(
@@ -55,14 +55,14 @@ def settled(
     holds = holds and ends is not None
     notes = [note, otherwise]
     if ends is None and ours:
-        notes.append(_ONE_SEED)
+        notes.append(_FEW_SEEDS)
     if not holds and ends is not None and limit is not None and ends[0] <= limit + within and ends[1] >= limit - within:
         where = f"covers {limit:g}" if not within else f"reaches into {limit - within:g} to {limit + within:g}"
         notes.append(f"The interval {where}: undecided.")
     if evidence.scale not in budgets:
         if not ours:
             return Finding(verdict=Verdict.NOT_RUN, note=_joined((_nothing(evidence), *notes)))
-        verdict = _so_far(holds or (bool(otherwise) and ends is not None), ends, limit, side, within)
+        verdict = _so_far(holds, ends, limit, side, within)
         notes.insert(0, f"With {evidence.words}. Only the budget {FULL} settles it.")
     elif holds:
         verdict = Verdict.REPRODUCED
@@ -106,9 +106,18 @@ def improved(evidence: Evidence, gain: Gain, note: str = "", budgets: Sequence[s
 
 
 def mostly_low(
-    evidence: Evidence, arm: str, envs: Sequence[str], limit: int, budgets: Sequence[str] = (FULL,)
+    evidence: Evidence,
+    arm: str,
+    envs: Sequence[str],
+    limit: int,
+    *,
+    expected: int,
+    budgets: Sequence[str] = (FULL,),
 ) -> Finding:
-    """Whether most batches have a rank of at most `limit`, judged where the fewest have."""
+    """Whether most batches have a rank of at most `limit`, judged where the fewest have.
+
+    With fewer games than expected it may fail, and cannot hold.
+    """
     if not envs:
         return nothing_yet(evidence)
     shares = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit))
@@ -118,8 +127,9 @@ def mostly_low(
     least = min(float(seeds.mean()) for seeds in centred)
     return settled(
         evidence,
-        ends is not None and ends[0] > 0.5,
-        ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest",
+        len(envs) == expected and ends is not None and ends[0] > 0.5,
+        ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest"
+        + (f" of {len(envs)} of {expected} games" if len(envs) < expected else ""),
         value=share,
         ends=ends,
         note=f"With row means taken out it is {least:.0%} where they are fewest.",
