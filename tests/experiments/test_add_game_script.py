@@ -47,7 +47,10 @@ def test_a_game_is_added_once_and_never_written_over(tmp_path: Path) -> None:
 def test_a_game_that_is_not_there_is_one_sentence_and_adds_nothing(tmp_path: Path) -> None:
     done = add(tmp_path, "chess")
     assert done.returncode == 2
-    assert "No cell of smoke scale has env=atari/chess" in done.stderr
+    assert (
+        "No cell of these figures at smoke scale has env=atari/chess. There are atari/alien, atari/frostbite."
+        in done.stderr
+    )
     assert not (tmp_path / "dest").exists()
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from svrl.envs.atari_games import GAMES as ALL_GAMES
 from svrl.experiments.atari_batch_size import EXPERIMENT as BATCH_SIZE
 from svrl.experiments.atari_diagnosis import EXPERIMENT as DIAGNOSIS
 from svrl.experiments.atari_learning import EXPERIMENT as LEARNING
+from svrl.experiments.atari_learning.settings import FIG6
 from svrl.experiments.atari_rank import EXPERIMENT as RANK
 from svrl.experiments.paper.claim import Claim, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
+from svrl.experiments.training_cells.atari import TECHNIQUES
 from svrl.reporting.planning_figures import save_figure
 
 from .hand_made_trainings import evidence, seeds, series_of
@@ -31,9 +36,9 @@ TOLD = {
 }
 
 
-def pong(ranks: tuple[float, ...] = (2.0, 3.0, 9.0, 15.0)) -> Evidence:
-    """Three seeds of each arm of DQN on Pong, of the short budget."""
-    return evidence(*(seeds("atari/pong", arm, [1.0, 2.0, 3.0], ranks=ranks) for arm in ARMS), scale="short")
+def pong(ranks: tuple[float, ...] = (2.0, 3.0, 9.0, 15.0), scores: Sequence[float] = (1.0, 2.0, 3.0)) -> Evidence:
+    """Each arm of DQN on Pong, of the short budget: a seed a score."""
+    return evidence(*(seeds("atari/pong", arm, scores, ranks=ranks) for arm in ARMS), scale="short")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +75,45 @@ def test_a_claim_without_its_games_is_not_judged(experiment: Experiment, claim: 
 
 
 def test_what_is_said_of_all_games_is_said_of_one():
-    # The same scores of 1, 2 and 3 with and without structure, where a random player has -20.7: no draw of the seeds
-    # has a gain beyond 2 / 23.7, which is within the limits of comparable.
+    # The same scores of 1 to 3 with and without structure, where a random player has -20.7: no draw of the seeds
+    # has a gain beyond 2 / 23.7, which is within the limits of comparable. Three seeds have no interval.
     claim = next(claim for claim in DIAGNOSIS.claims if claim.name == "high-rank-comparable-or-slightly-worse")
-    finding = claim.judged(pong(HIGH_RANK))
+    few = claim.judged(pong(HIGH_RANK))
+    assert (few.verdict, few.value, few.interval) == (Verdict.UNDECIDED, 0.0, None)
+    assert few.note.endswith("Pong +0%. Too few seeds for an interval.")
+    finding = claim.judged(pong(HIGH_RANK, scores=(1.0, 2.0, 2.0, 3.0)))
     assert (finding.verdict, finding.value) == (Verdict.SUPPORTED, 0.0)
     assert finding.interval is not None
     assert -2 / 23.7 <= finding.interval[0] < 0.0 < finding.interval[1] <= 2 / 23.7
     assert "Pong +0%" in finding.note
+
+
+def of_these(games: Sequence[str], gain: float, rank: float, scale: str) -> Evidence:
+    """Five seeds of each technique with and without structure, of scores around 1000 beyond a random player's."""
+    groups = []
+    for game, kind in itertools.product(games, TECHNIQUES):
+        base = ALL_GAMES[game].random_score + 1000.0
+        for arm, shift in ((kind, 0.0), (f"sv-{kind}", gain)):
+            scores = [base + shift + step for step in range(5)]
+            groups.append(seeds(f"atari/{game}", arm, scores, ranks=(rank, rank, 9.0, 15.0)))
+    return evidence(*groups, scale=scale)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{kind}-gains-across-time" for kind in TECHNIQUES),
+        "gains-consistent-over-techniques",
+        "games-of-fig6-are-low-rank",
+    ],
+)
+def test_one_game_of_four_may_contradict_a_claim_and_cannot_support_it(name: str):
+    claim = next(claim for claim in LEARNING.claims if claim.name == name)
+    for games, gain, rank, so_far, verdict in (
+        (FIG6, 300.0, 2.0, Verdict.SUPPORTED, Verdict.REPRODUCED),
+        (FIG6[:1], 300.0, 2.0, Verdict.UNDECIDED, Verdict.NOT_REPRODUCED),
+        (FIG6[:1], -300.0, 9.0, Verdict.CONTRADICTED, Verdict.NOT_REPRODUCED),
+    ):
+        short, full = (claim.judged(of_these(games, gain, rank, scale)) for scale in ("short", "full"))
+        assert (short.verdict, full.verdict) == (so_far, verdict)
+        assert short.interval is not None

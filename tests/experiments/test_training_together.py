@@ -17,7 +17,7 @@ from svrl.experiments.paper.cell import Cell, CellResult, Work
 from svrl.experiments.paper.running import Computer
 from svrl.experiments.paper.store import Store
 from svrl.experiments.training.stop_signals import Stopped
-from svrl.experiments.training_cells.compute import TRAINING
+from svrl.experiments.training_cells.compute import TRAINING, Share
 from svrl.experiments.training_cells.plan import ATARI, CLASSIC, MINATAR, training_cell
 from svrl.experiments.training_cells.together import train_together
 
@@ -133,6 +133,28 @@ def test_trainings_that_were_interrupted_go_on(tmp_path: Path, how: str, alone: 
     assert seconds[0] > 0.0
     for one, rows in zip(CELLS, alone, strict=True):
         assert told_alike(computed(tmp_path, one).rows) == rows
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_signal_in_the_last_evaluation_stops_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, alone: list[list[dict[str, Any]]]
+):
+    signalled: list[int] = []
+
+    def evaluating(share: Share, done: int, of: int) -> None:
+        if share._training.steps == 300 and not signalled:  # a second signal would end the process
+            signalled.append(done)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.8)  # the main thread listens twice a second
+
+    monkeypatch.setattr(Share, "evaluating", evaluating)
+    with pytest.raises(Stopped) as stopped:
+        train_together(works(tmp_path, cells=CELLS[:1]), together=together)
+    assert (stopped.value.number, len(signalled)) == (signal.SIGTERM, 1)
+    # Nothing was left to be trained, and nothing is trained again.
+    assert (tmp_path / CELLS[0].key / "run" / "result.json").exists()
+    assert train_together(works(tmp_path, cells=CELLS[:1]), together=together) == [0.0]
+    assert told_alike(computed(tmp_path, CELLS[0]).rows) == alone[0]
 
 
 def test_another_device_is_refused_and_nothing_is_lost(tmp_path: Path):

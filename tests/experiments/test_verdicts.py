@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from svrl.experiments.paper.claim import Verdict
-from svrl.experiments.training_cells.gains import gain_of
+from svrl.experiments.training_cells.gains import can_tell, gain_of
 from svrl.experiments.training_cells.verdicts import improved, mostly_low, nothing_yet, settled
 
 from .hand_made_trainings import evidence, seeds, training
@@ -68,7 +68,7 @@ def test_nothing_positive_comes_without_an_interval(scale: str):
         finding = settled(found, holds, ours="x", value=0.5, ends=None, otherwise=otherwise, limit=limit, side=side)
         assert finding.verdict not in POSITIVE
         assert finding.verdict is (Verdict.UNDECIDED if scale == "short" else Verdict.NOT_REPRODUCED)
-        assert "One seed has no interval." in finding.note
+        assert "Too few seeds for an interval." in finding.note
 
 
 def test_what_was_found_is_kept_and_the_note_says_what_would_settle_it():
@@ -79,9 +79,9 @@ def test_what_was_found_is_kept_and_the_note_says_what_would_settle_it():
     )
 
 
-def test_another_definition_supports_a_claim_and_settles_it_under_its_name():
+def test_another_definition_supports_nothing_and_settles_a_claim_under_its_name():
     before = "With made by hand. Only the budget full settles it. "
-    for found, verdict, words in ((SHORT, Verdict.SUPPORTED, before), (FULL, Verdict.OTHERWISE, "")):
+    for found, verdict, words in ((SHORT, Verdict.UNDECIDED, before), (FULL, Verdict.OTHERWISE, "")):
         finding = settled(found, False, ours="2", value=2.0, ends=(1.0, 3.0), otherwise="With rows centred.")
         assert (finding.verdict, finding.note) == (verdict, f"{words}With rows centred.")
 
@@ -98,7 +98,7 @@ def test_nothing_yet_names_the_budget():
         finding = nothing_yet(found)
         assert (finding.verdict, finding.ours, finding.value, finding.interval) == (Verdict.NOT_RUN, "", None, None)
         assert finding.note == "Nothing that could be compared yet; there is: made by hand."
-        assert mostly_low(found, "dqn", (), 3) == finding
+        assert mostly_low(found, "dqn", (), 3, expected=4) == finding
 
 
 def test_a_budget_of_an_addition_settles_it():
@@ -138,7 +138,7 @@ def test_an_improvement_needs_an_interval_above_one_half(scores: list[float], sc
 
 
 def test_a_small_budget_settles_nothing_and_says_what_was_found():
-    cells = seeds("CartPole-v1", "dqn", [1.0, 2.0]), seeds("CartPole-v1", "sv-dqn", [5.0, 6.0])
+    cells = (seeds("CartPole-v1", arm, scores) for arm, scores in (("dqn", range(1, 5)), ("sv-dqn", range(5, 9))))
     found = evidence(*cells, scale="short")
     finding = improved(found, gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",)))
     assert (finding.verdict, finding.value, finding.interval) == (Verdict.SUPPORTED, 1.0, (1.0, 1.0))
@@ -148,12 +148,58 @@ def test_a_small_budget_settles_nothing_and_says_what_was_found():
     assert (worse.verdict, worse.value, worse.interval) == (Verdict.CONTRADICTED, 0.0, (0.0, 0.0))
 
 
-def test_one_seed_is_never_called_reproduced():
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("better", [9.0, -9.0])
+def test_few_seeds_settle_nothing_in_one_environment(count: int, better: float):
     for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):
-        found = evidence(seeds("CartPole-v1", "dqn", [1.0]), seeds("CartPole-v1", "sv-dqn", [9.0]), scale=scale)
+        groups = (seeds("CartPole-v1", arm, [score] * count) for arm, score in (("dqn", 1.0), ("sv-dqn", better)))
+        found = evidence(*groups, scale=scale)
         finding = improved(found, gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",)))
-        assert (finding.verdict, finding.interval) == (verdict, None)
-        assert "One seed" in finding.note
+        assert (finding.verdict, finding.value, finding.interval) == (verdict, float(better > 0), None)
+        assert finding.note.endswith("Too few seeds for an interval.")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tells"),
+    [
+        # Two over the ways to deal the runs: 6, 20, 35, 56, 70, 36 and 45.
+        ([(2, 2)], False),
+        ([(3, 3)], False),
+        ([(3, 4)], False),
+        ([(3, 5)], True),
+        ([(4, 4)], True),
+        ([(2, 7)], False),
+        ([(8, 2)], True),
+        # The ways of several environments multiply: 36, 60 and 400.
+        ([(2, 2), (2, 2)], False),
+        ([(2, 2), (2, 3)], True),
+        ([(3, 3), (3, 3)], True),
+        # One seed has no spread, whatever the others have.
+        ([(1, 99)], False),
+        ([(5, 5), (5, 1)], False),
+    ],
+)
+def test_how_many_seeds_can_tell_two_arms_apart(sizes: list[tuple[int, int]], tells: bool):
+    plain, structured = ([np.zeros(pair[at]) for pair in sizes] for at in (0, 1))
+    assert can_tell(plain, structured) is tells
+    assert can_tell(structured, plain) is tells
+
+
+@pytest.mark.parametrize(
+    ("rank", "expected", "so_far", "verdict"),
+    [
+        (1.0, 1, Verdict.SUPPORTED, Verdict.REPRODUCED),
+        (1.0, 4, Verdict.UNDECIDED, Verdict.NOT_REPRODUCED),
+        (2.0, 4, Verdict.CONTRADICTED, Verdict.NOT_REPRODUCED),
+    ],
+)
+def test_low_ranks_in_some_of_the_games_support_nothing(rank: float, expected: int, so_far: Verdict, verdict: Verdict):
+    cells = [training("CartPole-v1", "dqn", seed, 1.0, ranks=(rank, 9, 9, 9)) for seed in range(3)]
+    share = 1.0 if rank == 1.0 else 0.0
+    for scale, called in (("short", so_far), ("full", verdict)):
+        finding = mostly_low(evidence(cells, scale=scale), "dqn", ("CartPole-v1",), 1, expected=expected)
+        assert (finding.verdict, finding.value, finding.interval) == (called, share, (share, share))
+        assert finding.ours.endswith(" of 1 of 4 games") == (expected == 4)
 
 
 def test_few_seeds_have_the_interval_of_student():
@@ -162,7 +208,7 @@ def test_few_seeds_have_the_interval_of_student():
         training("CartPole-v1", "dqn", seed, 1.0, ranks=(rank, 9, 9, 9)) for seed, rank in enumerate([1.4, 1.2, 1])
     ]
     for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):
-        finding = mostly_low(evidence(cells, scale=scale), "dqn", ("CartPole-v1",), 1)
+        finding = mostly_low(evidence(cells, scale=scale), "dqn", ("CartPole-v1",), 1, expected=1)
         assert finding.value == pytest.approx(0.8)
         assert finding.interval == pytest.approx((0.8 - 4.3027 * 0.2 / 3**0.5, 1.0), abs=1e-4)
         assert (finding.verdict, "undecided" in finding.note) == (verdict, True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from svrl.envs.atari_games import GAMES
@@ -16,23 +17,26 @@ from ..hand_made_trainings import evidence, seeds, series_of
 CLAIMS = {claim.name: claim for claim in EXPERIMENT.claims}
 
 
-def pair(game: str, size: int, gain: float, spread: float = 1.0) -> list[Kept]:
+def pair(game: str, size: int, gain: float, spread: float = 1.0, count: int = 3) -> list[Kept]:
+    """So many seeds of each arm, up to `spread` from a mean whose relative gain is `gain`."""
     env, base = f"atari/{game}", GAMES[game].random_score
     plain = 1000.0 * (1 - gain) if gain > 0 else 1000.0
     structured = 1000.0 if gain > 0 else 1000.0 * (1 + gain)
-    steps = [-spread, 0.0, spread]
+    steps = np.linspace(-spread, spread, count)
     return [
         *seeds(env, "dqn", [base + plain + step for step in steps], batch_size=size),
         *seeds(env, "sv-dqn", [base + structured + step for step in steps], batch_size=size),
     ]
 
 
-def found(frostbite: Sequence[float | None], seaquest: Sequence[float | None], scale: str = "full") -> Evidence:
-    """Gains at 32, 64 and 128; None and what is left out is missing."""
+def found(
+    frostbite: Sequence[float | None], seaquest: Sequence[float | None], scale: str = "full", count: int = 3
+) -> Evidence:
+    """Gains at 32, 64 and 128 of so many seeds; None and what is left out is missing."""
     games = {"frostbite": frostbite, "seaquest": seaquest}
     return evidence(
         *(
-            pair(game, size, gain)
+            pair(game, size, gain, count=count)
             for game, gains in games.items()
             for size, gain in zip(SIZES, gains, strict=False)
             if gain is not None
@@ -47,13 +51,24 @@ PAPER = found(*AS_IN_THE_PAPER)
 SHRINKS, VANISHES, FROSTBITE = "seaquest-gap-shrinks", "seaquest-gap-vanishes", "frostbite-gains-at-all-sizes"
 
 
-@pytest.mark.parametrize("name", [SHRINKS, VANISHES, FROSTBITE])
-def test_verdicts(name: str):
-    assert CLAIMS[name].judged(PAPER).verdict is Verdict.REPRODUCED
-    assert CLAIMS[name].judged(found(*OPPOSITE)).verdict is Verdict.NOT_REPRODUCED
-    assert CLAIMS[name].judged(found(*AS_IN_THE_PAPER, "short")).verdict is Verdict.SUPPORTED
-    assert CLAIMS[name].judged(found(*OPPOSITE, "short")).verdict is Verdict.CONTRADICTED
-    assert CLAIMS[name].judged(found((0.3,), (0.1,), "laptop")).verdict is Verdict.NOT_RUN
+@pytest.mark.parametrize(("name", "count"), [(SHRINKS, 3), (VANISHES, 4), (FROSTBITE, 3)])
+def test_verdicts(name: str, count: int):
+    for gains, scale, verdict in (
+        (AS_IN_THE_PAPER, "full", Verdict.REPRODUCED),
+        (OPPOSITE, "full", Verdict.NOT_REPRODUCED),
+        (AS_IN_THE_PAPER, "short", Verdict.SUPPORTED),
+        (OPPOSITE, "short", Verdict.CONTRADICTED),
+        (((0.3,), (0.1,)), "laptop", Verdict.NOT_RUN),
+    ):
+        assert CLAIMS[name].judged(found(*gains, scale, count)).verdict is verdict
+
+
+@pytest.mark.parametrize("gains", [AS_IN_THE_PAPER, OPPOSITE])
+def test_three_seeds_of_one_size_are_too_few(gains: tuple[Sequence[float], Sequence[float]]):
+    for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):
+        finding = CLAIMS[VANISHES].judged(found(*gains, scale))
+        assert (finding.verdict, finding.value, finding.interval) == (verdict, pytest.approx(gains[1][2]), None)
+        assert finding.note.endswith("Too few seeds for an interval.")
 
 
 def test_the_gap_is_that_of_128_less_that_of_32():
@@ -94,9 +109,9 @@ def test_the_gap_is_judged_without_64(seaquest: tuple[float, None, float], verdi
     ("seaquest", "verdict"), [((-0.4, None, 0.0), Verdict.SUPPORTED), ((-0.4, 0.0, -0.3), Verdict.CONTRADICTED)]
 )
 def test_whether_it_vanishes_is_a_question_to_128_alone(seaquest: Sequence[float | None], verdict: Verdict):
-    finding = CLAIMS[VANISHES].judged(found((), seaquest, "short"))
+    finding = CLAIMS[VANISHES].judged(found((), seaquest, "short", 4))
     assert (finding.verdict, finding.value) == (verdict, pytest.approx(seaquest[2]))
-    alone = CLAIMS[VANISHES].judged(found((), (None, None, seaquest[2]), "short"))
+    alone = CLAIMS[VANISHES].judged(found((), (None, None, seaquest[2]), "short", 4))
     assert (alone.verdict, alone.value) == (verdict, finding.value)
 
 
@@ -108,19 +123,24 @@ def test_without_128_nothing_is_said_of_seaquest(name: str):
 
 
 @pytest.mark.parametrize(
-    ("frostbite", "verdict"),
+    ("frostbite", "count", "verdict"),
     [
-        ((0.3, None, 0.4), Verdict.UNDECIDED),  # better, but all sizes were asked for
-        ((0.3, 0.4), Verdict.UNDECIDED),
-        ((0.3, None, -0.2), Verdict.CONTRADICTED),  # one loss is enough
-        ((-0.2,), Verdict.CONTRADICTED),
+        ((0.3, None, 0.4), 3, Verdict.UNDECIDED),  # better, but all sizes were asked for
+        ((0.3, 0.4), 3, Verdict.UNDECIDED),
+        ((0.3, None, -0.2), 3, Verdict.CONTRADICTED),  # one loss is enough
+        ((-0.2,), 4, Verdict.CONTRADICTED),
     ],
 )
-def test_frostbite_with_some_of_the_sizes(frostbite: Sequence[float | None], verdict: Verdict):
-    finding = CLAIMS[FROSTBITE].judged(found(frostbite, (), "short"))
+def test_frostbite_with_some_of_the_sizes(frostbite: Sequence[float | None], count: int, verdict: Verdict):
+    finding = CLAIMS[FROSTBITE].judged(found(frostbite, (), "short", count))
     least = min(gain for gain in frostbite if gain is not None)
     assert (finding.verdict, finding.value) == (verdict, pytest.approx(least))
     assert finding.interval == pytest.approx((least, least), abs=0.01)
+
+
+def test_a_loss_of_three_seeds_at_one_size_says_nothing():
+    finding = CLAIMS[FROSTBITE].judged(found((-0.2,), (), "short"))
+    assert (finding.verdict, finding.value, finding.interval) == (Verdict.UNDECIDED, pytest.approx(-0.2), None)
 
 
 def test_without_frostbite_nothing_is_said_of_it():
@@ -137,7 +157,7 @@ def test_without_frostbite_nothing_is_said_of_it():
     ],
 )
 def test_no_difference_needs_a_narrow_interval(gain: float, spread: float, verdict: Verdict, undecided: bool):
-    cells = [kept for size in SIZES for kept in pair("seaquest", size, gain, spread)]
+    cells = [kept for size in SIZES for kept in pair("seaquest", size, gain, spread, count=4)]
     finding = CLAIMS[VANISHES].judged(evidence(cells))
     assert (finding.verdict, "undecided" in finding.note) == (verdict, undecided)
     failed = Verdict.UNDECIDED if undecided else Verdict.CONTRADICTED

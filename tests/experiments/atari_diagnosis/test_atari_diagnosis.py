@@ -61,9 +61,10 @@ def test_ranks_that_differ_over_seeds_leave_it_open():
 
 def test_a_rank_under_another_definition_is_named():
     cells = pair("seaquest", 1.0, 0.1, others=(3.0, 9.5, 15.0))
-    for scale, verdict in (("full", Verdict.OTHERWISE), ("short", Verdict.SUPPORTED)):
+    for scale, verdict in (("full", Verdict.OTHERWISE), ("short", Verdict.UNDECIDED)):
         finding = CLAIMS["rank-of-seaquest"].judged(evidence(cells, scale=scale))
         assert (finding.verdict, finding.value, finding.interval) == (verdict, 9.5, (9.5, 9.5))
+        assert finding.ours == "9.5 (9.5 to 9.5) at 99% with row means taken out"
         assert "9.5 at 99% with row means taken out; by the paper's definition 1.0" in finding.note
 
 
@@ -75,14 +76,17 @@ def test_signs_of_the_four_gains():
     finding = claim.judged(found(better))
     assert (finding.verdict, finding.value) == (Verdict.NOT_REPRODUCED, 3)
     assert "Seaquest +30%" in finding.note
-    # Four of four, three of four in every draw of the seeds, and one of one, which is too few to say.
-    for games, count, verdict in (
-        (PAPER, 4, Verdict.SUPPORTED),
-        (better, 3, Verdict.CONTRADICTED),
-        ({"krull": (2.0, 0.4)}, 1, Verdict.UNDECIDED),
+    # Four of four, three of four in every draw of the seeds, two of two, which are not all, and one of one, whose three
+    # seeds have no interval.
+    for games, count, ends, verdict in (
+        (PAPER, 4, (4.0, 4.0), Verdict.SUPPORTED),
+        (better, 3, (3.0, 3.0), Verdict.CONTRADICTED),
+        ({game: PAPER[game] for game in ("krull", "alien")}, 2, (2.0, 2.0), Verdict.UNDECIDED),
+        ({"krull": (2.0, 0.4)}, 1, None, Verdict.UNDECIDED),
     ):
         short = claim.judged(found(games, "short"))
-        assert (short.verdict, short.value, short.interval) == (verdict, count, (count, count))
+        assert (short.verdict, short.value, short.interval) == (verdict, count, ends)
+        assert ("Too few seeds for an interval." in short.note) == (ends is None)
 
 
 def test_correlation_of_rank_and_gain():
@@ -133,7 +137,7 @@ def test_without_games_of_high_rank_nothing_is_compared():
 def test_a_wide_interval_around_no_gain_is_undecided():
     base = ALL_GAMES["seaquest"].random_score
     groups = [
-        seeds("atari/seaquest", arm, [base + 100.0, base + 1000.0], ranks=(10.0, 10.0, 10.0, 10.0))
+        seeds("atari/seaquest", arm, [base + 100.0, base + 1000.0] * 2, ranks=(10.0, 10.0, 10.0, 10.0))
         for arm in ("dqn", "sv-dqn")
     ]
     for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):

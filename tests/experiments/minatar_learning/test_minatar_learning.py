@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ CLAIMS = {claim.name: claim for claim in EXPERIMENT.claims}
 ALL_SERIES = {"plain", "structured", "structured-valued-by-the-network"}
 
 
-def found(structured: float, network: float, rank: float = 2.0, scale: str = "laptop") -> Evidence:
-    """Ten seeds of each arm on two games; the structured arms are shifted by these numbers."""
+def found(
+    structured: float, network: float, rank: float = 2.0, scale: str = "laptop", envs: Sequence[str] = ENVS
+) -> Evidence:
+    """Ten seeds of each arm on these games; the structured arms are shifted by these numbers."""
     shifts = dict(zip(ARMS, (0.0, structured, network), strict=True))
     groups = [
         seeds(env, arm, [k + shift for k in range(10)], ranks=(rank, 3.0, 4.0, 5.0))
-        for env in ENVS[:2]
+        for env in envs
         for arm, shift in shifts.items()
     ]
     return evidence(*groups, scale=scale)
@@ -56,8 +59,28 @@ def test_ranks():
     assert (high.verdict, high.value) == (Verdict.NOT_REPRODUCED, pytest.approx(0.1))
 
 
+@pytest.mark.parametrize("scale", ["laptop", "short", "full"])
+def test_some_of_the_games_settle_nothing(scale: str):
+    some = ENVS[:-1]
+    claim = CLAIMS["minatar-structure-improves"]
+    for shift, value, verdict in (
+        (4.0, 0.82, Verdict.SUPPORTED),
+        (0.0, 0.5, Verdict.UNDECIDED),
+        (-4.0, 0.18, Verdict.CONTRADICTED),
+    ):
+        finding = claim.judged(found(shift, 0.0, scale=scale, envs=some))
+        assert (finding.verdict, finding.value) == (verdict, pytest.approx(value))
+    # The game that is not there may be the one of high rank.
+    low, high = (
+        CLAIMS["minatar-low-rank"].judged(found(0.0, 0.0, rank=rank, scale=scale, envs=some)) for rank in (3.0, 3.9)
+    )
+    assert (low.verdict, low.value, low.interval) == (Verdict.UNDECIDED, 1.0, (1.0, 1.0))
+    assert low.ours.endswith("where they are fewest of 4 of 5 games")
+    assert (high.verdict, high.value) == (Verdict.CONTRADICTED, pytest.approx(0.1))
+
+
 def test_the_figure_has_curves_ranks_and_the_improvement():
-    figure = EXPERIMENT.draw("minatar", found(4.0, 1.0))
+    figure = EXPERIMENT.draw("minatar", found(4.0, 1.0, envs=ENVS[:2]))
     assert [panel.get_title(loc="left") for panel in figure.axes] == [
         "(a) Asterix",
         "(b) Breakout",

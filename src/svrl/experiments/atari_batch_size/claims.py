@@ -130,7 +130,7 @@ CLAIMS = (
         "On Seaquest structure makes no difference at a batch size of 128.",
         "the same",
         "Relative gain at 128; reproduced if its whole interval is within 10% of none. One that covers 0 and is wider "
-        "leaves it undecided.",
+        "leaves it undecided, and so do three seeds of each arm.",
         judge_vanishes,
     ),
     _claim(

@@ -71,10 +71,10 @@ def _versions() -> dict[str, str]:
 
 @cache
 def machine(device: str) -> str:
-    """Processor and cores, or the graphics card."""
+    """Processor and cores, or the graphics card; the device's own name where there is no card."""
     import torch
 
     if device != "cpu":
-        return str(torch.cuda.get_device_name(device))
+        return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else device
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{platform.machine()}, {cores} cores"

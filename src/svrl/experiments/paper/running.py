@@ -177,7 +177,7 @@ def _compute(computer: Computer, cell: Cell, listener: Listener, spent: float) -
         return str(error)
     seconds = spent + time.monotonic() - began
     told = provenance(device=computer.device, command=computer.command, seconds=seconds)
-    if any(told.get(name) != value for name, value in result.trained.items()):
+    if any(told.get(name, "") != value for name, value in result.trained.items()):
         told["trained"] = result.trained
     computer.store.write(cell, result, told)
     return ""

@@ -141,7 +141,7 @@ def resampled(
     envs: Sequence[str],
     batch_size: int | None = None,
 ) -> Interval | None:
-    """Interval of a statistic of `relative_gains` (resamples, envs) over seeds; None if there is one seed only."""
+    """Interval of a statistic of `relative_gains` (resamples, envs) over seeds; None if they are too few."""
     raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
     if not can_tell(*raw):
         return None

@@ -63,7 +63,8 @@ def settled(
         if not ours:
             return Finding(verdict=Verdict.NOT_RUN, note=_joined((_nothing(evidence), *notes)))
         verdict = _so_far(holds, ends, limit, side, within)
-        notes.insert(0, f"With {evidence.words}. Only the budget {FULL} settles it.")
+        settles = f"Only the budget {FULL} settles it." if budgets else "Only all of its environments settle it."
+        notes.insert(0, f"With {evidence.words}. {settles}")
     elif holds:
         verdict = Verdict.REPRODUCED
     else:
