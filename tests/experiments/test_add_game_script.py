@@ -31,6 +31,7 @@ def add(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=everything, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_game_is_added_once_and_never_written_over(tmp_path: Path) -> None:
     done = add(tmp_path, "frostbite", "0")
     assert done.returncode == 0, done.stderr
