@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,8 @@ HERE = Path(__file__).parent
 COMPILERS = ("g++", "c++", "clang++")
 # A fiber jumps between stacks, which _FORTIFY_SOURCE takes for an attack.
 OPTIONS = ("-std=c++17", "-O2", "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", f"-I{HERE}")
+READ = ("run_kernel.cpp", "cuda_shim.h")
+KEPT = HERE.parents[1] / ".pytest_cache" / "kernels"
 
 Kernel = Callable[..., None]
 
@@ -71,15 +74,28 @@ def _argument(value: Any) -> Any:
 
 @functools.cache
 def _library(source: str, options: tuple[str, ...], folder: Path) -> ctypes.CDLL:
-    place = Path(tempfile.mkdtemp(dir=folder))
-    (place / "kernel.cu").write_text(source, encoding="utf-8")
-    made = place / "kernel.so"
-    line = [_compiler(), *OPTIONS, *options, f"-I{place}", str(HERE / "run_kernel.cpp"), "-o", str(made)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    library = ctypes.CDLL(str(made))
+    kept = KEPT / f"{_digest(source, options)}.so"  # other processes, and the next run, need not compile it again
+    if not kept.exists():
+        place = Path(tempfile.mkdtemp(dir=folder))
+        (place / "kernel.cu").write_text(source, encoding="utf-8")
+        made = place / "kernel.so"
+        line = [_compiler(), *OPTIONS, *options, f"-I{place}", str(HERE / "run_kernel.cpp"), "-o", str(made)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        KEPT.mkdir(parents=True, exist_ok=True)
+        half = Path(tempfile.mkdtemp(dir=KEPT)) / "kernel.so"
+        shutil.copy(made, half)
+        half.rename(kept)  # whole or not at all
+        half.parent.rmdir()
+    library = ctypes.CDLL(str(kept))
     library.launch.restype = ctypes.c_char_p
     return library
+
+
+def _digest(source: str, options: tuple[str, ...]) -> str:
+    """Of everything that a library is made of."""
+    parts = [source, *OPTIONS, *options, _compiler(), *((HERE / name).read_text() for name in READ)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def _compiler() -> str:
