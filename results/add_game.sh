@@ -8,7 +8,11 @@
 # Stopped at any moment, the same command goes on. A cell that is there already is never written over.
 set -euo pipefail
 shopt -s nullglob # no cells are no files, not a file called *
-game=${1:?usage: results/add_game.sh GAME [SEEDS]}
+if [ $# -lt 1 ]; then
+    echo "usage: results/add_game.sh GAME [SEEDS]" >&2
+    exit 2
+fi
+game=$1
 store=${STORE:-runs/evidence}
 dest=${DEST:-results/paper}
 python=${PYTHON:-python}

@@ -31,8 +31,8 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
         together: Runs at a time. The cores are divided among their emulators.
 
     Returns:
-        Seconds that each took from its beginning to its end, while others were at work too, 0 if it was finished; or
-        why it failed.
+        Seconds from the first to the last step of each, while others were at work too, 0 if it was finished; or why it
+        failed.
 
     Raises:
         svrl.experiments.training.stop_signals.Stopped: If a signal came; the next call goes on.
