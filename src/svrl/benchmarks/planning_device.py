@@ -11,7 +11,6 @@ the floor of its time. A small table stays in the card's cache, so the floor of 
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Method
 from svrl.planning.plan import TraceRow, advance, begin
 from svrl.planning.structured import StructuredValueIteration
+from svrl.runs.cores import usable_cores
 
 TURNS, REPEATS = 5, 3
 LEFT_OUT, TIMED = 2, 5
@@ -148,7 +148,7 @@ def _wait(device: torch.device) -> None:
 @contextmanager
 def _all_cores() -> Iterator[int]:
     """Torch on every core that this process may use, and their number."""
-    earlier, cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
+    earlier, cores = torch.get_num_threads(), usable_cores()
     torch.set_num_threads(cores)
     try:
         yield cores

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import os
 import statistics
 import sys
 import threading
@@ -38,6 +37,7 @@ from svrl.benchmarks.recorded_loop import Loop, Stretch, begin_loop, emulator_se
 from svrl.benchmarks.rows import Row, one_torch_thread
 from svrl.benchmarks.update import GAME
 from svrl.benchmarks.update_device import LIMIT, eager_update_seconds, host_batches, spread
+from svrl.runs.cores import usable_cores
 
 ALONE_BAR, TOGETHER_BAR = 0.45, 0.60
 """The share of the emulator's speed that one agent, and four, shall reach."""
@@ -300,7 +300,7 @@ class Stage:
 
 def _together_row(game: str, sizes: TrainSizes, device: torch.device) -> Row:
     arms = [(structured, seed) for structured in (False, True) for seed in sizes.seeds]
-    threads = max(1, len(os.sched_getaffinity(0)) // len(arms))
+    threads = max(1, usable_cores() // len(arms))
     stage = Stage(len(arms))
 
     def work(arm: tuple[bool, int]) -> Member:

@@ -21,6 +21,7 @@ from svrl.experiments.paper.store import COMMITTED, Store, committed_store
 from svrl.experiments.training.stop_signals import Stopped
 from svrl.reporting.page.content import Page
 from svrl.runs.atomic import writing
+from svrl.runs.cores import usable_cores
 
 TOGETHER = 4
 """Trainings that share a card by default, as many as `svrl bench train` measures."""
@@ -112,7 +113,7 @@ class PaperWork:
         if not cells:
             return []
         refuse_unwritable(self.store)
-        count = min(jobs or (1 if self.scale == "smoke" else _cores()), len(cells))
+        count = min(jobs or (1 if self.scale == "smoke" else usable_cores()), len(cells))
         begun = sum(self.stores[0].begun(cell) for cell in cells)
         going = f", {begun} of them begun before" if begun else ""
         minutes = sum(cell.weight for cell in cells) / count
@@ -228,7 +229,3 @@ def _written(page: Page, folder: Path, form: str) -> Path:
         with writing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return path
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

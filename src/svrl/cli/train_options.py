@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import os
 import shlex
 import types
 import typing
@@ -18,6 +17,7 @@ from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, Precisi
 from svrl.cli.answers import BadInputError, nearest
 from svrl.cli.plan_request import ESTIMATORS
 from svrl.experiments.training.card import is_card
+from svrl.runs.cores import usable_cores
 
 PANELS = {
     "preset": "Agent",
@@ -169,7 +169,7 @@ def default_env_threads(env: str, together: int) -> int:
     """
     if together == 1 or not env.startswith(ATARI):
         return 0
-    return max(1, len(os.sched_getaffinity(0)) // together)
+    return max(1, usable_cores() // together)
 
 
 def command_line(env: str, options: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from svrl.runs.cores import usable_cores
+
 
 def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
     """What is written beside rows.
@@ -76,5 +78,4 @@ def machine(device: str) -> str:
 
     if device != "cpu":
         return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else device
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.machine()}, {cores} cores"
+    return f"{platform.machine()}, {usable_cores()} cores"

@@ -6,7 +6,6 @@ Each is trained in the folder that its cell is computed in, and is the run that 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from svrl.experiments.paper.cell import Work
 from svrl.experiments.training_cells.compute import RUN, Share, config_of, refuse_another_device
+from svrl.runs.cores import usable_cores
 from svrl.runs.run_directory import CONFIG
 from svrl.runs.training_run import is_finished
 
@@ -54,7 +54,7 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
             members = [_member(folder, *left[folder], Member) for folder in left]
             manner = Manner(
                 habits=Habits(save_before_evaluation=False),  # a million frames are 7 GB
-                env_threads=max(1, _cores() // min(together, len(members))),
+                env_threads=max(1, usable_cores() // min(together, len(members))),
                 progress=progress,
             )
             try:
@@ -100,7 +100,3 @@ class _Clock:
 
     def seconds(self, folder: Path) -> float:
         return self._last[folder] - self._began[folder] if folder in self._began else 0.0
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
