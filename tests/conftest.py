@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from typer.testing import CliRunner, Result
 from svrl.cli.main import app
 
 THREADS = torch.get_num_threads()
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C be heard, here and in what tests start: a shell lets background jobs ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

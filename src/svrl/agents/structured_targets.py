@@ -124,7 +124,7 @@ class StructuredTargets:
             generator: For the masks, on q's device.
             updates: Made before the first of these.
         """
-        _check_values(q)
+        check_values(q)
         if not isinstance(generator, torch.Generator):
             raise ValueError(
                 f"StructuredTargets draws masks from a torch.Generator on {q.device}, got {type(generator).__name__}."
@@ -180,7 +180,12 @@ class StructuredTargets:
         return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor
 
 
-def _check_values(q: object) -> None:
+def check_values(q: object) -> None:
+    """Refuse what is no matrix of numbers.
+
+    Raises:
+        ValueError: If so.
+    """
     if not isinstance(q, Tensor):
         raise ValueError(f"StructuredTargets takes a torch tensor (..., B, A), got {type(q).__name__}.")
     if q.ndim < 2 or 0 in q.shape or not q.dtype.is_floating_point:
