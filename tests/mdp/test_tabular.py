@@ -26,7 +26,7 @@ def test_the_kernels_and_their_twin_agree(dtype: torch.dtype, kind: str, ends: b
     p, r = random_table(5, n_states=40, n_actions=6, share=0.1)
     terminal = np.arange(40) % 7 == 0 if ends else None
     mdp = TabularMDP(**kinds()[kind](p, r), discount=0.97, terminal=terminal)
-    twin, v = Products(mdp._entries), mdp._values(values(6, 40, dtype))
+    twin, v = Products(mdp.entries), mdp._values(values(6, 40, dtype))
     states, actions = torch.arange(0, 40, 3), torch.arange(14) % 6
     pairs = [
         (mdp.backup(v), twin.all(v)),
@@ -108,14 +108,14 @@ def test_many_entries_are_worked_on_by_several_threads(monkeypatch: pytest.Monke
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
         found[threads] = mdp.backup(v)
     assert torch.equal(found[1], found[3])
-    assert torch.allclose(found[1], mdp._entries.reward + 0.9 * v[following], rtol=0, atol=1e-15)
+    assert torch.allclose(found[1], mdp.entries.reward + 0.9 * v[following], rtol=0, atol=1e-15)
 
 
 def test_empty_lists_give_empty_backups():
     p, r = random_table(1)
     mdp = TabularMDP(transitions=p, rewards=r, discount=0.9)
     none, v = torch.tensor([], dtype=torch.int64), values(1, 7)
-    for engine in (mdp._engine, Products(mdp._entries)):
+    for engine in (mdp._engine, Products(mdp.entries)):
         assert engine.pairs(v, none, none).shape == (0,)
         assert engine.rows(v, none).shape == (0, 3)
         assert engine.columns(v, none).shape == (7, 0)
@@ -180,7 +180,7 @@ def test_a_transition_that_is_done_pays_and_ends():
 def test_a_problem_of_one_step_has_no_transitions_left():
     mdp = TabularMDP.from_toy_text({0: {0: [(1.0, 0, 2.0, True)], 1: [(1.0, 0, 5.0, True)]}}, 0.9)
     v = torch.tensor([100.0], dtype=torch.float64)
-    assert mdp.improve(v)[0].tolist() == Products(mdp._entries).improve(v)[0].tolist() == [5.0]
+    assert mdp.improve(v)[0].tolist() == Products(mdp.entries).improve(v)[0].tolist() == [5.0]
     assert mdp.under(torch.tensor([1])).backup(v).tolist() == [5.0]
 
 

@@ -35,9 +35,16 @@ RESERVED = {
     "minatar": {"envs", "integrations"},
     "stable_baselines3": {"benchmarks", "integrations"},
     "fancyimpute": {"benchmarks"},
-    "sklearn": {"benchmarks"},
-    "quantecon": {"benchmarks"},
-    "mdpsolver": {"benchmarks"},
+    "sklearn": {"benchmarks", "integrations"},
+    "quantecon": {"benchmarks", "integrations"},
+    "mdpsolver": {"benchmarks", "integrations"},
+    "mdptoolbox": {"integrations"},
+    "safetensors": {"integrations"},
+    "sb3_contrib": {"benchmarks", "integrations"},
+    "tianshou": {"benchmarks", "integrations"},
+    "torchrl": {"benchmarks", "integrations"},
+    "tensordict": {"benchmarks", "integrations"},
+    "ray": {"benchmarks", "integrations", "sweeps"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

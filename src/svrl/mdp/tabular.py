@@ -49,6 +49,7 @@ class TabularMDP:
         device: Where the table is, and where `v` must be.
         reward_range: Smallest and largest expected reward of a pair, and 0 where episodes can end.
         name: Of the problem.
+        entries: The table itself: transitions, expected rewards (S, A) and terminal states (S,).
     """
 
     def __init__(
@@ -104,8 +105,8 @@ class TabularMDP:
         *parts, table, mask = (tensor.to(device) for tensor in (*csr, reward, mask))
         self.device = table.device
         self._csr = Csr(*parts)
-        self._entries = Entries(**self._csr._asdict(), reward=table, terminal=mask, discount=self.discount)
-        self._engine = Compiled(self._entries) if self.device.type == "cpu" else Products(self._entries)
+        self.entries = Entries(**self._csr._asdict(), reward=table, terminal=mask, discount=self.discount)
+        self._engine = Compiled(self.entries) if self.device.type == "cpu" else Products(self.entries)
 
     @classmethod
     def deterministic(cls, *, following: Tensor, rewards: Table, discount: float, **options: Any) -> TabularMDP:
@@ -185,7 +186,7 @@ class TabularMDP:
         policy = self._listed(policy, self.n_actions, "action")
         states = torch.arange(self.n_states, device=self.device)
         chain = Csr(*take_rows(*self._csr, states * self.n_actions + policy))
-        terminal = self._entries.terminal
+        terminal = self.entries.terminal
         if self._has_terminal:
             chain = chain.without(terminal[chain.indices] | chain.spread(terminal))
         size = (self.n_states, self.n_states)
@@ -197,7 +198,7 @@ class TabularMDP:
             counts = torch.bincount(merged.indices()[0], minlength=self.n_states)
             bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
             transitions = sparse_rows(bounds, merged.indices()[1], merged.values(), size)
-        return Chain(reward=self._entries.reward[states, policy], transitions=transitions, discount=self.discount)
+        return Chain(reward=self.entries.reward[states, policy], transitions=transitions, discount=self.discount)
 
     def _values(self, v: Tensor) -> Tensor:
         """The values as backups need them: contiguous, and 0 in terminal states."""
@@ -208,7 +209,7 @@ class TabularMDP:
                 f"got {tuple(v.shape)}, {v.dtype} on {v.device}."
             )
         v = v.detach().contiguous()
-        return v.masked_fill(self._entries.terminal, 0.0) if self._has_terminal else v
+        return v.masked_fill(self.entries.terminal, 0.0) if self._has_terminal else v
 
     def _listed(self, numbers: Tensor, size: int, what: str) -> Tensor:
         """Numbers of states or actions, checked: a compiled backup would read past the table's end."""

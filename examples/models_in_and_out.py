@@ -1,0 +1,52 @@
+"""One problem through QuantEcon, mdpsolver, pymdptoolbox's arrays and files; everybody finds the same values."""
+
+import numpy as np
+from quantecon.markov import DiscreteDP
+
+from svrl import PolicyIteration, ValueIteration, plan
+from svrl.integrations.mdpsolver import solver_from_mdp
+from svrl.integrations.mdptoolbox import arrays_from_mdp, mdp_from_arrays
+from svrl.integrations.plan_files import load_q, save_q
+from svrl.integrations.quantecon import mdp_from_ddp, result_from_plan
+from svrl.integrations.sparse_files import load_mdp, save_mdp
+
+# A store of up to 40 units: order a, sell what is asked for, pay for what lies there. Orders must fit in.
+most, price, cost, storage = 40, 5.0, 2.0, 0.1
+demand = np.append(0.08 * 0.92 ** np.arange(most), 0.92**most)
+R = np.full((most + 1, most + 1), -np.inf)  # QuantEcon's mark of an action that a state does not have
+Q = np.zeros((most + 1, most + 1, most + 1))
+for stock in range(most + 1):
+    for order in range(most + 1 - stock):
+        sold = np.minimum(stock + order, np.arange(most + 1))
+        R[stock, order] = price * (sold @ demand) - cost * order - storage * stock
+        np.add.at(Q[stock, order], stock + order - sold, demand)
+ddp = DiscreteDP(R, Q, 0.95)
+
+# In: the pairs that do not exist are filled in such that no optimal policy takes them.
+model = mdp_from_ddp(ddp)
+found = plan(model, PolicyIteration())
+print(f"{model.n_states} states, {model.n_actions} actions, {model.describe()['infeasible_pairs']} pairs filled in")
+
+# Out: the plan as a result of QuantEcon, with an epsilon that is certain.
+result = result_from_plan(found, ddp)
+theirs = ddp.policy_iteration()
+print(f"QuantEcon     largest difference of values {np.abs(result.v - theirs.v).max():.0e}, orders {result.sigma[:6]}")
+print(f"              the policy is certainly {result.epsilon:.0e}-optimal")
+
+solver = solver_from_mdp(model)
+solver.solve(algorithm="pi", tolerance=1e-10, parallel=False)
+print(f"mdpsolver     largest difference of values {np.abs(result.v - solver.getValueVector()).max():.0e}")
+
+P, rewards = arrays_from_mdp(model, sparse=False)
+again = plan(mdp_from_arrays(P, rewards, model.discount), PolicyIteration())
+print(f"pymdptoolbox  P {P.shape}, R {rewards.shape}: difference {float((again.v - found.v).abs().max()):.0e}")
+
+# Files: the model bit for bit, and the Q of a rough plan with the error that is certain.
+save_mdp(model, "store.npz")
+same = bool((load_mdp("store.npz").backup(found.v) == model.backup(found.v)).all())
+rough = plan(model, ValueIteration(tolerance=0.1))
+save_q(rough, "store-q.safetensors", model=model)
+read = load_q("store-q.safetensors")
+print(f"files         the model answers as before: {same}")
+print(f"              after {rough.iterations} sweeps no entry of Q {read.matrix.shape} is further than ", end="")
+print(f"{read.certified_error:.2f} from Q*, and the policy loses at most {read.loss_bound:.2f}")

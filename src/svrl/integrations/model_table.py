@@ -1,0 +1,222 @@
+"""A known model as the arrays that other libraries pass around, and back.
+
+Other libraries know neither terminal states nor transitions that end an episode: they want rows that sum to 1.
+`closed` gives them such rows without changing the value of any state. A terminal state stays where it is and is
+paid nothing. What ends an episode leads to one more state, number S, which is never left and pays nothing.
+
+Some of them let a state have fewer actions than another. `mdp_from_pairs` gives the missing pairs a place in the
+table: they stay where they are and are paid less than any pair that is there,
+
+    r(s, a) = low - (high - low)        with low and high the smallest and largest reward that is there
+
+As V*(s) >= low / (1 - discount), staying is worth V*(s) - (1 - discount) V*(s) + r(s, a) < V*(s): the optimal values
+are those of the problem as it was given, and no optimal policy takes such a pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from svrl.mdp.model import Model
+from svrl.mdp.tabular import TabularMDP
+
+ROUNDING = 1e-12
+"""What a row may miss by rounding alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ModelTable:
+    """A finite MDP of S states and A actions as NumPy and SciPy arrays.
+
+    Attributes:
+        transitions: CSR (S * A, S), row s * A + a.
+        rewards: (S, A), float64, expected.
+        terminal: (S,), bool: states of value 0, whatever their rows say.
+        ends: Whether what a row misses to 1 ends the episode; otherwise it is rounding.
+        discount: In (0, 1).
+    """
+
+    transitions: scipy.sparse.csr_array
+    rewards: np.ndarray
+    terminal: np.ndarray
+    ends: bool
+    discount: float
+
+    @property
+    def n_states(self) -> int:
+        """S."""
+        return int(self.rewards.shape[0])
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return int(self.rewards.shape[1])
+
+    @property
+    def missing(self) -> np.ndarray:
+        """The probability (S * A,) that a pair ends the episode; 0 where that is rounding, or the row is nobody's."""
+        if not self.ends:
+            return np.zeros(self.rewards.size)
+        left = 1.0 - np.asarray(self.transitions.sum(axis=1, dtype=np.float64)).reshape(-1)
+        unused = np.repeat(self.terminal, self.n_actions) & (np.diff(self.transitions.indptr) == 0)
+        return np.where((left > ROUNDING) & ~unused, left, 0.0)
+
+
+def table_of(model: Model) -> ModelTable:
+    """The arrays of a model, on its own memory where it is a `TabularMDP` on the CPU.
+
+    Args:
+        model: A `TabularMDP`, a `GridMDP`, or another model; S states and A actions. Models that are no tables
+            are asked for the chain of each action.
+    """
+    if isinstance(model, TabularMDP):
+        entries = model.entries
+        parts = (entries.data, entries.indices, entries.indptr)
+        size = (model.n_states * model.n_actions, model.n_states)
+        return ModelTable(
+            transitions=scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=size),
+            rewards=entries.reward.cpu().numpy(),
+            terminal=entries.terminal.cpu().numpy(),
+            ends=bool(model.describe()["episodic"]),
+            discount=model.discount,
+        )
+    if not isinstance(model, Model):
+        raise ValueError(f"Only a model has a table of transitions, got {type(model).__name__}. Tabulate it first.")
+    return _table_by_chains(model)
+
+
+def _table_by_chains(model: Model) -> ModelTable:
+    rewards = np.empty((model.n_states, model.n_actions))
+    of_actions = []
+    for action in range(model.n_actions):
+        chain = model.under(torch.full((model.n_states,), action, dtype=torch.int64, device=model.device))
+        rewards[:, action] = chain.reward.cpu().numpy()
+        of_actions.append(to_scipy(chain.transitions))
+    transitions = by_pairs(of_actions)
+    return ModelTable(
+        transitions=transitions,
+        rewards=rewards,
+        terminal=np.zeros(model.n_states, dtype=bool),
+        ends=bool(model.describe().get("episodic", np.min(transitions.sum(axis=1)) < 1.0 - 1e-6)),
+        discount=model.discount,
+    )
+
+
+def to_scipy(rows: torch.Tensor) -> scipy.sparse.csr_array:
+    """A CSR tensor (n, m) as a SciPy one, every column once and in order."""
+    parts = (rows.values(), rows.col_indices(), rows.crow_indices())
+    found = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(rows.shape))
+    found.sum_duplicates()
+    return found
+
+
+def by_pairs(of_actions: Any) -> scipy.sparse.csr_array:
+    """A matrices (S, S), one for each action, as one (S * A, S) with row s * A + a."""
+    stacked = scipy.sparse.vstack([scipy.sparse.csr_array(matrix) for matrix in of_actions], format="csr")
+    n_actions = len(of_actions)
+    n_states = stacked.shape[0] // n_actions
+    order = np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)
+    return stacked[order]
+
+
+def closed(model: Model) -> ModelTable:
+    """The arrays of a model with rows that sum to 1: S states, or S + 1 where transitions end an episode.
+
+    Args:
+        model: S states and A actions.
+
+    Returns:
+        A table without terminal states and without ends. The values of the first S states are the model's.
+    """
+    table = table_of(model)
+    n_states, n_actions, missing = table.n_states, table.n_actions, table.missing
+    over = np.repeat(table.terminal, n_actions)
+    dead, ending = np.flatnonzero(over), np.flatnonzero((missing > 0.0) & ~over)
+    entries = scipy.sparse.coo_array(table.transitions).astype(np.float64)
+    keep = ~table.terminal[entries.row // n_actions]
+    size = n_states + (len(ending) > 0)
+    last = np.arange(n_states * n_actions, size * n_actions)
+    rows = np.concatenate([entries.row[keep], dead, ending, last])
+    columns = np.concatenate([entries.col[keep], dead // n_actions, np.full(len(ending) + len(last), n_states)])
+    weights = np.concatenate([entries.data[keep], np.ones(len(dead)), missing[ending], np.ones(len(last))])
+    return ModelTable(
+        transitions=scipy.sparse.csr_array((weights, (rows, columns)), shape=(size * n_actions, size)),
+        rewards=np.concatenate([table.rewards, np.zeros((size - n_states, n_actions))]),
+        terminal=np.zeros(size, dtype=bool),
+        ends=False,
+        discount=table.discount,
+    )
+
+
+def mdp_from_pairs(
+    *, states: np.ndarray, actions: np.ndarray, transitions: Any, rewards: np.ndarray, discount: float, name: str
+) -> TabularMDP:
+    """A finite MDP from a list of L pairs, in any order; pairs that are missing are filled in as above.
+
+    Args:
+        states: (L,), whole numbers.
+        actions: (L,), whole numbers; A is the largest of them plus 1.
+        transitions: (L, S), dense or SciPy sparse.
+        rewards: (L,). A pair that pays -inf counts as missing.
+        discount: In (0, 1).
+        name: Of the problem.
+
+    Raises:
+        ValueError: If a pair is listed twice, a state has no action, or a row is wrong.
+    """
+    rewards = np.asarray(rewards, dtype=np.float64)
+    n_states, n_actions = int(transitions.shape[1]), int(np.max(actions, initial=0)) + 1
+    states, actions = np.asarray(states, dtype=np.int64), np.asarray(actions, dtype=np.int64)
+    if not (states.shape == actions.shape == rewards.shape == transitions.shape[:1]):
+        raise ValueError(
+            f"A list of pairs has as many states, actions, rewards and rows of transitions, got {states.shape}, "
+            f"{actions.shape}, {rewards.shape} and {transitions.shape}."
+        )
+    if np.any(actions < 0) or np.any((states < 0) | (states >= n_states)):
+        raise ValueError(f"Pairs have states 0 to {n_states - 1} and actions from 0, and some are outside of that.")
+    listed = np.flatnonzero(rewards != -np.inf)
+    pairs = (states * n_actions + actions)[listed]
+    counts = np.bincount(pairs, minlength=n_states * n_actions)
+    if counts.max(initial=0) > 1:
+        raise ValueError(f"{_pair(int(counts.argmax()), n_actions)} is listed twice. List every pair once.")
+    idle = np.flatnonzero(counts.reshape(n_states, n_actions).sum(axis=1) == 0)
+    if len(idle):
+        raise ValueError(f"State {idle[0]} has no action with a finite reward. Give every state at least one.")
+    rows = scipy.sparse.csr_array(transitions)
+    order = listed[np.argsort(pairs)]
+    absent = np.flatnonzero(counts == 0)
+    if len(order) < rows.shape[0] or np.any(np.diff(order) != 1):
+        rows = rows[order]
+    paid = rewards[order]
+    if len(absent):
+        rows, paid = _filled(rows, paid, absent, counts, n_actions)
+    return TabularMDP(
+        transitions=rows,
+        rewards=paid.reshape(n_states, n_actions),
+        discount=discount,
+        name=name,
+        label={"infeasible_pairs": len(absent)} if len(absent) else {},
+    )
+
+
+def _filled(
+    rows: scipy.sparse.csr_array, paid: np.ndarray, absent: np.ndarray, counts: np.ndarray, n_actions: int
+) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+    """Rows and rewards of all pairs, from those of the pairs that are there."""
+    entries = rows.tocoo()
+    there = np.flatnonzero(counts)
+    weights = np.concatenate([entries.data, np.ones(len(absent))])
+    places = np.concatenate([there[entries.row], absent]), np.concatenate([entries.col, absent // n_actions])
+    low, high = float(paid.min()), float(paid.max())
+    every = np.full(len(counts), low - ((high - low) or abs(low) or 1.0))
+    every[there] = paid
+    return scipy.sparse.csr_array((weights, places), shape=(len(counts), rows.shape[1])), every
+
+
+def _pair(row: int, n_actions: int) -> str:
+    return f"The pair of state {row // n_actions} and action {row % n_actions}"

@@ -1,0 +1,98 @@
+"""Which versions of other people's libraries were tested, and what to say when another one is there.
+
+An integration reaches into a library, so it asks here first, before it imports it: a library that is missing is
+answered by the pip command, one outside the tested range by a sentence with both versions. Within the range an
+integration still looks at what it replaces when it is attached, and refuses what it does not know.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """What an integration needs.
+
+    Attributes:
+        package: Its name on the package index.
+        extra: Of svrl, that installs it.
+        lowest: The first version that was tested.
+        below: The first that was not; the range is lowest <= version < below.
+    """
+
+    package: str
+    extra: str
+    lowest: str
+    below: str
+
+    @property
+    def range(self) -> str:
+        """As pip writes it."""
+        return f">={self.lowest},<{self.below}"
+
+
+LIBRARIES = {
+    library.package: library
+    for library in (
+        Library(package="stable-baselines3", extra="sb3", lowest="2.9", below="2.10"),
+        Library(package="sb3-contrib", extra="sb3", lowest="2.9", below="2.10"),
+        Library(package="tianshou", extra="tianshou", lowest="2.0", below="2.1"),
+        Library(package="torchrl", extra="torchrl", lowest="0.14", below="0.15"),
+        Library(package="ray", extra="ray", lowest="2.60", below="2.61"),
+        Library(package="quantecon", extra="quantecon", lowest="0.8", below="0.12"),
+        Library(package="mdpsolver", extra="mdpsolver", lowest="0.10.1", below="0.11"),
+        Library(package="pymdptoolbox", extra="mdptoolbox", lowest="4.0b3", below="4.1"),
+        Library(package="scikit-learn", extra="sklearn", lowest="1.6", below="1.10"),
+        Library(package="safetensors", extra="safetensors", lowest="0.4", below="0.9"),
+    )
+}
+
+
+def require(package: str) -> str:
+    """The version of a library that is installed, if it can be worked with.
+
+    Args:
+        package: One of `LIBRARIES`.
+
+    Raises:
+        ImportError: If it is missing, or its version was not tested.
+    """
+    library = LIBRARIES[package]
+    try:
+        found = importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        raise ImportError(
+            f"This integration needs {package}, which is not installed. Run: pip install 'svrl[{library.extra}]'"
+        ) from None
+    if not numbers(library.lowest) <= numbers(found) < numbers(library.below):
+        raise ImportError(
+            f"This integration was tested with {package} {library.range}, and {found} is installed. "
+            f"Run: pip install '{package}{library.range}'"
+        )
+    return found
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version, as in (2, 60, 0): enough to compare, without a parser of versions."""
+    release = re.match(r"\d+(\.\d+)*", version)
+    parts = [int(part) for part in release[0].split(".")] if release else []
+    while parts and parts[-1] == 0:
+        parts.pop()  # 2.0 and 2.0.0 are the same version
+    return tuple(parts)
+
+
+def versions_table() -> str:
+    """The libraries and their ranges in Markdown.
+
+    python -m svrl.integrations.versions > docs/output/integration_versions.md
+    """
+    rows = [f"| {library.package} | `{library.range}` | `svrl[{library.extra}]` |" for library in LIBRARIES.values()]
+    return "\n".join(["| library | tested | install |", "|---|---|---|", *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(versions_table())

@@ -1,0 +1,274 @@
+"""The control tasks by Gymnasium's rules, and plans that act in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+
+from svrl.envs.control import features
+from svrl.integrations.gymnasium_tasks import IDS, ControlTaskEnv, register_tasks
+from svrl.integrations.planned_agent import PlannedAgent, agent_from_plan, states_from_features
+from svrl.mdp.catalogue import TASKS, make_task
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.inverted_pendulum import SPEED_NOISE
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.plan import plan
+from svrl.planning.policy import GreedyPolicy
+from svrl.planning.policy_iteration import ModifiedPolicyIteration
+from svrl.planning.rollout import draw_starts, rollout
+from svrl.planning.structured import StructuredValueIteration
+
+
+def test_ids() -> None:
+    assert set(IDS) == set(TASKS)
+    assert list(IDS.values()) == [
+        "svrl/InvertedPendulum-v0",
+        "svrl/MountainCar-v0",
+        "svrl/DoubleIntegrator-v0",
+        "svrl/CartPole-v0",
+        "svrl/ThreeMotorPendulum-v0",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Gymnasium warns of an id that is registered again
+        register_tasks()
+
+
+@pytest.mark.parametrize("given", IDS.values())
+def test_the_checker_of_gymnasium_has_nothing_to_say(given: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make(given).unwrapped)
+
+
+@pytest.mark.parametrize("given", IDS.values())
+def test_the_checker_of_stable_baselines_has_nothing_to_say(given: str) -> None:
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checker.check_env(gymnasium.make(given, actions=27))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_step_is_the_step_of_the_task(name: str) -> None:
+    env = gymnasium.make(IDS[name], actions=27)
+    task = env.unwrapped.task
+    _, info = env.reset(seed=3)
+    env.action_space.seed(4)
+    for t in range(1, 201):
+        before, action = torch.from_numpy(info["state"])[None], int(env.action_space.sample())
+        seen, reward, terminated, truncated, info = env.step(action)
+        inputs = task.actions[action][None]
+        assert reward == float(task.reward(before, inputs))
+        assert (terminated, truncated) == (False, t == 200)
+        still = task.move(before, inputs, torch.zeros(1, task.dimensions, dtype=torch.float64))[0].numpy()
+        quiet = np.array(task.noise) == 0.0
+        np.testing.assert_array_equal(info["state"][quiet], still[quiet])
+        np.testing.assert_array_equal(seen, features(task, info["state"]))
+        assert seen in env.observation_space
+
+
+def test_noise_is_that_of_the_task_and_of_the_seed() -> None:
+    env = ControlTaskEnv("inverted-pendulum", actions=3)
+    env.reset(seed=0)
+    steps = []
+    for _ in range(1500):
+        env.reset(options={"state": [0.0, 0.0]})
+        steps.append(env.step(1)[4]["state"][1])
+    assert np.mean(steps) == pytest.approx(0.0, abs=5 * SPEED_NOISE / math.sqrt(len(steps)))
+    assert np.std(steps) == pytest.approx(SPEED_NOISE, rel=0.09)
+    before = torch.get_rng_state()
+    again = [env.reset(seed=5, options={"state": [0.0, 0.0]})] + [env.step(1) for _ in range(5)]
+    once_more = [env.reset(seed=5, options={"state": [0.0, 0.0]})] + [env.step(1) for _ in range(5)]
+    for one, other in zip(again, once_more, strict=True):
+        np.testing.assert_array_equal(one[0], other[0])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_is_given_away_is_not_what_is_kept() -> None:
+    env = ControlTaskEnv("double-integrator", actions=3)
+    seen, info = env.reset(seed=0)
+    before = info["state"].copy()
+    info["state"][:] = seen[:] = 0.0
+    np.testing.assert_allclose(env.step(1)[4]["state"], before + np.array([0.1 * before[1], 0.0]))
+
+
+def test_starts_fill_the_box() -> None:
+    env = ControlTaskEnv("mountain-car")
+    env.reset(seed=0)
+    starts = np.array([env.reset()[1]["state"] for _ in range(2000)])
+    for k, axis in enumerate(env.task.axes):
+        shares = np.histogram(starts[:, k], bins=10, range=(axis.low, axis.high))[0] / len(starts)
+        assert np.abs(shares - 0.1).max() < 0.035
+
+
+def test_actions_and_variants() -> None:
+    assert gymnasium.make(IDS["cart-pole"]).action_space.n == 1000
+    assert gymnasium.make(IDS["cart-pole"], actions=11).action_space.n == 11
+    authors = gymnasium.make(IDS["inverted-pendulum"], actions=9, variant="authors").unwrapped.task
+    assert authors.label == make_task("inverted-pendulum", variant="authors").label
+    assert authors.n_actions == 9
+    motors = gymnasium.make(IDS["three-motor-pendulum"], actions=27, variant="authors").unwrapped.task
+    assert (motors.n_actions, motors.label["variant"]) == (27, "authors")
+    for wrong, sentence in (
+        ({"variant": "paperr"}, "Did you mean paper"),
+        ({"actions": 1}, "at least 2"),
+        ({"render_mode": "human"}, "rgb_array"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            ControlTaskEnv("cart-pole", **wrong)
+    with pytest.raises(ValueError, match="was given whole"):
+        ControlTaskEnv(make_task("cart-pole"), actions=5)
+    with pytest.raises(ValueError, match="Did you mean cart-pole"):
+        ControlTaskEnv("cart-pol")
+
+
+def test_wrong_calls_get_a_sentence() -> None:
+    env = ControlTaskEnv("double-integrator", actions=5)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="Call reset"):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="actions 0 to 4, got 5"):
+        env.step(5)
+    for wrong in ([0.0], [4.0, 0.0], [math.nan, 0.0]):
+        with pytest.raises(ValueError, match=r"position \(m\) in \[-3, 3\]"):
+            env.reset(options={"state": wrong})
+    broken = dataclasses.replace(env.task, reward=lambda states, inputs: states[..., 0] * math.nan)
+    other = ControlTaskEnv(broken)
+    other.reset(seed=0)
+    with pytest.raises(ValueError, match="gave the reward nan"):
+        other.step(0)
+
+
+def test_pictures_show_the_state() -> None:
+    env = gymnasium.make(IDS["double-integrator"], render_mode="rgb_array")
+    env.reset(seed=0, options={"state": [3.0, 3.0]})
+    picture = env.render()
+    assert picture.shape == (200, 200, 3)
+    assert picture.dtype == np.uint8
+    bright = np.argwhere(picture[..., 0] == 255)
+    assert bright.min(axis=0).tolist() == [0, 194]  # top right
+    assert ControlTaskEnv("double-integrator").render() is None
+
+
+def test_one_line_makes_one_without_an_import() -> None:
+    code = """
+import gymnasium
+env = gymnasium.make("svrl.integrations.gymnasium_tasks:svrl/InvertedPendulum-v0", actions=7)
+print(env.spec.id, env.action_space)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["svrl/InvertedPendulum-v0", "Discrete(7)"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_features_are_turned_back(name: str) -> None:
+    task = make_task(name)
+    states = draw_starts(task, 500, torch.Generator().manual_seed(0)).numpy()
+    spans = np.array([axis.high - axis.low for axis in task.axes])
+    back = states_from_features(task, features(task, states))
+    assert back.dtype == np.float64
+    assert np.abs((back - states) / spans).max() < 1e-6
+    with pytest.raises(ValueError, match="is observed by"):
+        states_from_features(task, states[:, :1])
+
+
+@pytest.fixture(scope="module")
+def pendulum() -> GridMDP:
+    return GridMDP(make_task("inverted-pendulum", states=(31, 31), actions=15))
+
+
+METHODS = {
+    "values": ModifiedPolicyIteration(),
+    "dense Q": StructuredValueIteration(observe=0.6, max_iterations=10),
+    "factors": CrossValueIteration(rank=6, max_iterations=10),
+}
+
+
+@pytest.mark.parametrize("kept", METHODS)
+def test_without_noise_an_episode_is_the_rollout(pendulum: GridMDP, kept: str) -> None:
+    found = plan(pendulum, METHODS[kept], seed=0)
+    assert (found.q is not None, found.factors is not None) == (kept == "dense Q", kept == "factors")
+    agent = agent_from_plan(found, pendulum)
+    still = dataclasses.replace(pendulum.task, noise=(0.0, 0.0))
+    starts = draw_starts(still, 2, torch.Generator().manual_seed(1))
+    followed = rollout(still, agent.policy, starts=starts, generator=torch.Generator().manual_seed(2))
+    env = ControlTaskEnv(still)
+    for k, start in enumerate(starts.numpy()):
+        seen, info = env.reset(options={"state": start})
+        for t in range(100):
+            action = agent.act(seen, info)
+            assert action == int(followed.actions[t, k])
+            seen, reward, _, _, info = env.step(action)
+            assert reward == pytest.approx(float(followed.rewards[t, k]), abs=1e-12)
+            np.testing.assert_allclose(info["state"], followed.states[t + 1, k], atol=1e-12)
+
+
+@pytest.mark.parametrize("kept", METHODS)
+def test_the_agent_is_greedy_for_the_q_of_the_plan(pendulum: GridMDP, kept: str) -> None:
+    found = plan(pendulum, METHODS[kept], seed=0)
+    q = pendulum.backup(found.v) if kept == "values" else found.q
+    if found.factors is not None:
+        q = found.factors[0] @ found.factors[1]
+    states = draw_starts(pendulum.task, 1000, torch.Generator().manual_seed(4))
+    expected = GreedyPolicy(task=pendulum.task, q=q).actions(states).numpy()
+    chosen = agent_from_plan(found, pendulum).act(features(pendulum.task, states), {"state": states.numpy()})
+    assert np.mean(chosen == expected) > 0.99  # where two are equal up to rounding, either may be chosen
+
+
+def test_with_noise_returns_are_those_of_rollouts(pendulum: GridMDP) -> None:
+    agent, task, count, steps = agent_from_plan(plan(pendulum, METHODS["values"]), pendulum), pendulum.task, 20, 100
+    starts = draw_starts(task, count, torch.Generator().manual_seed(0))
+    source = torch.Generator().manual_seed(1)
+    many = [rollout(task, agent.policy, starts=starts, generator=source, steps=steps).returns for _ in range(30)]
+    expected, spread = torch.stack(many).mean(0).numpy(), torch.stack(many).std(0).numpy()
+    envs = gymnasium.make_vec(IDS[task.name], num_envs=count, vectorization_mode="sync", actions=15)
+    envs.reset(seed=2)
+    told = [env.reset(options={"state": start}) for env, start in zip(envs.envs, starts.numpy(), strict=True)]
+    seen, info = np.stack([one[0] for one in told]), {"state": np.stack([one[1]["state"] for one in told])}
+    returns = np.zeros(count)
+    for t in range(steps):
+        seen, rewards, _, _, info = envs.step(agent.act(seen, info))
+        assert info["state"].shape == (count, 2)
+        returns += task.discount**t * rewards
+    envs.close()
+    error = np.sqrt((spread**2).sum() * (1 + 1 / 30)) / count
+    assert np.mean(returns) == pytest.approx(np.mean(expected), abs=4 * error)
+    assert 0.0 < error < 0.05
+
+
+def test_stable_baselines_evaluates_a_plan(pendulum: GridMDP) -> None:
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    from stable_baselines3.common.env_util import make_vec_env
+
+    agent = agent_from_plan(plan(pendulum, METHODS["values"]), pendulum)
+    envs = make_vec_env(IDS["inverted-pendulum"], n_envs=10, seed=0, env_kwargs={"actions": 15})
+    returns, lengths = evaluation.evaluate_policy(agent, envs, n_eval_episodes=10, return_episode_rewards=True)
+    assert lengths == [200] * 10
+    source = torch.Generator().manual_seed(0)
+    followed = rollout(pendulum.task, agent.policy, starts=400, generator=source).rewards.sum(0)
+    spread = float(followed.std()) * math.sqrt(1 / 10 + 1 / 400)
+    assert np.mean(returns) == pytest.approx(float(followed.mean()), abs=4 * spread)
+
+
+def test_state_and_features_choose_the_same(pendulum: GridMDP) -> None:
+    q = pendulum.backup(plan(pendulum, METHODS["values"]).v)
+    agent = PlannedAgent(policy=GreedyPolicy(task=pendulum.task, q=q), task=pendulum.task)
+    states = draw_starts(pendulum.task, 2000, torch.Generator().manual_seed(3)).numpy()
+    seen = features(pendulum.task, states)
+    by_state, by_features = agent.act(seen, {"state": states}), agent.act(seen)
+    assert np.mean(by_state == by_features) > 0.998
+    # Gymnasium marks environments that told nothing; then features are looked at for all of them.
+    told = {"state": np.zeros_like(states), "_state": np.arange(2000) > 0}
+    np.testing.assert_array_equal(agent.act(seen, told), by_features)
+    action, state = agent.predict(seen[0], state=None, episode_start=np.array([True]))
+    assert (action.shape, action.dtype, state) == ((), np.dtype(np.int64), None)
+    assert int(action) == by_features[0] == agent.act(seen[0])
