@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# These want older versions of Gymnasium, pandas and virtualenv than the others.
+HEAVY := .venv-integrations
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # One thread a test process: the processes already fill the cores.
 KERNELS := src/svrl/matrix/soft_impute
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: help demo test test-slow test-gpu check format lint types spelling structure docs reproducing fix clean
+.PHONY: help demo test test-slow test-gpu test-integrations check format lint types spelling structure docs reproducing fix clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -29,6 +31,10 @@ test-slow: $(VENV)/.dev ## run the slow tests
 
 test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
+
+test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL and Tianshou, in an environment of their own
+	@echo "==> running the tests of the integrations"
+	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu" tests/integrations
 
 check: format lint types spelling structure docs ## all checks that are not tests
 	@echo "==> all checks passed"
@@ -78,6 +84,15 @@ $(BIN)/python:
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "==> installing svrl and the games into $(VENV) (a minute or two, once)"
 	@$(PIP_INSTALL) -e ".[atari,minatar]"
+	@touch $@
+
+$(HEAVY)/.ready: pyproject.toml constraints-integrations.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "svrl needs Python 3.11 or newer; got $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 2; }
+	@echo "==> installing svrl, RLlib, TorchRL and Tianshou into $(HEAVY) (a few minutes, once)"
+	@test -d $(HEAVY) || $(PYTHON) -m venv $(HEAVY)
+	@$(HEAVY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt \
+		-e ".[ray,tianshou,torchrl,test]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -29,6 +29,14 @@ if TYPE_CHECKING:
         train,
     )
     from svrl.envs import EnvSpec, Step, VectorEnv, describe_env, make_env
+    from svrl.integrations import (
+        RankMonitor,
+        TargetHook,
+        structure,
+        structured,
+        structured_quantiles,
+        structured_values,
+    )
     from svrl.matrix import (
         USVT,
         Bernoulli,
@@ -148,6 +156,7 @@ __all__ = [
     "PlanCertificate",
     "PolicyIteration",
     "PolicyLoss",
+    "RankMonitor",
     "RankStudy",
     "Replay",
     "Rollout",
@@ -161,6 +170,7 @@ __all__ = [
     "StructuredTargets",
     "StructuredValueIteration",
     "TabularMDP",
+    "TargetHook",
     "TimeToGoal",
     "Training",
     "UprightNorm",
@@ -195,11 +205,15 @@ __all__ = [
     "solve_exactly",
     "spectrum",
     "stable_rank",
+    "structure",
+    "structured",
+    "structured_quantiles",
+    "structured_values",
     "toy_mdp",
     "train",
 ]
 
-_PACKAGES = ("svrl.matrix", "svrl.mdp", "svrl.envs", "svrl.planning", "svrl.agents")
+_PACKAGES = ("svrl.matrix", "svrl.mdp", "svrl.envs", "svrl.planning", "svrl.agents", "svrl.integrations")
 
 
 def __getattr__(name: str) -> object:

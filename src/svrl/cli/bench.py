@@ -78,6 +78,20 @@ def env(
     _report(_env(quick), "svrl bench env" + (" --quick" if quick else ""), as_json)
 
 
+@app.command("integrations")
+def integrations(
+    only: Annotated[
+        list[str] | None,
+        typer.Argument(help="sb3, sb3-contrib, cleanrl, tianshou, torchrl, rllib; all installed ones."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few updates: shows that it runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """What structure costs in an update of other libraries, against their own update, on one thread."""
+    named = "".join(f" {name}" for name in only or ())
+    _report(_integrations(quick, only or []), _command("integrations" + named, quick, "cpu"), as_json)
+
+
 def _command(name: str, quick: bool, device: str) -> str:
     return f"svrl bench {name}" + (" --quick" if quick else "") + (f" --device {device}" if device != "cpu" else "")
 
@@ -139,6 +153,15 @@ def _train(quick: bool, device: str) -> Iterator[Row]:
     from svrl.benchmarks.train_device import measure_train_device
 
     yield from measure_train_device(quick, device)
+
+
+def _integrations(quick: bool, only: list[str]) -> Iterator[Row]:
+    from svrl.benchmarks.integrations import measure_integrations
+
+    try:
+        yield from measure_integrations(quick, only)
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
 
 
 def _env(quick: bool) -> Iterator[Row]:

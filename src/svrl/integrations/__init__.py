@@ -1,6 +1,6 @@
 """Structure in other people's code: one file for each library, each loaded only by those who name it.
 
-    structured.py         pure functions for a training loop of one's own, for torch.compile and CUDA graphs
+    pytorch.py            pure functions for a training loop of one's own, for torch.compile and CUDA graphs
     target_hook.py        the same as a hook on a target network: scripts in the manner of CleanRL
     rank_monitor.py       how low-rank the values of the last batch are, where the library logs
     stable_baselines3.py  sb3_contrib.py  tianshou.py  torchrl.py  rllib.py
@@ -20,8 +20,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
     from svrl.integrations.rank_monitor import RankMonitor
-    from svrl.integrations.structured import structured, structured_quantiles, structured_values
     from svrl.integrations.target_hook import TargetHook, structure
 
 __all__ = ["RankMonitor", "TargetHook", "structure", "structured", "structured_quantiles", "structured_values"]
@@ -30,9 +30,9 @@ _FILES = {
     "RankMonitor": "rank_monitor",
     "TargetHook": "target_hook",
     "structure": "target_hook",
-    "structured": "structured",
-    "structured_quantiles": "structured",
-    "structured_values": "structured",
+    "structured": "pytorch",
+    "structured_quantiles": "pytorch",
+    "structured_values": "pytorch",
 }
 
 

@@ -34,8 +34,10 @@ def observed_entries(
     count = 1
     for size in shape:
         count *= size
+    if not isinstance(updates, Tensor):
+        updates = torch.full((), updates, dtype=torch.int64, device=device)  # filled on the device: nothing waits
     # Joined by xor: a compiler takes sums and products of a counter for an index, which must not overflow.
-    key = _mixed(torch.as_tensor(updates, dtype=torch.int64, device=device) ^ _seeded(seed))
+    key = _mixed(updates ^ _seeded(seed))
     bits = _mixed(torch.arange(count, device=device) ^ key)
     uniform = (bits & ((1 << _BITS) - 1)).to(torch.float32) * 2.0**-_BITS
     return uniform.view(shape) < p

@@ -1,0 +1,112 @@
+"""What structure costs in an update that another library makes, held against that library's own update.
+
+Both agents are made by the same library with the same network, memory and batch: Nature CNN, 84 x 84 x 4 bytes, 18
+actions, batches of 32, on one thread of the CPU. They update in turns, and a share is
+
+    100 * (1 - plain / structured)          of the processor's time of a pair of updates,
+
+the median over pairs. It is the time that the process itself spent: on a shared machine, waiting for others is larger
+than the share. Libraries that are not installed are left out; `svrl.benchmarks.update_in_*` says what one update is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from svrl.benchmarks.peers import MissingPeerError
+from svrl.benchmarks.rows import Row, one_torch_thread
+from svrl.integrations.versions import LIBRARIES
+
+LIMIT = 5.0
+"""Percent of a structured update that structure may take."""
+WARM, PAIRS, QUICK_PAIRS = 3, 60, 5
+Updates = tuple[Callable[[], None], Callable[[], None]]
+"""One update, plain and structured."""
+
+
+class Peer(NamedTuple):
+    """A library: how tables name it, what to install, and which file makes its updates."""
+
+    title: str
+    package: str
+    module: str
+
+
+PEERS = {
+    "sb3": Peer("Stable-Baselines3's DQN", "stable-baselines3", "update_in_sb3"),
+    "sb3-contrib": Peer("sb3-contrib's QR-DQN", "sb3-contrib", "update_in_sb3_contrib"),
+    "cleanrl": Peer("a script in CleanRL's manner", "torch", "update_in_cleanrl"),
+    "tianshou": Peer("Tianshou's DQN", "tianshou", "update_in_tianshou"),
+    "torchrl": Peer("TorchRL's DQNLoss", "torchrl", "update_in_torchrl"),
+    "rllib": Peer("RLlib's DQN learner", "ray", "update_in_rllib"),
+}
+
+
+def measure_integrations(quick: bool, only: Sequence[str] = ()) -> Iterator[Row]:
+    """A row for each library that is installed.
+
+    Args:
+        quick: A few pairs of updates, to see that it runs.
+        only: Names of `PEERS`; all if there are none.
+
+    Raises:
+        MissingPeerError: If one that was named is not installed, or none is.
+        ValueError: If there is no such name.
+    """
+    unknown = [name for name in only if name not in PEERS]
+    if unknown:
+        raise ValueError(f"There is no integration {unknown[0]!r} to measure. Choose one of {', '.join(PEERS)}.")
+    chosen = [name for name in only or PEERS if _version(PEERS[name].package) is not None]
+    missing = [PEERS[name].package for name in only if name not in chosen]
+    if missing or not chosen:
+        package = (missing or ["stable-baselines3"])[0]
+        raise MissingPeerError(f"The peer is missing: pip install 'svrl[{LIBRARIES[package].extra}]'")
+    for name in chosen:
+        with one_torch_thread():
+            yield share_row(PEERS[name], QUICK_PAIRS if quick else PAIRS)
+
+
+def share_row(peer: Peer, pairs: int) -> Row:
+    """Structure's share of an update of one library."""
+    updates: Updates = importlib.import_module(f"svrl.benchmarks.{peer.module}").updates()
+    for _ in range(WARM):
+        for update in updates:
+            update()
+    spent = np.array([[_processor_seconds(update) for update in updates] for _ in range(pairs)])
+    shares = 100 * (1 - spent[:, 0] / spent[:, 1])
+    low, high = np.percentile(shares, (25, 75))
+    plain, structured = (1e6 * statistics.median(column) for column in spent.T)
+    return Row(
+        name=f"structure's share of an update of {peer.title}, Nature CNN, 18 actions, batch 32, CPU",
+        unit="%",
+        ours=float(np.median(shares)),
+        peer=LIMIT,
+        peer_name="limit",
+        note={
+            "library": f"{peer.package} {_version(peer.package)}",
+            "plain_us": plain,
+            "structured_us": structured,
+            "pairs": pairs,
+            "spread": float(high - low),
+        },
+    )
+
+
+def _processor_seconds(update: Callable[[], None]) -> float:
+    began = time.process_time()
+    update()
+    return time.process_time() - began
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

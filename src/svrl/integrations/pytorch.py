@@ -1,0 +1,209 @@
+"""Structure for a training loop of one's own: pure functions of the target network's values.
+
+    values = target(next_states)                                 (B, A)
+    values = structured(values, 0.9, seed=0, updates=update)     the one line
+    targets = rewards + discount * continues * values.max(-1).values
+
+Masks are drawn from the seed and the number of updates (`svrl.integrations.observed_entries`), so the same arguments
+give the same result, and another number of updates another mask. Estimation is the custom operator `svrl::complete`:
+torch.compile traces through it without a break, and on a card Soft-Impute is one launch, which a CUDA graph records.
+Targets are constants: no gradient comes back.
+
+What is completed:
+
+| what the network gives                | call                                    | completed                          |
+|---------------------------------------|-----------------------------------------|------------------------------------|
+| values (B, A)                         | `structured(q)`                         | the matrix                         |
+| values of K batches (K, B, A)         | `structured(q)`                         | each of the K matrices             |
+| quantiles or samples (B, N, A)        | `structured_quantiles(z)`               | their means (B, A); all N of an    |
+|                                       |                                         | action are moved by what its mean  |
+|                                       |                                         | moved, so the shape stays          |
+| probabilities of atoms (C51)          | `structured(expected values)`           | the expected values choose; the    |
+|                                       |                                         | distribution of the choice stays   |
+
+An n-step agent completes the values at the n-th next states; only its rewards and discount differ.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from svrl.agents.structured_targets import StructuredTargets, check_values
+from svrl.agents.targets import next_values
+from svrl.integrations.observed_entries import observed_entries
+
+_RULES: dict[str, StructuredTargets] = {}
+"""By name. An operator takes tensors, numbers and text, so that is how a rule comes in."""
+
+
+@torch.library.custom_op("svrl::complete", mutates_args=())
+def _complete(q: Tensor, mask: Tensor, rule: str) -> Tensor:
+    return _RULES[rule].complete(q, mask).matrix
+
+
+@_complete.register_fake
+def _(q: Tensor, mask: Tensor, rule: str) -> Tensor:
+    return torch.empty_like(q, memory_format=torch.contiguous_format)
+
+
+def structured(
+    q: Tensor,
+    p: float | None = None,
+    *,
+    seed: int = 0,
+    updates: int | Tensor = 0,
+    mask: Tensor | None = None,
+    rule: StructuredTargets | None = None,
+    **settings: Any,
+) -> Tensor:
+    """Sub-sample and complete values: all of SV-RL, as a pure function.
+
+    Args:
+        q: (B, A), or (K, B, A) for K updates in a row; not changed.
+        p: Probability that an entry is observed; 0.9 if nothing is said.
+        seed: For the masks.
+        updates: Made before; as a 0-d int64 tensor on q's device it can change under a compiler or in a graph.
+        mask: bool, q's shape: what is observed, instead of drawing it.
+        rule: Everything else of structured targets; or
+        settings: the same by name: `scale`, `output`, `estimator`, `rise` of `StructuredTargets`.
+
+    Returns:
+        Of q's shape and type, without a gradient. With p = 1 and output "fill" it is q, bit for bit.
+
+    Raises:
+        ValueError: If q is no matrix of numbers, or a setting is wrong.
+    """
+    check_values(q)
+    name = _name_of(p, rule, **settings)
+    q = q.detach()
+    if mask is None:
+        mask = _draw(q, _probability(name, q, updates), seed, updates)
+    elif mask.shape != q.shape or mask.dtype != torch.bool:
+        raise ValueError(
+            f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {mask.dtype} of shape "
+            f"{tuple(mask.shape)}."
+        )
+    return _complete(q, mask, name)
+
+
+def structured_values(
+    target_q: Tensor,
+    p: float | None = None,
+    *,
+    online_q: Tensor | None = None,
+    seed: int = 0,
+    updates: int | Tensor = 0,
+    rule: StructuredTargets | None = None,
+    **settings: Any,
+) -> Tensor:
+    """What the next states are worth, (..., B), for DQN or double DQN and both ways to value the choice.
+
+    Args:
+        target_q: Values of the target network at the next states, (B, A) or (K, B, A).
+        p: As in `structured`.
+        online_q: Values of the online network there: then the agent is double.
+        seed, updates, rule, settings: As in `structured`; here `value` counts, too: "completed" takes a value from the
+            completed matrix, "network" lets it choose only and takes the value from the target network.
+    """
+    check_values(target_q)
+    name = _name_of(p, rule, **settings)
+    value = _value(name)
+    # What chooses is completed; where double DQN takes the network's values, that is the online network's matrix.
+    wanted = target_q if online_q is None or value == "completed" else online_q
+    whole = _complete(wanted.detach(), _draw(wanted, _probability(name, wanted, updates), seed, updates), name)
+    return next_values(
+        "dqn" if online_q is None else "double", target_q.detach(), online_q=online_q, completed=whole, value=value
+    )
+
+
+def structured_quantiles(
+    z: Tensor,
+    p: float | None = None,
+    *,
+    seed: int = 0,
+    updates: int | Tensor = 0,
+    rule: StructuredTargets | None = None,
+    **settings: Any,
+) -> Tensor:
+    """Quantiles moved by what structure does to their means.
+
+    Args:
+        z: (B, N, A): N quantiles, or samples, of the return of each action.
+        p, seed, updates, rule, settings: As in `structured`.
+
+    Returns:
+        (B, N, A). An entry whose mean was kept is kept, bit for bit.
+    """
+    if not isinstance(z, Tensor) or z.ndim != 3:
+        got = tuple(z.shape) if isinstance(z, Tensor) else type(z).__name__
+        raise ValueError(f"Quantiles are a tensor (B, N, A), got {got}. For values (B, A) there is structured().")
+    z = z.detach()
+    mean = z.mean(1)
+    whole = structured(mean, p, seed=seed, updates=updates, rule=rule, **settings)
+    # Where nothing moved nothing is added, not even a rounded zero.
+    return torch.where((whole == mean).unsqueeze(1), z, z + (whole - mean).unsqueeze(1))
+
+
+def rule_of(structure: Any, *, usual: StructuredTargets | None = None) -> StructuredTargets | None:
+    """What an integration's argument `structure` asks for.
+
+    Args:
+        structure: A rule, a probability p, or None for the plain agent.
+        usual: Whose other settings a probability takes; the authors' if nothing is said.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if structure is None or isinstance(structure, StructuredTargets):
+        return structure
+    if isinstance(structure, bool) or not isinstance(structure, float | int):
+        raise ValueError(
+            f"structure is a StructuredTargets, a probability or None for the plain agent, got {structure!r}."
+        )
+    return dataclasses.replace(usual or StructuredTargets(), observe=structure)
+
+
+@torch.compiler.assume_constant_result
+def _name_of(p: float | None, rule: StructuredTargets | None, **settings: Any) -> str:
+    """Where the operator finds the rule."""
+    if rule is None:
+        rule = StructuredTargets(**settings) if p is None else StructuredTargets(observe=p, **settings)
+    elif not isinstance(rule, StructuredTargets):
+        raise ValueError(f"A rule is a StructuredTargets, got {rule!r}. A probability is p.")
+    elif p is not None or settings:
+        given = ", ".join([*(["p"] if p is not None else []), *settings])
+        raise ValueError(f"Give a rule or its settings, not both; got a rule and {given}.")
+    name = repr(rule)
+    _RULES[name] = rule
+    return name
+
+
+@torch.compiler.assume_constant_result
+def _value(name: str) -> Any:
+    return _RULES[name].value
+
+
+@torch.compiler.assume_constant_result
+def _schedule(name: str) -> tuple[float, int]:
+    return float(_RULES[name].observe), _RULES[name].rise
+
+
+def _probability(name: str, q: Tensor, updates: int | Tensor) -> float | Tensor:
+    """p after so many updates; (K, 1, 1) for K of them in a row while it rises."""
+    observe, rise = _schedule(name)
+    if rise == 0:
+        return observe
+    steps = torch.as_tensor(updates, device=q.device)
+    if q.ndim == 3:
+        steps = steps + torch.arange(q.shape[0], device=q.device).view(-1, 1, 1)
+    return torch.clamp(observe + (1.0 - observe) * steps / rise, max=1.0)
+
+
+def _draw(q: Tensor, p: float | Tensor, seed: int, updates: int | Tensor) -> Tensor:
+    if isinstance(updates, float) or (isinstance(updates, Tensor) and (updates.dtype != torch.int64 or updates.ndim)):
+        raise ValueError(f"The number of updates is an int, or a 0-d int64 tensor; got {updates!r}.")
+    return observed_entries(tuple(q.shape), p, seed=seed, updates=updates, device=q.device)

@@ -1,0 +1,264 @@
+"""RLlib's DQN with structure, on its new API stack.
+
+    StructuredDQNConfig()                                   in place of DQNConfig()
+    StructuredDQNConfig().training(structure=0.5)           p = 0.5
+    DQNConfig().learners(learner_class=StructuredDQNLearner)        the same for a configuration of one's own
+
+Env runners, replay, priorities, n-step returns and the loss are RLlib's. The learner hands RLlib's own loss another
+matrix of values at the next states, and RLlib forms its targets from that. Who chooses and who values is the table of
+`svrl.agents.targets`; dueling networks give values, too. What is completed:
+
+| settings                 | completed                                       | who says what the choice is worth |
+|--------------------------|-------------------------------------------------|-----------------------------------|
+| double_q=False           | target network's values, which then choose      | the same; or, with `value` at     |
+|                          |                                                 | "network", the target network     |
+| double_q=True            | target network's values; the online one chooses | the same                          |
+| double_q=True, "network" | online network's values, which then choose      | the target network                |
+| num_atoms > 1            | expected values of the network that chooses     | the target network's distribution |
+
+Masks are drawn from the configuration's seed and the number of updates, which is in the learner's state and so in
+every checkpoint. With several learners each completes the part of the batch that it has, with masks of its own. No
+random number of RLlib's is used: p = 1 with output "fill" gives exactly its own result.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.pytorch import rule_of, structured
+from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.versions import require
+
+RAY = require("ray")
+from ray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
+from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS  # noqa: E402
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner  # noqa: E402
+
+AUTHORS_WAY = StructuredTargets()
+RANK_EVERY = 100
+"""Updates between two looks at the ranks, if nothing is said."""
+_UPDATES = "structured_updates"
+_NOT_SAID: Any = object()
+
+
+class StructuredDQNLearner(DQNTorchLearner):
+    """RLlib's DQN learner, whose loss sees completed values at the next states.
+
+    It reads `structure` and `rank_every` from the configuration's `learner_config_dict`; `StructuredDQNConfig` puts
+    them there. With structure None it is the plain learner and a rank monitor: rank_99, rank_9999 and
+    row_centred_rank_99 of the target network's values, before completion, are logged with the module's losses.
+
+    Attributes:
+        structure: What is done to values; None does nothing.
+        rank_every: Updates between two looks at the ranks.
+        updates: Losses formed so far, for each module.
+    """
+
+    def build(self) -> None:
+        """RLlib's, and what structure needs to know.
+
+        Raises:
+            ValueError: If a setting is wrong, or a network has a memory.
+        """
+        super().build()
+        check_library()
+        settings = self.config.learner_config_dict
+        self.structure = rule_of(settings.get("structure", AUTHORS_WAY))
+        self.rank_every = whole_number(settings.get("rank_every", RANK_EVERY))
+        self.updates: dict[str, int] = {}
+        self._ranks: dict[str, dict[str, float]] = {}
+        self._losses = self._steps = 0
+        for name, module in self.module.items():
+            if self.structure is not None and module.unwrapped().is_stateful():
+                raise ValueError(
+                    f"Structure needs a batch of states, and the module {name!r} has a memory and learns from "
+                    "sequences. Take a model without an LSTM, or structure=None."
+                )
+
+    def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+        """RLlib's losses, after a look that each of them was formed here."""
+        before = {name: self.updates.get(name, 0) for name in fwd_out}
+        losses: dict[str, Any] = super().compute_losses(fwd_out=fwd_out, batch=batch)
+        missed = [name for name, count in before.items() if self.updates.get(name, 0) != count + 1]
+        if missed:
+            raise RuntimeError(
+                f"The module {missed[0]!r} formed a loss without this learner, so its targets are not structured. "
+                "Use a module without a loss of its own."
+            )
+        self._losses += 1
+        return losses
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: DQNConfig, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Tensor:
+        """RLlib's loss, of completed values."""
+        seen = _Answers(fwd_out)
+        updates = self.updates.get(module_id, 0)
+        if self.structure is not None:
+            seed = (self.config.seed or 0) + (self._learner_index << 32)
+            seen.update(_replaced(fwd_out, config, self.structure, seed=seed, updates=updates))
+        loss: Tensor = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=seen)
+        if self.structure is not None and _key(config, self.structure) not in seen.asked:
+            raise RuntimeError(
+                f"RLlib {RAY} formed a loss without {_key(config, self.structure)!r}, which structure replaces. "
+                "Its loss has changed: use structure=None, or a version that was tested."
+            )
+        self.updates[module_id] = updates + 1
+        if updates % self.rank_every == 0 or module_id not in self._ranks:
+            self._ranks[module_id] = ranks_of(fwd_out[QF_TARGET_NEXT_PREDS])
+        # At every update: RLlib forgets a metric that an update does not log.
+        self.metrics.log_dict(self._ranks[module_id], key=module_id, window=1)
+        return loss
+
+    def apply_gradients(self, gradients_dict: Mapping[Any, Any]) -> None:
+        """RLlib's, for a loss that was formed here."""
+        self._steps += 1
+        if self._steps != self._losses:
+            raise RuntimeError(
+                f"RLlib {RAY} makes {self._steps} steps from {self._losses} losses of this learner, so some targets "
+                "are not structured. Its update has changed: use a version that was tested."
+            )
+        super().apply_gradients(gradients_dict)
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """RLlib's, and the number of updates."""
+        state: dict[str, Any] = super().get_state(components, not_components=not_components, **kwargs)
+        return {**state, _UPDATES: dict(self.updates)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """RLlib's, and the number of updates; a plain learner's state has none and begins anew."""
+        super().set_state(state)
+        self.updates.update(state.get(_UPDATES, {}))
+
+
+class StructuredDQNConfig(DQNConfig):
+    """DQNConfig whose learner is structured; all else is RLlib's."""
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class=algo_class)
+        # In fields that DQNConfig has, so that they arrive wherever RLlib or Tune turn a configuration into another.
+        self.learners(
+            learner_class=StructuredDQNLearner,
+            learner_config_dict={"structure": AUTHORS_WAY, "rank_every": RANK_EVERY},
+        )
+
+    def training(
+        self, *, structure: Any = _NOT_SAID, rank_every: Any = _NOT_SAID, **kwargs: Any
+    ) -> StructuredDQNConfig:
+        """RLlib's settings, and two more.
+
+        Args:
+            structure: A `StructuredTargets`, a probability p, or None for the plain agent with ranks.
+            rank_every: Updates between two looks at the ranks.
+            kwargs: Whatever DQNConfig.training takes.
+
+        Raises:
+            ValueError: If a setting is wrong.
+        """
+        super().training(**kwargs)
+        if structure is not _NOT_SAID:
+            self.learners(learner_config_dict={"structure": rule_of(structure)})
+        if rank_every is not _NOT_SAID:
+            self.learners(learner_config_dict={"rank_every": whole_number(rank_every)})
+        return self
+
+    def validate(self) -> None:
+        """RLlib's checks, and that the structured learner will be the one that learns.
+
+        Raises:
+            ValueError: If not.
+        """
+        super().validate()
+        if not self.enable_rl_module_and_learner:
+            raise ValueError(
+                "StructuredDQNConfig needs RLlib's new API stack, and it is switched off. "
+                "Leave enable_rl_module_and_learner=True."
+            )
+        if not issubclass(self.learner_class, StructuredDQNLearner):
+            raise ValueError(
+                f"StructuredDQNConfig needs a learner that is structured, got {self.learner_class.__name__}. "
+                "Let it inherit from StructuredDQNLearner."
+            )
+
+
+class _Answers(dict[str, Any]):
+    """What the networks said, and what of it was asked for."""
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        super().__init__(said)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+
+def whole_number(rank_every: Any) -> int:
+    """The setting, if it is one.
+
+    Raises:
+        ValueError: If not.
+    """
+    if isinstance(rank_every, bool) or not isinstance(rank_every, int) or rank_every < 1:
+        raise ValueError(f"rank_every is a number of updates of 1 or more, got {rank_every!r}.")
+    return rank_every
+
+
+def check_library() -> None:
+    """Refuse an RLlib whose learner is not the one that was subclassed here.
+
+    Raises:
+        RuntimeError: If so.
+    """
+    wanted = {
+        "compute_loss_for_module": {"module_id", "config", "batch", "fwd_out"},
+        "compute_losses": {"fwd_out", "batch"},
+        "apply_gradients": {"gradients_dict"},
+    }
+    for name, parameters in wanted.items():
+        method = getattr(DQNTorchLearner, name, None)
+        if method is None or set(inspect.signature(method).parameters) - {"self"} != parameters:
+            raise RuntimeError(
+                f"RLlib {RAY} has no {name}({', '.join(sorted(parameters))}) in its DQN learner, which structure is "
+                "put into. Use a version that was tested."
+            )
+
+
+def _key(config: DQNConfig, rule: StructuredTargets) -> str:
+    """Whose values are completed; the module has the table."""
+    online = config.double_q and (config.num_atoms > 1 or rule.value == "network")
+    return QF_NEXT_PREDS if online else QF_TARGET_NEXT_PREDS
+
+
+def _replaced(
+    fwd_out: Mapping[str, Any], config: DQNConfig, rule: StructuredTargets, *, seed: int, updates: int
+) -> dict[str, Tensor]:
+    """Other values, under the name by which RLlib's loss asks for them."""
+    key = _key(config, rule)
+    q = fwd_out.get(key)
+    if not isinstance(q, Tensor) or q.ndim != 2:
+        got = tuple(q.shape) if isinstance(q, Tensor) else type(q).__name__
+        raise ValueError(f"Structure needs values (B, A) under {key!r} of a module's forward_train, got {got}.")
+    if bool(torch.isneginf(q).any()):
+        raise ValueError(
+            "Structure cannot complete values of which some are -inf, as a module with an action mask gives them. "
+            "Mask actions where they are chosen, not in forward_train."
+        )
+    whole = structured(q, rule=rule, seed=seed, updates=updates)
+    if rule.value == "network" and not config.double_q:
+        # The loss takes a maximum: leave it one candidate, the network's value of the completed matrix's choice.
+        choice = whole.argmax(-1, keepdim=True)
+        whole = torch.full_like(q, -torch.inf).scatter(-1, choice, q.detach().gather(-1, choice))
+    return {key: whole}

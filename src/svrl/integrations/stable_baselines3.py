@@ -1,0 +1,293 @@
+"""Stable-Baselines3's DQN with structure, and double and dueling DQN, with or without it.
+
+    StructuredDQN("MlpPolicy", env)                                 in place of DQN("MlpPolicy", env)
+    StructuredDQN("MlpPolicy", env, structure=0.5, double=True)     p = 0.5, and the online network chooses
+    DoubleDQN("MlpPolicy", env)    DuelingDQN("CnnPolicy", env)     no structure unless it is asked for
+
+Everything else is the library's: while its own `train` runs, a forward hook on the target network replaces what that
+says about the next states, once for each update. The library then forms targets from it, with its own rewards,
+discounts and n-step returns. Who chooses and who values is the table of `svrl.agents.targets`.
+
+Masks are drawn from the model's seed and its number of updates, which the library saves: a model that was saved and
+loaded goes on as it would have. No random number of the library's is used, so p = 1 with output "fill" gives exactly
+its own result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
+from svrl.integrations.rank_monitor import RankMonitor, ranks_of
+from svrl.integrations.sb3_dueling import DUELING_POLICIES, DuelingPolicy
+from svrl.integrations.versions import LIBRARIES, require
+
+require("stable-baselines3")
+from stable_baselines3 import DQN  # noqa: E402
+from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
+from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
+from stable_baselines3.common.policies import BasePolicy  # noqa: E402
+
+AUTHORS_WAY = StructuredTargets()
+
+
+class StructuredTraining(OffPolicyAlgorithm):
+    """What `StructuredDQN` and `StructuredQRDQN` share. No algorithm by itself.
+
+    Attributes:
+        structure: What is done to the values of next states; None does nothing.
+        double: Whether the online network chooses the next action.
+    """
+
+    structure: StructuredTargets | None
+    double: bool
+
+    def __init__(
+        self,
+        policy: str | type[BasePolicy],
+        env: Any,
+        *args: Any,
+        structure: StructuredTargets | float | None = AUTHORS_WAY,
+        double: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self.structure, self.double = rule_of(structure), double
+        super().__init__(policy, env, *args, **kwargs)
+
+    def _setup_model(self) -> None:
+        self.structure = rule_of(self.structure)  # load(path, structure=0.5) comes here with a number
+        super()._setup_model()
+        self._last_values: Tensor | None = None
+        networks_of(self)
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """The library's updates, with other values of the next states."""
+        if self.structure is None and not self.double:
+            super().train(gradient_steps, batch_size)
+            return
+        online, target = networks_of(self)
+        first, seed = self._n_updates, self.seed or 0
+
+        def replace(observations: Any, values: Tensor, update: int) -> Tensor:
+            self._last_values = values
+            choosing = _greedily(online, observations) if self.double else None
+            return next_state_values(values, choosing, rule=self.structure, seed=seed, updates=first + update)
+
+        with replaced_output(target, replace, times=gradient_steps):
+            super().train(gradient_steps, batch_size)
+
+    def dump_logs(self) -> None:
+        """The library's, and how low-rank the last batch was before it was completed."""
+        if self.structure is not None and self._last_values is not None:
+            self.logger.record("structure/observe", self.structure.probability(self._n_updates))
+            record_ranks(self.logger, ranks_of(_means(self._last_values)))
+        super().dump_logs()
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_last_values"]
+
+
+class StructuredDQN(StructuredTraining, DQN):
+    """DQN whose next states are valued by a completed matrix. Takes all that DQN takes, and three more.
+
+    `structure` is a `StructuredTargets`, a probability p, or None for no structure; `double` lets the online network
+    choose; `dueling` takes dueling networks for "MlpPolicy", "CnnPolicy" and "MultiInputPolicy". A custom policy
+    class is dueling if it inherits from `svrl.integrations.sb3_dueling.DuelingPolicy`.
+    """
+
+    dueling: bool
+
+    def __init__(self, policy: Any, env: Any, *args: Any, dueling: bool = False, **kwargs: Any) -> None:
+        self.dueling = dueling
+        super().__init__(policy, env, *args, **kwargs)
+
+    def _get_policy_from_name(self, policy_name: str) -> type[BasePolicy]:
+        if self.dueling and policy_name in DUELING_POLICIES:
+            return DUELING_POLICIES[policy_name]
+        return super()._get_policy_from_name(policy_name)
+
+    def _setup_model(self) -> None:
+        found = issubclass(self.policy_class, DuelingPolicy)
+        if self.dueling and not found:
+            raise ValueError(
+                f"dueling=True needs a dueling network, and {self.policy_class.__name__} has none. "
+                "Let it inherit from svrl.integrations.sb3_dueling.DuelingPolicy."
+            )
+        self.dueling = found
+        super()._setup_model()
+
+
+class DoubleDQN(StructuredDQN):
+    """`StructuredDQN` that is double, and plain unless a structure is given."""
+
+    def __init__(self, policy: Any, env: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(policy, env, *args, **{"structure": None, "double": True, **kwargs})
+
+
+class DuelingDQN(StructuredDQN):
+    """`StructuredDQN` that is dueling, and plain unless a structure is given."""
+
+    def __init__(self, policy: Any, env: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(policy, env, *args, **{"structure": None, "dueling": True, **kwargs})
+
+
+class RankMonitorCallback(BaseCallback):
+    """Logs how low-rank the values of next states are, for any DQN or QR-DQN of the library, structured or not.
+
+    Under structure/: rank_99, rank_9999 and row_centred_rank_99 of the target network's values in the last batch, as
+    the network gave them.
+
+    Attributes:
+        ranks: The last look.
+    """
+
+    def __init__(self, every: int = 100, verbose: int = 0) -> None:
+        """Make one.
+
+        Args:
+            every: Updates between two looks; the last look is what the library logs.
+            verbose: The library's.
+        """
+        super().__init__(verbose)
+        if every < 1:
+            raise ValueError(f"RankMonitorCallback looks every 1 update or more, got {every}.")
+        self.every = every
+        self.ranks: dict[str, float] = {}
+        self._monitor: RankMonitor | None = None
+        self._due = 1
+
+    def _on_training_start(self) -> None:
+        self._remove()  # a training that broke off left one behind
+        self._monitor = RankMonitor(networks_of(self.model)[1], quantiles=hasattr(self.model, "quantile_net"))
+        self._due = 1
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        if self._monitor is not None and self._monitor.seen >= self._due:
+            self._due = self._monitor.seen + self.every
+            self._look(self._monitor)
+
+    def _on_training_end(self) -> None:
+        if self._monitor is not None:
+            self._look(self._monitor)
+        self._remove()
+
+    def _look(self, monitor: RankMonitor) -> None:
+        self.ranks = monitor.ranks()
+        record_ranks(self.logger, self.ranks)
+
+    def _remove(self) -> None:
+        if self._monitor is not None:
+            self._monitor.remove()
+        self._monitor = None
+
+
+def networks_of(model: BaseAlgorithm) -> tuple[nn.Module, nn.Module]:
+    """The online and the target network of a DQN or a QR-DQN.
+
+    Raises:
+        ValueError: If it has none.
+    """
+    for name in ("q_net", "quantile_net"):
+        online, target = getattr(model, name, None), getattr(model, f"{name}_target", None)
+        if isinstance(online, nn.Module) and isinstance(target, nn.Module) and online is not target:
+            return online, target
+    raise ValueError(
+        f"Structure needs q_net and q_net_target, or quantile_net and quantile_net_target, and {type(model).__name__} "
+        f"has neither pair. {_TESTED}"
+    )
+
+
+def next_state_values(
+    values: Tensor, online: Tensor | None, *, rule: StructuredTargets | None, seed: int, updates: int
+) -> Tensor:
+    """What the library sees of next states, so that its own maximum gives the wanted value.
+
+    Args:
+        values: The target network's, (B, A), or quantiles (B, N, A).
+        online: The online network's, of the same shape: then the agent is double.
+        rule: What is done to them.
+        seed: For the masks.
+        updates: Made before.
+
+    Returns:
+        Of the shape of `values`: the completed matrix, or, where another one chooses, the value of the chosen action
+        in all columns.
+    """
+    by_completed = rule is not None and rule.value == "completed"
+    valuer = values
+    if by_completed:
+        complete = structured if values.ndim == 2 else structured_quantiles
+        valuer = complete(values, seed=seed, updates=updates, rule=rule)
+        if online is None:
+            return valuer
+    chooser = _means(values if online is None else online)
+    if rule is not None and not by_completed:
+        chooser = structured(chooser, seed=seed, updates=updates, rule=rule)
+    chosen = chooser.argmax(-1).view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
+    return valuer.gather(-1, chosen).expand_as(values)
+
+
+@contextmanager
+def replaced_output(network: nn.Module, replace: Callable[[Any, Tensor, int], Tensor], *, times: int) -> Iterator[None]:
+    """What a network says is replaced, within the block.
+
+    Args:
+        network: Asked once for each update.
+        replace: Takes what the network was asked, what it said, and how often it was asked before.
+        times: Updates that the block makes.
+
+    Raises:
+        RuntimeError: If the network was asked less or more often than that.
+    """
+    asked = 0
+
+    def hook(network: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+        nonlocal asked
+        asked += 1
+        return replace(inputs[0] if inputs else None, output, asked - 1)
+
+    handle = network.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+    if asked != times:
+        raise RuntimeError(
+            f"{times} updates asked the target network {asked} times, so targets are not formed from it as svrl knows "
+            f"it. {_TESTED}"
+        )
+
+
+def record_ranks(logger: Any, ranks: dict[str, float]) -> None:
+    """To the library's logger."""
+    for name, rank in ranks.items():
+        logger.record(f"structure/{name}", rank)
+
+
+def _greedily(network: nn.Module, observations: Any) -> Tensor:
+    """Values as the agent acts on them: without dropout, and batch norm neither counts these states nor uses them."""
+    training = network.training
+    network.train(False)
+    try:
+        with torch.no_grad():
+            return network(observations)
+    finally:
+        network.train(training)
+
+
+def _means(values: Tensor) -> Tensor:
+    """(B, A), of values (B, A) or quantiles (B, N, A)."""
+    return values.mean(1) if values.ndim == 3 else values
+
+
+_TESTED = f"Tested are stable-baselines3 and sb3-contrib {LIBRARIES['stable-baselines3'].range}."

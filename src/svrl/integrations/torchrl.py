@@ -1,0 +1,312 @@
+"""TorchRL's DQN losses with structure.
+
+    loss = StructuredDQNLoss(network, action_space=space)                   in place of DQNLoss(network, ...)
+    loss = StructuredDQNLoss(network, action_space=space, structure=0.5)    p = 0.5
+    LogRanks(loss).register(trainer)                                        ranks in what a Trainer logs
+
+A value estimator of the library (TD0, TD1, TD(lambda)) forms targets from the value of the next state, and takes that
+value as an argument. Here it is given one from a completed matrix; rewards, discounts, n-step data, priorities and
+masks of losses are the library's own code. All next states of a call are the rows of one matrix, whatever the shape
+of the batch. Nothing is hooked or copied, so target updaters, trainers and torch.compile(fullgraph=True) see a
+DQNLoss.
+
+| loss                   | what is completed                                                                     |
+|------------------------|---------------------------------------------------------------------------------------|
+| DQNLoss                | values (B, A), as the table of `svrl.agents.targets` says; `double_dqn` is "double"   |
+| DistributionalDQNLoss  | expected values of the online network (B, A), which choose; distributions stay        |
+
+The second needs value "network", which is its default here: a distribution over fixed atoms cannot be moved. Dueling
+is a matter of the network.
+
+Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without
+gradients is no update: it sees the next mask and does not count. No random number of the library's is used, so p = 1
+with output "fill" gives exactly its own result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.pytorch import rule_of, structured
+from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.versions import LIBRARIES, require
+
+require("torchrl")
+from tensordict import TensorDictBase  # noqa: E402
+from tensordict.nn import dispatch  # noqa: E402
+from torchrl.envs.utils import step_mdp  # noqa: E402
+from torchrl.modules.tensordict_module.actors import QValueHook  # noqa: E402
+from torchrl.objectives import DistributionalDQNLoss, DQNLoss  # noqa: E402
+from torchrl.objectives.value import ValueEstimatorBase  # noqa: E402
+from torchrl.trainers import Trainer, TrainerHookBase  # noqa: E402
+
+AUTHORS_WAY = StructuredTargets()
+CHOOSING = StructuredTargets(value="network")
+
+
+class StructuredDQNLoss(DQNLoss):
+    """DQNLoss whose next states are valued by a completed matrix. Takes all that DQNLoss takes, and two more.
+
+    Attributes:
+        structure: What is done to the values of next states; None makes it a DQNLoss.
+        structure_seed: For the masks.
+        structure_updates: Made so far, a 0-d int64 tensor; there is none without structure.
+        is_double: Whether the online network chooses the next action, as asked by `double_dqn`. With structure the
+            attribute `double_dqn` is False: then the library leaves the next value to its value estimator.
+    """
+
+    double_dqn: bool
+    structure_updates: Tensor
+
+    def __init__(
+        self,
+        value_network: nn.Module,
+        *,
+        structure: StructuredTargets | float | None = AUTHORS_WAY,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        """Make the loss.
+
+        Args:
+            value_network: As for DQNLoss.
+            structure: A `StructuredTargets`, a probability p, or None for no structure.
+            seed: For the masks.
+            settings: Those of DQNLoss.
+        """
+        super().__init__(value_network, **settings)
+        self.structure, self.structure_seed = rule_of(structure), seed
+        self.is_double = self.double_dqn
+        if self.structure is not None:
+            _check(self)
+            self.double_dqn = False
+            self._completions = 0
+            self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64))
+
+    @dispatch
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """DQNLoss's loss, with structured targets."""
+        if self.structure is None:
+            return super().forward(tensordict)
+        self._completions = 0
+        losses = super().forward(tensordict)
+        _count(self)
+        return losses
+
+    @property
+    def value_estimator(self) -> Any:
+        """The library's, given structured values of next states."""
+        if self._value_estimator is None:  # as the library does; a compiler does not follow super().value_estimator
+            self._default_value_estimator()
+        estimator = self._value_estimator
+        return estimator if self.structure is None else _StructuredEstimator(self, estimator)
+
+    @value_estimator.setter
+    def value_estimator(self, estimator: ValueEstimatorBase) -> None:
+        self._value_estimator = estimator
+
+    def structured_next_value(self, tensordict: TensorDictBase, target_params: TensorDictBase) -> Tensor:
+        """What the next states of a batch are worth, (..., 1)."""
+        rule = self.structure
+        assert rule is not None
+        after = step_mdp(tensordict, keep_other=False)
+        online_q = _values(self, after.clone(False), self.value_network_params.data) if self.is_double else None
+        target_q = _values(self, after, target_params)
+        known = target_q if online_q is None or rule.value == "completed" else online_q
+        completed = _completed(self, known)
+        self._completions += 1
+        valuer = completed if rule.value == "completed" else target_q
+        if online_q is not None and rule.value == "completed":
+            return self._worth(valuer, chooser=online_q, known=online_q)
+        return self._worth(valuer, chooser=completed, known=known)
+
+    def _worth(self, valuer: Tensor, *, chooser: Tensor, known: Tensor) -> Tensor:
+        """Of the best action by `chooser`, (..., 1)."""
+        best = chooser.argmax(-1, keepdim=True)
+        if self.action_space == "categorical":
+            return valuer.gather(-1, best)
+        # With one-hot actions the library adds the values of actions that are equally good. So it is here, where the
+        # network said so; a completion makes none of them.
+        equal = (chooser == chooser.gather(-1, best)) & (known == known.gather(-1, best))
+        return (valuer * equal).sum(-1, keepdim=True)
+
+
+class _StructuredEstimator:
+    """A value estimator that is told the next value. Everything else is the estimator's."""
+
+    def __init__(self, loss: StructuredDQNLoss, estimator: ValueEstimatorBase) -> None:
+        self._loss, self._estimator = loss, estimator
+
+    def value_estimate(
+        self,
+        tensordict: TensorDictBase,
+        target_params: TensorDictBase | None = None,
+        next_value: Tensor | None = None,
+        **settings: Any,
+    ) -> Tensor:
+        if next_value is None:
+            next_value = self._loss.structured_next_value(tensordict, target_params)
+        return self._estimator.value_estimate(
+            tensordict, target_params=target_params, next_value=next_value, **settings
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._estimator, name)
+
+
+class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
+    """DistributionalDQNLoss whose next actions are chosen by completed expected values.
+
+    Takes all that DistributionalDQNLoss takes, `structure` and `seed`; see `StructuredDQNLoss` for its attributes.
+    """
+
+    structure_updates: Tensor
+
+    def __init__(
+        self,
+        value_network: nn.Module,
+        *,
+        structure: StructuredTargets | float | None = CHOOSING,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(value_network, **settings)
+        self.structure, self.structure_seed = rule_of(structure, usual=CHOOSING), seed
+        if self.structure is None:
+            return
+        if self.structure.value != "network":
+            raise ValueError(
+                "StructuredDistributionalDQNLoss keeps distributions as they are, so structure can only choose: "
+                f"give StructuredTargets(value='network'), got value={self.structure.value!r}."
+            )
+        _check(self)
+        self._completions = 0
+        self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
+        """DistributionalDQNLoss's loss, with structured choices."""
+        if self.structure is None:
+            return super().forward(input_tensordict)
+        self._completions = 0
+        hook = self.value_network.register_forward_hook(self._choose)
+        try:
+            losses = super().forward(input_tensordict)
+        finally:
+            hook.remove()
+        _count(self)
+        return losses
+
+    def _choose(self, network: nn.Module, inputs: Any, answer: TensorDictBase) -> None:
+        """Replace the action where the online network is asked about next states."""
+        online = next(network.parameters(), None) is next(self.value_network_params.parameters())
+        if not online or answer.get("next", None) is not None:
+            return
+        chosen = _completed(self, _expected(self, answer)).argmax(-1)
+        action = answer.get(self.tensor_keys.action)
+        if self.action_space == "categorical":
+            answer.set(self.tensor_keys.action, chosen.view_as(action))
+        else:
+            answer.set(self.tensor_keys.action, nn.functional.one_hot(chosen, action.shape[-1]).to(action.dtype))
+        self._completions += 1
+
+
+class LogRanks(TrainerHookBase):
+    """Approximate ranks of next states' values, before they are completed, in what a Trainer logs.
+
+        LogRanks(loss).register(trainer)
+
+    For any DQNLoss or DistributionalDQNLoss, structured or not. In a loop of one's own, call it with a batch.
+    """
+
+    def __init__(self, loss: nn.Module, *, every: int = 100) -> None:
+        """Prepare it.
+
+        Args:
+            loss: Is asked for its target network.
+            every: Updates after which ranks are computed; one more pass through the network each time.
+        """
+        loss = getattr(loss, "_orig_mod", loss)  # what torch.compile wrapped
+        if not isinstance(loss, DQNLoss | DistributionalDQNLoss):
+            raise ValueError(f"LogRanks takes a DQNLoss or a DistributionalDQNLoss, got {type(loss).__name__}.")
+        if every < 1:
+            raise ValueError(f"LogRanks computes ranks every 1 or more updates, got every={every}.")
+        self.loss, self.every, self.updates = loss, every, 0
+
+    def __call__(self, batch: TensorDictBase) -> dict[str, float] | None:
+        """Ranks of a batch, as rank_99 and so on, or None if it is not their turn."""
+        self.updates += 1
+        if (self.updates - 1) % self.every:
+            return None
+        with torch.no_grad():
+            after = step_mdp(batch, keep_other=False)
+            values = _values(self.loss, after, self.loss.target_value_network_params)
+            if isinstance(self.loss, DistributionalDQNLoss):
+                values = _expected(self.loss, after)
+        return ranks_of(values.reshape(-1, values.shape[-1]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint of the trainer holds."""
+        return {"updates": self.updates}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        self.updates = int(state_dict["updates"])
+
+    def register(self, trainer: Trainer, name: str = "log_ranks") -> None:
+        """Attach it to a trainer."""
+        trainer.register_module(name, self)
+        trainer.register_op("post_optim_log", self)
+
+
+def _values(loss: Any, tensordict: TensorDictBase, params: TensorDictBase) -> Tensor:
+    """What the network says with these parameters, (..., A); with atoms (..., N, A)."""
+    with params.to_module(loss.value_network, preserve_module_state=False):
+        loss.value_network(tensordict)
+    return tensordict.get(loss.tensor_keys.action_value)
+
+
+def _expected(loss: Any, answer: TensorDictBase) -> Tensor:
+    """Expected values (..., A) from logarithms of probabilities (..., N, A)."""
+    support = loss.value_network_params["support"].unsqueeze(-1)
+    return (answer.get(loss.tensor_keys.action_value).exp() * support).sum(-2)
+
+
+def _completed(loss: Any, values: Tensor) -> Tensor:
+    rows = values.reshape(-1, values.shape[-1])
+    filled = structured(rows, seed=loss.structure_seed, updates=loss.structure_updates, rule=loss.structure)
+    return filled.view_as(values)
+
+
+def _count(loss: Any) -> None:
+    if loss._completions != 1:
+        raise RuntimeError(
+            f"{type(loss).__name__} completes one matrix for each loss, and this one took {loss._completions}. "
+            f"TorchRL forms targets in another way than {LIBRARIES['torchrl'].range} did."
+        )
+    if torch.is_grad_enabled():
+        loss.structure_updates.add_(1)
+
+
+def _check(loss: Any) -> None:
+    """Refuse what has no matrix of values, and a library that works in another way."""
+    if loss.action_space not in ("categorical", "one_hot"):
+        raise ValueError(
+            f"Structure is between the values of one discrete action, categorical or one-hot, got {loss.action_space}."
+        )
+    for module in loss.value_network.modules():
+        hooks = [hook.qvalue_model for hook in module._forward_hooks.values() if isinstance(hook, QValueHook)]
+        if any(getattr(part, "action_mask_key", None) is not None for part in (module, *hooks)):
+            raise ValueError(
+                "Actions that are masked have no value, so a matrix with them cannot be completed. "
+                "Leave out action_mask_key, or set structure=None."
+            )
+    for name in ("value_network", "value_network_params", "tensor_keys", "delay_value"):
+        if not hasattr(loss, name):
+            raise RuntimeError(
+                f"{type(loss).__name__} relies on {name}, which is not there. "
+                f"Install TorchRL {LIBRARIES['torchrl'].range}."
+            )

@@ -1,0 +1,119 @@
+"""Masks by counting, against a reference in whole numbers of Python."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from svrl.integrations.observed_entries import observed_entries
+
+WORD = 2**64
+
+
+def mixed(x: int) -> int:
+    """The finaliser of splitmix64."""
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % WORD
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % WORD
+    return x ^ (x >> 31)
+
+
+def reference(count: int, p: float, seed: int, updates: int) -> list[bool]:
+    key = mixed(updates % WORD ^ (seed * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) % WORD)
+    return [(mixed(entry ^ key) % 2**24) / 2**24 < p for entry in range(count)]
+
+
+def masks(count: int, p: float = 0.5, size: int = 4096, seed: int = 0) -> np.ndarray:
+    """Of updates in a row, (count, size), as -1 and 1."""
+    rows = [observed_entries((size,), p, seed=seed, updates=update).numpy() for update in range(count)]
+    return 2.0 * np.stack(rows) - 1.0
+
+
+def test_the_reference_is_splitmix64() -> None:
+    """The first outputs of the published generator for the seed 1234567: mixed multiples of the golden gamma."""
+    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert [mixed((1234567 + (k + 1) * 0x9E3779B97F4A7C15) % WORD) for k in range(4)] == known
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize(("seed", "updates"), [(0, 0), (0, 1), (1, 0), (-5, 3), (2**63 - 1, 10**12), (2**70, 2**62)])
+def test_every_bit_is_the_references(p: float, seed: int, updates: int) -> None:
+    found = observed_entries((32, 18), p, seed=seed, updates=updates)
+    assert found.dtype == torch.bool
+    assert found.flatten().tolist() == reference(576, p, seed, updates)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (3, 7, 2), (2, 3, 4, 5), (6,)])
+def test_a_shape_only_arranges_the_entries(shape: tuple[int, ...]) -> None:
+    found = observed_entries(shape, 0.6, seed=2, updates=9)
+    assert tuple(found.shape) == shape
+    assert found.flatten().tolist() == reference(found.numel(), 0.6, 2, 9)
+
+
+def test_a_number_of_updates_may_be_a_tensor() -> None:
+    for update in (0, 7, 2**40):
+        plain = observed_entries((8, 4), 0.5, seed=1, updates=update)
+        assert torch.equal(observed_entries((8, 4), 0.5, seed=1, updates=torch.tensor(update)), plain)
+
+
+def test_a_probability_may_be_a_tensor_that_broadcasts() -> None:
+    p = torch.tensor([0.2, 1.0]).view(2, 1, 1)
+    found = observed_entries((2, 64, 8), p, seed=0, updates=0)
+    low = observed_entries((2, 64, 8), 0.2, seed=0, updates=0)
+    assert torch.equal(found[0], low[0])
+    assert bool(found[1].all())
+
+
+def test_a_larger_probability_observes_more_of_the_same() -> None:
+    few, many = (observed_entries((64, 18), p, seed=4, updates=11) for p in (0.3, 0.8))
+    assert bool((many | ~few).all())
+    assert int(many.sum()) > int(few.sum())
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_shares_are_p(p: float) -> None:
+    """Entries of a million, columns and updates: all within five standard deviations of a binomial's share."""
+    count = 1800
+    found = np.stack([observed_entries((32, 18), p, seed=3, updates=u).numpy() for u in range(count)])
+    for axes, size in (((0, 1, 2), found.size), ((0, 1), count * 32), ((1, 2), 576), ((0,), count)):
+        share = found.mean(axes)
+        assert np.abs(share - p).max() < 5 * np.sqrt(p * (1 - p) / size)
+
+
+def test_neighbouring_updates_are_independent() -> None:
+    rows = masks(60)
+    products = rows @ rows.T / rows.shape[1]
+    apart = products[~np.eye(60, dtype=bool)]
+    assert np.abs(apart).max() < 5 / np.sqrt(rows.shape[1])
+    assert abs(apart.std() * np.sqrt(rows.shape[1]) - 1) < 0.1
+
+
+def test_neighbouring_seeds_are_independent_and_no_later_updates_of_each_other() -> None:
+    seeds = [masks(12, seed=seed) for seed in range(4)]
+    limit = 5 / np.sqrt(4096)
+    for first in range(4):
+        for second in range(first):
+            assert np.abs(seeds[first] @ seeds[second].T / 4096).max() < limit
+
+
+def test_neighbouring_entries_are_independent() -> None:
+    rows = masks(50)
+    for lag in (1, 2, 3, 16, 18, 64):
+        product = (rows[:, lag:] * rows[:, :-lag]).mean()
+        assert abs(product) < 5 / np.sqrt(rows[:, lag:].size)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_compiler_draws_the_same(backend: str) -> None:
+    """Products of a counter are an index to Inductor, and one that overflows is computed wrongly."""
+    if backend == "inductor" and shutil.which("g++") is None:
+        pytest.skip("inductor needs a C++ compiler")
+    torch._dynamo.reset()
+    draw = torch.compile(
+        lambda updates: observed_entries((32, 18), 0.7, seed=3, updates=updates), fullgraph=True, backend=backend
+    )
+    for updates in (0, 1, 2, 10**6):
+        assert draw(updates).flatten().tolist() == reference(576, 0.7, 3, updates)
+        assert draw(torch.tensor(updates)).flatten().tolist() == reference(576, 0.7, 3, updates)

@@ -1,0 +1,249 @@
+"""The pure functions: what they compute, that they change nothing at p = 1, and that a compiler takes them whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+import torch
+from torch import Tensor
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations import pytorch as module
+from svrl.integrations.observed_entries import observed_entries
+from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
+from svrl.matrix import RowMean, SoftImpute
+
+KINDS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+
+
+def values(*shape: int, seed: int = 0) -> Tensor:
+    """Nearly of rank 3, far from zero."""
+    source = torch.Generator().manual_seed(seed)
+    *batch, m, n = shape
+    low_rank = torch.randn(*batch, m, 3, generator=source) @ torch.randn(*batch, 3, n, generator=source)
+    return low_rank + 3.0 + 0.05 * torch.randn(shape, generator=source)
+
+
+def drawn(q: Tensor, p: float = 0.9, seed: int = 0, updates: int = 0) -> Tensor:
+    return observed_entries(tuple(q.shape), p, seed=seed, updates=updates)
+
+
+@pytest.mark.parametrize("shape", [(32, 18), (5, 32, 18), (8, 40), (1, 3), (6, 1)], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"scale": "row", "output": "estimate"}, {"estimator": RowMean()}], ids=str)
+def test_it_is_structured_targets_with_a_mask_by_counting(shape: tuple[int, ...], settings: dict) -> None:
+    q = values(*shape)
+    kept = q.clone()
+    found = structured(q, 0.7, seed=3, updates=11, **settings)
+    rule = StructuredTargets(observe=0.7, **settings)
+    assert torch.equal(found, rule.complete(q, drawn(q, 0.7, 3, 11)).matrix)
+    assert torch.equal(found, structured(q, seed=3, updates=11, rule=rule))
+    assert torch.equal(q, kept)
+
+
+def test_another_update_or_seed_is_another_mask_and_the_same_is_the_same() -> None:
+    q = values(32, 18)
+    first = structured(q, seed=0, updates=0)
+    assert torch.equal(first, structured(q, seed=0, updates=0))
+    assert not torch.equal(first, structured(q, seed=0, updates=1))
+    assert not torch.equal(first, structured(q, seed=1, updates=0))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("scale", ["none", "minmax", "row"])
+def test_observing_everything_changes_no_bit(kind: torch.dtype, scale: str) -> None:
+    for shape in ((32, 18), (3, 32, 18)):
+        q = (values(*shape) * 7 - 50).to(kind)
+        found = structured(q, 1.0, scale=scale)
+        assert found.dtype == kind
+        assert torch.equal(found, q)
+    z = values(32, 9, 6).to(kind)
+    assert torch.equal(structured_quantiles(z, 1.0, scale=scale), z)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_is_observed_stays_and_the_rest_moves(kind: torch.dtype) -> None:
+    q, mask = values(32, 18).to(kind), drawn(torch.empty(32, 18), 0.6)
+    found = structured(q, 0.6)
+    assert found.dtype == kind
+    assert torch.equal(found[mask], q[mask])
+    assert float((found != q)[~mask].float().mean()) > 0.9
+
+
+def test_a_given_mask_is_taken() -> None:
+    q = values(32, 18)
+    mask = torch.rand(32, 18, generator=torch.Generator().manual_seed(1)) < 0.5
+    assert torch.equal(structured(q, mask=mask, seed=9, updates=9), StructuredTargets().complete(q, mask).matrix)
+    assert torch.equal(structured(q, mask=torch.ones_like(mask)), q)
+
+
+def test_several_matrices_are_completed_each_by_itself() -> None:
+    q = values(5, 32, 18)
+    mask = drawn(q)
+    whole = structured(q, mask=mask)
+    for k in range(5):
+        assert torch.equal(whole[k], structured(q[k], mask=mask[k]))
+    assert torch.equal(whole, structured(q)), "the mask of several is drawn by one count over all their entries"
+
+
+def test_the_probability_rises_with_the_updates() -> None:
+    q = values(64, 18)
+    rule = StructuredTargets(observe=0.2, rise=100)
+    for updates in (0, 40, 99, 100, 5000):
+        mask = drawn(q, rule.probability(updates), 0, updates)
+        assert torch.equal(structured(q, rule=rule, updates=updates), rule.complete(q, mask).matrix)
+        assert torch.equal(
+            structured(q, rule=rule, updates=torch.tensor(updates)), structured(q, rule=rule, updates=updates)
+        )
+    assert torch.equal(structured(q, rule=rule, updates=100), q)
+
+
+def test_several_updates_in_a_row_rise_inside() -> None:
+    q = values(4, 64, 18)
+    found = structured(q, 0.25, rise=4, updates=1)
+    steps = torch.tensor([0.4375, 0.625, 0.8125, 1.0]).view(-1, 1, 1)
+    mask = observed_entries((4, 64, 18), steps, seed=0, updates=1)
+    assert torch.equal(found, StructuredTargets().complete(q, mask).matrix)
+    assert torch.equal(found[3], q[3])
+
+
+@pytest.mark.parametrize("shape", [(32, 18), (3, 32, 18)], ids=str)
+def test_all_six_agents_of_the_table(shape: tuple[int, ...]) -> None:
+    """Each row of the table in svrl.agents.targets, written out: who chooses, and who says what that is worth."""
+    target, online = values(*shape, seed=1), values(*shape, seed=2)
+    mask = drawn(target, 0.5, 3, 4)
+    of_target, of_online = (StructuredTargets().complete(q, mask).matrix for q in (target, online))
+    rows = {
+        ("dqn", 1.0, "completed"): (target, target),
+        ("double", 1.0, "completed"): (online, target),
+        ("dqn", 0.5, "completed"): (of_target, of_target),
+        ("dqn", 0.5, "network"): (of_target, target),
+        ("double", 0.5, "completed"): (online, of_target),
+        ("double", 0.5, "network"): (of_online, target),
+    }
+    said = []
+    for (kind, p, value), (chooser, valuer) in rows.items():
+        found = structured_values(
+            target, p, online_q=online if kind == "double" else None, seed=3, updates=4, value=value
+        )
+        flat = zip(chooser.flatten(0, -2), valuer.flatten(0, -2), strict=True)
+        expected = [float(worth[max(range(len(row)), key=row.tolist().__getitem__)]) for row, worth in flat]
+        assert found.flatten().tolist() == expected
+        assert found.shape == target.shape[:-1]
+        said.append(found)
+    assert all(not torch.equal(a, b) for i, a in enumerate(said) for b in said[:i]), "the six are not all different"
+
+
+def test_quantiles_are_moved_by_what_their_mean_moved() -> None:
+    z = values(32, 18)[:, None] + torch.linspace(-1, 1, 11).view(1, 11, 1)
+    found = structured_quantiles(z, 0.5, seed=2, updates=5)
+    mask = drawn(z[:, 0], 0.5, 2, 5)[:, None].expand_as(z)
+    assert torch.equal(found[mask], z[mask])
+    whole = structured(z.mean(1), 0.5, seed=2, updates=5)
+    assert torch.allclose(found.mean(1), whole, atol=1e-5)
+    assert torch.allclose(found.diff(dim=1), z.diff(dim=1), atol=1e-5)
+    assert bool((found != z)[~mask].any())
+
+
+def test_no_gradient_comes_back() -> None:
+    q = values(32, 18).requires_grad_()
+    z = values(32, 5, 18).requires_grad_()
+    for found in (structured(q), structured_values(q, online_q=q), structured_quantiles(z)):
+        assert not found.requires_grad
+    for value in ("completed", "network"):
+        q.grad = None
+        worth = structured_values(q, online_q=q, value=value)
+        (q.sum(-1) - worth).square().sum().backward()
+        assert torch.equal(q.grad, (2 * (q.detach().sum(-1) - worth))[:, None].expand_as(q))
+
+
+def test_layouts_and_strides_do_not_matter() -> None:
+    q = values(18, 32)
+    assert torch.equal(structured(q.T), structured(q.T.contiguous()))
+    assert structured(q.T).is_contiguous()
+
+
+RULE = StructuredTargets(observe=0.5, scale="row")
+
+
+def everything(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    matrix = structured(target, 0.7, seed=3, updates=updates, rise=10)
+    worth = structured_values(target, 0.7, online_q=online, seed=3, updates=updates, value="network")
+    return matrix * 2, worth + 1, structured_quantiles(online[:, None], rule=RULE, updates=updates)
+
+
+def double_dqn(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor]:
+    return (0.99 * structured_values(target, 0.7, online_q=online, updates=updates),)
+
+
+@pytest.mark.parametrize(("backend", "function"), [("aot_eager", everything), ("inductor", double_dqn)])
+def test_a_compiler_takes_it_in_one_graph(backend: str, function) -> None:
+    if backend == "inductor" and shutil.which("g++") is None:
+        pytest.skip("inductor needs a C++ compiler")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    target, online = values(32, 18, seed=1), values(32, 18, seed=2)
+    for updates in map(torch.tensor, (0, 1, 7)):
+        for found, expected in zip(compiled(target, online, updates), function(target, online, updates), strict=True):
+            assert torch.allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+
+
+def test_a_count_in_whole_numbers_compiles_too() -> None:
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q, u: structured(q, 0.7, updates=u), fullgraph=True, backend="aot_eager")
+    q = values(32, 18)
+    for updates in range(6):
+        assert torch.equal(compiled(q, updates), structured(q, 0.7, updates=updates))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_the_operator_keeps_the_rules_of_operators(kind: torch.dtype) -> None:
+    name = module._name_of(0.8, None)
+    for shape in ((32, 18), (3, 8, 4)):
+        q = values(*shape).to(kind)
+        torch.library.opcheck(module._complete, (q, drawn(q), name))
+        torch.library.opcheck(module._complete, (q.mT.contiguous().mT, drawn(q), name))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda q: structured([[1.0]]), r"takes a torch tensor \(\.\.\., B, A\), got list"),
+        (lambda q: structured(q[0]), r"got float32 of shape \(6,\)"),
+        (lambda q: structured(q.long()), "got int64 of shape"),
+        (lambda q: structured(q[:0]), r"none of them empty; got float32 of shape \(0, 6\)"),
+        (lambda q: structured(q, 0.0), r"a probability in \(0, 1\], got 0.0"),
+        (lambda q: structured(q, 1.1), "got 1.1"),
+        (lambda q: structured(q, scale="rows"), "none, minmax, row, got 'rows'"),
+        (lambda q: structured(q, 0.5, rule=StructuredTargets()), "not both; got a rule and p"),
+        (lambda q: structured(q, rule=StructuredTargets(), scale="row"), "got a rule and scale"),
+        (lambda q: structured_values(q.long()), "got int64"),
+        (lambda q: structured_values(q, value="both"), "completed, network, got 'both'"),
+        (structured_quantiles, r"\(B, N, A\), got \(8, 6\)"),
+        (lambda q: structured_quantiles([q]), r"\(B, N, A\), got list"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call(values(8, 6))
+
+
+def test_values_that_are_not_finite_pass_through() -> None:
+    q = values(3, 16, 6)
+    q[1, 2, 3] = torch.nan
+    found = structured(q, 0.5)
+    assert torch.equal(found[1].nan_to_num(7.0), q[1].nan_to_num(7.0))
+    assert bool(torch.isfinite(found[[0, 2]]).all())
+
+
+def test_an_estimator_of_ones_own_is_used() -> None:
+    class Zeros:
+        def __call__(self, problem):
+            return dataclasses.replace(SoftImpute()(problem), dense=torch.zeros_like(problem.values))
+
+    q = values(16, 6)
+    found = structured(q, 0.5, estimator=Zeros(), scale="none")
+    assert torch.equal(found, torch.where(drawn(q, 0.5), q, 0.0))

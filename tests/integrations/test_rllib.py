@@ -1,0 +1,463 @@
+"""RLlib's learner and algorithm, structured, against its own."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("ray", reason="RLlib is not installed here; make test-integrations installs it")
+
+import ray
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.dqn import DQN, DQNConfig
+from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, QF_TARGET_NEXT_PROBS
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
+from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.pytorch import structured, structured_values
+from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
+
+MODULE, SEED, ACTIONS = "default_policy", 3, 6
+SMALL = DefaultModelConfig(fcnet_hiddens=[16], head_fcnet_hiddens=[16])
+logging.getLogger("ray").setLevel(logging.ERROR)
+
+
+class Wheel(gymnasium.Env):
+    """Six actions, four numbers: only its spaces are looked at."""
+
+    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(ACTIONS)
+
+
+def settled(config: DQNConfig, **training: object) -> DQNConfig:
+    return (
+        config.environment("CartPole-v1")
+        .env_runners(num_env_runners=0)
+        .rl_module(model_config=SMALL)
+        .debugging(seed=SEED, log_level="ERROR")
+        .training(**training)
+    )
+
+
+def learner(config: DQNConfig | None = None, **training: object) -> DQNTorchLearner:
+    """A learner of the agent with six actions; Ray need not run for it."""
+    return settled(config or StructuredDQNConfig(), **training).build_learner(env=Wheel())
+
+
+def batch(seed: int, size: int = 24, n_step: int = 1) -> MultiAgentBatch:
+    rng = np.random.default_rng(seed)
+    columns = {
+        Columns.OBS: rng.normal(size=(size, 4)).astype(np.float32),
+        Columns.NEXT_OBS: rng.normal(size=(size, 4)).astype(np.float32),
+        Columns.ACTIONS: rng.integers(ACTIONS, size=size),
+        Columns.REWARDS: rng.normal(size=size).astype(np.float32),
+        Columns.TERMINATEDS: rng.random(size) < 0.2,
+        "n_step": np.full(size, n_step, np.float32),
+        "weights": rng.uniform(0.5, 1.0, size).astype(np.float32),
+    }
+    return MultiAgentBatch({MODULE: SampleBatch(columns)}, env_steps=size)
+
+
+def update(one: DQNTorchLearner, number: int, **kwargs: int) -> dict[str, float]:
+    """One update, on a batch of its own; the target network is copied at every fifth or so."""
+    results = one.update(batch=batch(number, **kwargs), timesteps={"num_env_steps_sampled_lifetime": 110 * number})
+    return {key: value.peek() for key, value in results[MODULE].items()}
+
+
+def weights(one: DQNTorchLearner) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in one.module[MODULE].parameters()])
+
+
+AGENTS = [
+    {},
+    {"double_q": False},
+    {"dueling": False, "double_q": False},
+    {"num_atoms": 5},
+    {"num_atoms": 5, "double_q": False, "dueling": False},
+    {"td_error_loss_fn": "mse", "grad_clip": None},
+]
+
+
+@pytest.mark.parametrize("agent", AGENTS, ids=str)
+def test_observing_everything_makes_rllibs_own_updates(agent: dict) -> None:
+    plain = learner(DQNConfig(), **agent)
+    same = [learner(structure=rule, **agent) for rule in (1.0, None, StructuredTargets(observe=1.0, value="network"))]
+    other = learner(structure=0.5, **agent)
+    for number in range(12):
+        losses = [update(one, number)["total_loss"] for one in (plain, *same, other)]
+        assert losses[:4] == [losses[0]] * 4
+    for one in same:
+        assert torch.equal(weights(one), weights(plain))
+    assert not torch.equal(weights(other), weights(plain))
+
+
+def test_the_learner_class_alone_does_the_same() -> None:
+    one = learner(DQNConfig().learners(learner_class=StructuredDQNLearner))
+    two = learner()
+    for number in range(4):
+        update(one, number)
+        update(two, number)
+    assert torch.equal(weights(one), weights(two))
+    assert one.structure == StructuredTargets()
+
+
+@pytest.mark.parametrize("value", ["completed", "network"])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_the_loss_is_that_of_structured_targets_by_hand(value: str, double: bool, n_step: int) -> None:
+    rule = StructuredTargets(observe=0.5, value=value, scale="row")
+    one = learner(structure=rule, double_q=double)
+    for number in range(6):
+        data = batch(number, n_step=n_step)[MODULE]
+        data = {key: torch.as_tensor(column) for key, column in data.items()}
+        with torch.no_grad():
+            said = one.module[MODULE].forward_train(data)
+        worth = structured_values(
+            said[QF_TARGET_NEXT_PREDS],
+            online_q=said[QF_NEXT_PREDS] if double else None,
+            rule=rule,
+            seed=SEED,
+            updates=number,
+        )
+        targets = data["rewards"] + 0.99**n_step * (1 - data["terminateds"].float()) * worth
+        chosen = said[QF_PREDS].gather(1, data["actions"][:, None]).squeeze(1)
+        losses = torch.nn.functional.huber_loss(chosen, targets, reduction="none")
+        found = update(one, number, n_step=n_step)
+        assert found["qf_loss"] == pytest.approx(float((data["weights"] * losses).mean()), rel=1e-5)
+        assert found["td_error_mean"] == pytest.approx(float((chosen - targets).abs().mean()), rel=1e-5)
+    assert one.updates == {MODULE: 6}
+
+
+def projected(probabilities: np.ndarray, reward: float, discount: float, atoms: np.ndarray) -> np.ndarray:
+    """The distribution of reward + discount * Z on the atoms: each mass goes to its two neighbours."""
+    result = np.zeros_like(atoms)
+    for mass, atom in zip(probabilities, np.clip(reward + discount * atoms, atoms[0], atoms[-1]), strict=True):
+        place = (atom - atoms[0]) / (atoms[1] - atoms[0])
+        low = int(np.floor(place))
+        high = min(low + 1, len(atoms) - 1)
+        result[low] += mass * (1 - (place - low))
+        result[high] += mass * (place - low)
+    return result
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_a_distribution_is_chosen_by_completed_expectations(double: bool) -> None:
+    rule = StructuredTargets(observe=0.5)
+    one = learner(structure=rule, double_q=double, num_atoms=11, v_min=-2.0, v_max=2.0)
+    atoms = np.linspace(-2.0, 2.0, 11)
+    for number in range(3):
+        data = {key: torch.as_tensor(column) for key, column in batch(number)[MODULE].items()}
+        with torch.no_grad():
+            said = one.module[MODULE].forward_train(data)
+        choosing = said[QF_NEXT_PREDS if double else QF_TARGET_NEXT_PREDS]
+        choice = structured(choosing, rule=rule, seed=SEED, updates=number).argmax(-1)
+        rows = torch.arange(len(choice))
+        kept = said[QF_TARGET_NEXT_PROBS][rows, choice].double().numpy()
+        discounts = 0.99 * (1 - data["terminateds"].double().numpy())
+        wanted = [projected(*row, atoms) for row in zip(kept, data["rewards"].double().numpy(), discounts, strict=True)]
+        logs = said["qf_logits"][rows, data["actions"]].double().log_softmax(-1)
+        losses = -(torch.tensor(np.stack(wanted)) * logs).sum(-1)
+        assert update(one, number)["qf_loss"] == pytest.approx(float((data["weights"] * losses).mean()), rel=1e-5)
+
+
+def test_ranks_are_logged_with_the_losses() -> None:
+    for structure in (0.5, None):
+        one = learner(structure=structure, rank_every=3)
+        seen = []
+        for number in range(7):
+            data = {key: torch.as_tensor(column) for key, column in batch(number)[MODULE].items()}
+            with torch.no_grad():
+                expected = ranks_of(one.module[MODULE].forward_train(data)[QF_TARGET_NEXT_PREDS])
+            found = update(one, number)
+            seen.append({key: float(found[key]) for key in expected})
+            if number % 3 == 0:
+                assert seen[-1] == expected
+            else:
+                assert seen[-1] == seen[-2]
+        assert 1 <= seen[0]["rank_99"] <= ACTIONS
+
+
+def test_a_learner_goes_on_from_its_state() -> None:
+    first = learner(structure=0.5)
+    for number in range(5):
+        update(first, number)
+    state = copy.deepcopy(first.get_state())
+    second = learner(structure=0.5)
+    second.set_state(state)
+    assert second.updates == {MODULE: 5}
+    for number in range(5, 9):
+        assert update(first, number)["qf_loss"] == update(second, number)["qf_loss"]
+    assert torch.equal(weights(first), weights(second))
+    assert first.updates == second.updates == {MODULE: 9}
+
+
+def test_a_plain_learners_state_can_be_taken_over() -> None:
+    plain, one = learner(DQNConfig()), learner()
+    update(plain, 0)
+    one.set_state(plain.get_state())
+    assert torch.equal(weights(one), weights(plain))
+    assert one.updates == {}
+
+
+def test_another_seed_and_another_learner_draw_other_masks() -> None:
+    losses = set()
+    for seed, index in ((SEED, 0), (SEED + 1, 0), (SEED, 1)):
+        one = learner(structure=0.5)
+        one.config.seed, one._learner_index = seed, index
+        losses.add(update(one, 0)["qf_loss"])
+    assert len(losses) == 3
+
+
+@pytest.mark.parametrize("what", ["forward_train", "complete_update"])
+def test_rllibs_compiling_leaves_the_updates_as_they_are(what: str) -> None:
+    torch._dynamo.reset()
+    compiled = settled(StructuredDQNConfig(), structure=0.5).framework(
+        torch_compile_learner=True,
+        torch_compile_learner_what_to_compile=what,
+        torch_compile_learner_dynamo_backend="aot_eager",
+    )
+    one, two = compiled.build_learner(env=Wheel()), learner(structure=0.5)
+    for number in range(4):
+        update(one, number)
+        update(two, number)
+    assert one.updates == {MODULE: 4}
+    assert torch.allclose(weights(one), weights(two), atol=1e-6)
+
+
+def test_a_network_with_a_memory_is_refused() -> None:
+    model = DefaultModelConfig(use_lstm=True, fcnet_hiddens=[16])
+    with pytest.raises(ValueError, match="'default_policy' has a memory and learns from sequences"):
+        settled(StructuredDQNConfig()).rl_module(model_config=model).build_learner(env=Wheel())
+    config = settled(StructuredDQNConfig(), structure=None).rl_module(model_config=model)
+    assert config.build_learner(env=Wheel()).structure is None
+
+
+class Masked(DefaultDQNTorchRLModule):
+    def forward_target(self, batch: dict) -> dict:
+        said = super().forward_target(batch)
+        q = said[QF_PREDS].clone()
+        q[:, 0] = -torch.inf
+        return {**said, QF_PREDS: q}
+
+
+class Sequences(DefaultDQNTorchRLModule):
+    def _forward_train(self, batch: dict) -> dict:
+        said = super()._forward_train(batch)
+        return {**said, QF_TARGET_NEXT_PREDS: said[QF_TARGET_NEXT_PREDS][None]}
+
+
+class LossOfItsOwn(DefaultDQNTorchRLModule, SelfSupervisedLossAPI):
+    def compute_self_supervised_loss(self, *, fwd_out: dict, **_: object) -> Tensor:
+        return fwd_out[QF_PREDS].square().mean()
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "sentence"),
+    [
+        (Masked, ValueError, "some are -inf, as a module with an action mask gives them"),
+        (Sequences, ValueError, r"values \(B, A\) under 'qf_target_next_preds' .* got \(1, 24, 6\)"),
+        (LossOfItsOwn, RuntimeError, "'default_policy' formed a loss without this learner"),
+    ],
+)
+def test_a_module_that_cannot_be_structured_is_refused(module: type, error: type, sentence: str) -> None:
+    config = settled(StructuredDQNConfig()).rl_module(rl_module_spec=RLModuleSpec(module_class=module))
+    with pytest.raises(error, match=sentence):
+        update(config.build_learner(env=Wheel()), 0)
+
+
+def test_a_loss_that_asks_for_something_else_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loss(self: object, *, module_id: str, config: object, batch: dict, fwd_out: dict) -> Tensor:
+        return fwd_out[QF_PREDS].square().mean()
+
+    monkeypatch.setattr(DQNTorchLearner, "compute_loss_for_module", loss)
+    with pytest.raises(RuntimeError, match="formed a loss without 'qf_target_next_preds'"):
+        update(learner(), 0)
+
+
+def test_a_step_without_a_loss_is_noticed() -> None:
+    one = learner()
+    update(one, 0)
+    with pytest.raises(RuntimeError, match="makes 2 steps from 1 losses"):
+        one.apply_gradients({})
+
+
+@pytest.mark.parametrize("name", ["compute_loss_for_module", "compute_losses", "apply_gradients"])
+def test_a_learner_of_another_make_is_refused_when_it_is_built(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DQNTorchLearner, name, lambda self, batch, outputs: None)
+    with pytest.raises(RuntimeError, match=rf"has no {name}\("):
+        learner()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"structure": 0.0}, r"a probability in \(0, 1\], got 0.0"),
+        ({"structure": "half"}, "a StructuredTargets, a probability or None for the plain agent, got 'half'"),
+        ({"structure": True}, "got True"),
+        ({"rank_every": 0}, "1 or more, got 0"),
+        ({"rank_every": 2.5}, "1 or more, got 2.5"),
+    ],
+)
+def test_bad_settings_are_one_sentence(settings: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        StructuredDQNConfig().training(**settings)
+
+
+def test_settings_stay_until_they_are_changed() -> None:
+    config = StructuredDQNConfig().training(structure=0.7, rank_every=9).training(lr=1e-3, n_step=2)
+    assert config.learner_config_dict == {"structure": StructuredTargets(observe=0.7), "rank_every": 9}
+    assert (config.lr, config.n_step) == (1e-3, 2)
+    assert StructuredDQNConfig().learner_config_dict["structure"] == StructuredTargets()
+    assert config.copy().training(structure=None).learner_config_dict["structure"] is None
+    assert config.learner_config_dict["structure"].observe == 0.7
+
+
+def test_a_configuration_that_became_rllibs_own_is_still_structured() -> None:
+    """Tune hands on a dictionary, and the name DQN makes a DQNConfig of it."""
+    config = settled(StructuredDQNConfig(), structure=0.7)
+    other = DQNConfig().update_from_dict(config.to_dict())
+    assert type(other) is DQNConfig
+    built = other.build_learner(env=Wheel())
+    assert isinstance(built, StructuredDQNLearner)
+    assert built.structure == StructuredTargets(observe=0.7)
+
+
+def test_what_would_train_without_structure_is_refused() -> None:
+    old = settled(StructuredDQNConfig()).api_stack(
+        enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False
+    )
+    old.replay_buffer_config = {"type": "MultiAgentPrioritizedReplayBuffer"}
+    with pytest.raises(ValueError, match="needs RLlib's new API stack, and it is switched off"):
+        old.validate()
+    with pytest.raises(ValueError, match="a learner that is structured, got DQNTorchLearner"):
+        settled(StructuredDQNConfig()).learners(learner_class=DQNTorchLearner).validate()
+    settled(StructuredDQNConfig()).validate()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        num_cpus=3,
+        include_dashboard=False,
+        object_store_memory=200 * 2**20,
+        log_to_driver=False,
+        logging_level="ERROR",
+        configure_logging=False,
+    )
+    yield
+    ray.shutdown()
+
+
+def short(config: DQNConfig, **training: object) -> DQNConfig:
+    """A few dozen updates in an iteration."""
+    return settled(
+        config,
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 2_000},
+        num_steps_sampled_before_learning_starts=40,
+        target_network_update_freq=30,
+        **training,
+    ).reporting(min_sample_timesteps_per_iteration=60)
+
+
+def built(config: DQNConfig) -> Algorithm:
+    algorithm = config.build_algo()
+    algorithm.local_replay_buffer.rng = np.random.default_rng(0)  # RLlib seeds all but its memory
+    return algorithm
+
+
+@pytest.mark.usefixtures("cluster")
+def test_observing_everything_makes_rllibs_own_training() -> None:
+    found = {}
+    for name, config in (
+        ("plain", DQNConfig()),
+        ("all", StructuredDQNConfig().training(structure=1.0)),
+        ("half", StructuredDQNConfig().training(structure=0.5)),
+    ):
+        algorithm = built(short(config, n_step=2))
+        for _ in range(2):
+            algorithm.train()
+        one = algorithm.learner_group._learner
+        found[name] = weights(one)
+        assert name == "plain" or one.updates[MODULE] > 20
+        algorithm.stop()
+    assert torch.equal(found["plain"], found["all"])
+    assert not torch.equal(found["plain"], found["half"])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_two_env_runners_results_and_a_checkpoint(tmp_path: Path) -> None:
+    config = short(StructuredDQNConfig(), structure=0.8, rank_every=5).env_runners(num_env_runners=2)
+    algorithm = config.build_algo()
+    results = algorithm.train()
+    told = results["learners"][MODULE]
+    assert 1 <= told["rank_99"] <= 2
+    assert told["row_centred_rank_99"] == 1, "two actions have one advantage"
+    updates = dict(algorithm.learner_group._learner.updates)
+    assert updates[MODULE] > 5
+    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
+    kept = weights(algorithm.learner_group._learner)
+    algorithm.stop()
+    again = Algorithm.from_checkpoint(path)
+    one = again.learner_group._learner
+    assert isinstance(again, DQN)
+    assert isinstance(one, StructuredDQNLearner)
+    assert one.updates == updates
+    assert one.structure == StructuredTargets(observe=0.8)
+    assert torch.equal(weights(one), kept)
+    again.train()
+    assert one.updates[MODULE] > updates[MODULE]
+    again.stop()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_two_learners_stay_in_step() -> None:
+    algorithm = short(StructuredDQNConfig(), structure=0.5).learners(num_learners=2).build_algo()
+    algorithm.train()
+
+    def look(one: StructuredDQNLearner) -> tuple[int, dict[str, int], Tensor]:
+        flat = torch.cat([parameter.detach().flatten() for parameter in one.module["default_policy"].parameters()])
+        return one._learner_index, one.updates, flat
+
+    first, second = (result.get() for result in algorithm.learner_group.foreach_learner(look))
+    assert {first[0], second[0]} == {0, 1}
+    assert first[1] == second[1]
+    assert first[1][MODULE] > 5
+    assert torch.equal(first[2], second[2])
+    algorithm.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_structured_agent_learns_cartpole() -> None:
+    config = settled(
+        StructuredDQNConfig(),
+        lr=1e-3,
+        train_batch_size_per_learner=64,
+        training_intensity=16.0,
+        num_steps_sampled_before_learning_starts=500,
+        target_network_update_freq=400,
+        epsilon=[(0, 1.0), (5_000, 0.02)],
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 20_000},
+    )
+    config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[128], head_fcnet_hiddens=[128]))
+    config.env_runners(num_envs_per_env_runner=8).reporting(min_sample_timesteps_per_iteration=1_000)
+    algorithm = built(config)
+    scores = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(10)]
+    algorithm.stop()
+    assert max(scores[5:]) > 150, scores
+    assert np.mean(scores[:2]) < 50

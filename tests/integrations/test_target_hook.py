@@ -1,0 +1,264 @@
+"""The hook on a target network: what it replaces, when it goes, and what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import io
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.pytorch import structured, structured_quantiles
+from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.target_hook import TargetHook, TargetStructure, structure
+
+
+def network(actions: int = 6, seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, actions))
+
+
+class Quantiles(nn.Module):
+    """(B, N, A), of a network that gives them side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = network(15)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body(x).view(-1, 5, 3)
+
+
+def states(count: int = 16, seed: int = 1) -> Tensor:
+    return torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def hooks_of(module: nn.Module) -> list[TargetHook]:
+    return [hook.__self__ for hook in module._forward_hooks.values()]
+
+
+def test_what_the_network_says_is_completed_once_for_each_call() -> None:
+    net, x = network(), states()
+    raw = net(x).detach()
+    hook = structure(net, StructuredTargets(observe=0.7), seed=3)
+    for update in range(4):
+        assert hook.updates == update
+        found = net(x)
+        assert torch.equal(found, structured(raw, 0.7, seed=3, updates=update))
+        assert not found.requires_grad
+    assert hook.ranks() == ranks_of(raw)
+
+
+def test_at_p_1_it_changes_no_bit() -> None:
+    net, x = network(), states()
+    raw = net(x)
+    structure(net, StructuredTargets(observe=1.0))
+    assert torch.equal(net(x), raw)
+
+
+def test_quantiles_are_moved_with_their_means() -> None:
+    net, x = Quantiles(), states()
+    raw = net(x).detach()
+    hook = structure(net, StructuredTargets(observe=0.5), quantiles=True)
+    assert torch.equal(net(x), structured_quantiles(raw, 0.5))
+    assert hook.ranks() == ranks_of(raw.mean(1))
+
+
+def test_nothing_is_known_before_the_first_batch() -> None:
+    hook = structure(network())
+    assert hook.updates == 0
+    assert hook.ranks() == {}
+
+
+def test_a_context_ends_it() -> None:
+    net, x = network(), states()
+    raw = net(x)
+    with structure(net) as hook:
+        assert not torch.equal(net(x), raw)
+    assert torch.equal(net(x), raw)
+    assert hook.updates == 1
+
+
+def test_removing_ends_it_and_another_can_come() -> None:
+    net, x = network(), states()
+    raw = net(x)
+    hook = structure(net)
+    hook.remove()
+    hook.remove()
+    assert torch.equal(net(x), raw)
+    structure(net, seed=5)
+    assert torch.equal(net(x), structured(raw, seed=5))
+
+
+def test_an_error_inside_a_context_is_the_one_that_is_seen() -> None:
+    net = network()
+    with pytest.raises(KeyError), structure(net):
+        raise KeyError("mine")
+    assert hooks_of(net) == []
+
+
+def test_a_context_that_never_saw_a_value_says_so() -> None:
+    net = network()
+    with pytest.raises(ValueError, match="never asked for a value, so nothing was structured"), structure(net):
+        copy.deepcopy(net)(states())
+    assert hooks_of(net) == []
+
+
+def test_two_hooks_on_one_network_are_refused() -> None:
+    net = network()
+    structure(net)
+    with pytest.raises(ValueError, match="structured already"):
+        structure(net)
+    assert len(hooks_of(net)) == 1
+
+
+def test_a_deep_copy_has_a_hook_of_its_own() -> None:
+    net, x = network(), states()
+    raw = net(x).detach()
+    first = structure(net, StructuredTargets(observe=0.6))
+    net(x)
+    other = copy.deepcopy(net)
+    (second,) = hooks_of(other)
+    assert second is not first
+    assert second.updates == 1
+    assert torch.equal(other(x), structured(raw, 0.6, updates=1))
+    assert (first.updates, second.updates) == (1, 2)
+    second.remove()
+    assert torch.equal(other(x), raw)
+    assert torch.equal(net(x), structured(raw, 0.6, updates=1))
+
+
+def test_weights_come_and_go_as_before() -> None:
+    target, online, x = network(seed=0), network(seed=1), states()
+    hook = structure(target)
+    assert list(target.state_dict()) == list(online.state_dict())
+    target.load_state_dict(online.state_dict())
+    assert torch.equal(target(x), structured(online(x)))
+    assert hook.updates == 1
+
+
+def test_a_saved_run_draws_on_as_it_would_have() -> None:
+    net, x = network(), states()
+    raw = net(x).detach()
+    first = structure(net, seed=7)
+    for _ in range(3):
+        net(x)
+    file = io.BytesIO()
+    torch.save({"network": net.state_dict(), "structure": first.state_dict()}, file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    again = network(seed=9)
+    second = structure(again)
+    again.load_state_dict(state["network"])
+    second.load_state_dict(state["structure"])
+    assert torch.equal(again(x), structured(raw, seed=7, updates=3))
+    assert second.state_dict() == {"seed": 7, "updates": 4}
+
+
+def test_a_network_saved_whole_keeps_its_hook() -> None:
+    net, x = network(), states()
+    raw = net(x).detach()
+    structure(net)
+    net(x)
+    file = io.BytesIO()
+    torch.save(net, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    assert torch.equal(loaded(x), structured(raw, updates=1))
+    hooks_of(loaded)[0].remove()
+    assert torch.equal(loaded(x), raw)
+
+
+def test_a_compiled_network_is_structured_and_counted() -> None:
+    net, x = network(), states()
+    raw = net(x).detach()
+    hook = structure(net)
+    torch._dynamo.reset()
+    compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+    for update in range(4):
+        assert torch.allclose(compiled(x), structured(raw, updates=update), atol=1e-6)
+    assert hook.updates == 4
+
+
+class Pair(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+@pytest.mark.parametrize(
+    ("make", "quantiles", "x", "sentence"),
+    [
+        (network, False, states()[0], r"values \(B, A\), and this one gave \(6,\)"),
+        (Quantiles, False, states(), r"values \(B, A\), and this one gave \(16, 5, 3\)"),
+        (network, True, states(), r"quantiles \(B, N, A\), and this one gave \(16, 6\)"),
+        (Pair, False, states(), "and this one gave tuple"),
+    ],
+)
+def test_what_is_no_matrix_of_values_is_refused(make, quantiles: bool, x: Tensor, sentence: str) -> None:
+    net = make()
+    hook = structure(net, quantiles=quantiles)
+    with pytest.raises(ValueError, match=sentence):
+        net(x)
+    assert hook.updates == 0
+
+
+def test_what_is_no_network_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"takes the target network, a torch.nn.Module, got function"):
+        structure(lambda x: x)
+
+
+def test_values_of_the_network_are_beyond_a_hook() -> None:
+    net = network()
+    with pytest.raises(ValueError, match=r"Use structured_values\(\)"):
+        structure(net, StructuredTargets(value="network"))
+    assert hooks_of(net) == []
+
+
+def test_without_a_network_it_counts_too() -> None:
+    q = network()(states()).detach()
+    rule = StructuredTargets(observe=0.5, rise=10)
+    keeper = TargetStructure(rule, seed=2, updates=4)
+    assert torch.equal(keeper(q), structured(q, rule=rule, seed=2, updates=4))
+    assert torch.equal(keeper(q), structured(q, rule=rule, seed=2, updates=5))
+    assert keeper.state_dict() == {"seed": 2, "updates": 6}
+    assert keeper.rule is rule
+
+
+def trained(rule: StructuredTargets | None, updates: int = 30) -> list[Tensor]:
+    """Parameters after some updates of a script's kind, with its own random numbers in between."""
+    online, target = network(seed=0), network(seed=1)
+    optimizer = torch.optim.Adam(online.parameters(), lr=1e-2)
+    if rule is not None:
+        structure(target, rule)
+    torch.manual_seed(2)
+    for update in range(updates):
+        here, after, rewards = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16)
+        actions = torch.randint(6, (16, 1))
+        with torch.no_grad():
+            wanted = rewards + 0.9 * target(after).max(1).values
+        loss = (online(here).gather(1, actions).squeeze(1) - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if update % 10 == 9:
+            target.load_state_dict(online.state_dict())
+    return list(online.parameters())
+
+
+def test_a_script_at_p_1_goes_exactly_its_own_way() -> None:
+    plain, same, other = (trained(rule) for rule in (None, StructuredTargets(observe=1.0), StructuredTargets()))
+    assert all(torch.equal(a, b) for a, b in zip(plain, same, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
+
+
+@pytest.mark.slow
+def test_the_script_with_the_line_learns_cartpole(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "integrations" / "cleanrl_style.py"))
+    scores = [float(score) for score in re.findall(r"last 20:\s+(\S+)", capsys.readouterr().out)]
+    assert scores[0] < 80
+    assert max(scores) > 150

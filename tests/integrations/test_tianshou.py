@@ -1,0 +1,326 @@
+"""Tianshou with structure, against the library itself."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("tianshou", reason="Tianshou is missing; make test-integrations installs it")
+
+from tests.integrations.tianshou_rig import (
+    ACTIONS,
+    BATCH,
+    EVERYTHING,
+    OURS,
+    SCORE,
+    SPACE,
+    WIDTH,
+    Kept,
+    algorithm_of,
+    cartpole,
+    curious,
+    memory,
+    recurrent,
+    returns_of,
+    same,
+    updates,
+    values_of,
+)
+from tianshou.algorithm import BDQN, C51, DQN, IQN, QRDQN, RainbowDQN
+from tianshou.algorithm.modelfree.bdqn import BDQNPolicy
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Batch, ReplayBuffer
+from tianshou.utils.net.common import BranchingNet, Net
+from tianshou.utils.torch_utils import policy_within_training_step
+
+from svrl import StructuredTargets
+from svrl.integrations.pytorch import structured, structured_quantiles
+from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.tianshou import (
+    RankLog,
+    StructuredC51,
+    StructuredDQN,
+    StructuredQRDQN,
+)
+
+
+@pytest.mark.parametrize("frequency", [0, 4])
+@pytest.mark.parametrize(
+    ("kind", "value"), [*((kind, "network") for kind in OURS), *((kind, "completed") for kind in (DQN, QRDQN, IQN))]
+)
+def test_nothing_hidden_is_the_library(kind: type, frequency: int, value: Any) -> None:
+    rule = StructuredTargets(observe=1.0, value=value)
+    plain = algorithm_of(kind, target_update_freq=frequency, n_step_return_horizon=3)
+    ours = algorithm_of(kind, OURS[kind], structure=rule, target_update_freq=frequency, n_step_return_horizon=3)
+    theirs, mine = updates(plain, memory(prioritised=True), 25), updates(ours, memory(prioritised=True), 25)
+    assert same(plain, ours)
+    assert [stats.loss for stats in theirs] == [stats.loss for stats in mine]
+    assert int(ours.structure_updates) == 25
+
+
+@pytest.mark.parametrize("value", ["completed", "network"])
+@pytest.mark.parametrize("huber", [None, 1.0])
+def test_nothing_hidden_is_nature_dqn(value: Any, huber: float | None) -> None:
+    rule = StructuredTargets(observe=1.0, value=value)
+    plain = algorithm_of(DQN, is_double=False, huber_loss_delta=huber)
+    ours = algorithm_of(DQN, StructuredDQN, structure=rule, is_double=False, huber_loss_delta=huber)
+    updates(plain, memory(), 25)
+    updates(ours, memory(), 25)
+    assert same(plain, ours)
+
+
+@pytest.mark.parametrize("kind", list(OURS))
+def test_without_structure_it_is_the_library_and_with_it_not(kind: type) -> None:
+    plain, without, within = algorithm_of(kind), algorithm_of(kind, OURS[kind], structure=None), None
+    within = algorithm_of(kind, OURS[kind], structure=0.5)
+    for algorithm in (plain, without, within):
+        updates(algorithm, memory(), 25)
+    assert same(plain, without)
+    assert list(plain.state_dict()) == list(without.state_dict())
+    assert not same(plain, within)
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("value", ["completed", "network"])
+@pytest.mark.parametrize("frequency", [0, 4])
+def test_returns_are_those_of_the_table(double: bool, value: Any, frequency: int) -> None:
+    rule = StructuredTargets(observe=0.6, value=value)
+    ours = algorithm_of(DQN, StructuredDQN, structure=rule, seed=3, is_double=double, target_update_freq=frequency)
+    buffer = memory()
+    updates(ours, buffer, 6)
+    indices = np.arange(20, 20 + BATCH)
+    whole = buffer[indices]
+    target, online = (values_of(ours, whole.obs_next, online=flag) for flag in (False, True))
+    completing = online if double and value == "network" else target
+    filled = structured(completing, seed=3, updates=6, rule=rule)
+    assert not torch.equal(filled, completing)
+    chooser = filled if value == "network" or not double else online
+    valuer = target if value == "network" else filled
+    worth = valuer[torch.arange(BATCH), chooser.argmax(1)].double().numpy() * ~whole.terminated
+    expected = whole.rew + 0.9 * worth
+    np.testing.assert_allclose(returns_of(ours, buffer, indices).flatten().numpy(), expected, rtol=1e-6)
+
+
+def test_returns_over_steps_complete_the_last_states() -> None:
+    ours = algorithm_of(DQN, StructuredDQN, structure=0.6, is_double=False, n_step_return_horizon=2)
+    buffer = memory()
+    indices = np.arange(11, 19)  # an episode that does not end among these
+    filled = structured(values_of(ours, buffer[indices + 1].obs_next, online=False), 0.6)
+    expected = buffer[indices].rew + 0.9 * buffer[indices + 1].rew + 0.81 * filled.amax(1).numpy()
+    np.testing.assert_allclose(returns_of(ours, buffer, indices).flatten().numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", ["completed", "network"])
+def test_quantiles_move_with_their_means(value: Any) -> None:
+    rule = StructuredTargets(observe=0.6, value=value)
+    ours = algorithm_of(QRDQN, StructuredQRDQN, structure=rule, seed=1)
+    buffer = memory()
+    updates(ours, buffer, 6)
+    indices = np.arange(11, 19)
+    target, online = (values_of(ours, buffer[indices].obs_next, online=flag) for flag in (False, True))
+    if value == "completed":
+        chosen = online.mean(2).argmax(1)
+        quantiles = structured_quantiles(target.transpose(1, 2), seed=1, updates=6, rule=rule).transpose(1, 2)
+        assert not torch.equal(quantiles, target)
+    else:
+        chosen = structured(online.mean(2), seed=1, updates=6, rule=rule).argmax(1)
+        quantiles = target
+    expected = buffer[indices].rew[:, None] + 0.9 * quantiles[torch.arange(8), chosen].numpy()
+    np.testing.assert_allclose(returns_of(ours, buffer, indices).numpy(), expected, rtol=1e-5)
+
+
+def test_completed_expected_values_choose_among_distributions() -> None:
+    # Half of the entries are hidden, so that a choice differs from the network's in some row.
+    plain, ours = algorithm_of(C51), algorithm_of(C51, StructuredC51, structure=0.5)
+    buffer, indices = memory(), np.arange(BATCH)
+    batch = ours._preprocess_batch(buffer[indices], buffer, indices)
+    expected_values = ours.policy.compute_q_value(values_of(ours, batch.obs_next, online=True), None)
+    chosen = structured(expected_values, 0.5).argmax(1)
+    with torch.no_grad():
+        theirs, mine = plain._target_dist(batch), ours._target_dist(batch)
+    moved = chosen != expected_values.argmax(1)
+    assert 0 < int(moved.sum()) < BATCH
+    torch.testing.assert_close(mine[~moved], theirs[~moved])
+    assert not torch.equal(mine[moved], theirs[moved])
+    torch.testing.assert_close(mine.sum(1), torch.ones(BATCH))
+
+
+def test_actions_that_are_not_allowed_are_not_chosen() -> None:
+    rng = np.random.default_rng(0)
+    ours = algorithm_of(DQN, StructuredDQN, structure=StructuredTargets(observe=0.5, value="network"))
+    buffer = ReplayBuffer(BATCH)
+    for _ in range(BATCH):
+        obs = {"obs": rng.normal(size=WIDTH).astype(np.float32), "mask": np.arange(ACTIONS) < 2}
+        buffer.add(Batch(obs=obs, act=0, rew=0.0, obs_next=obs, terminated=False, truncated=False, info={}))
+    indices = np.arange(BATCH)
+    values = values_of(ours, buffer[indices].obs_next.obs, online=True)
+    chosen = structured(values, 0.5)[:, :2].argmax(1)
+    expected = 0.9 * values[torch.arange(BATCH), chosen]  # both networks are the same at the beginning
+    torch.testing.assert_close(returns_of(ours, buffer, indices).flatten().float(), expected)
+
+
+def test_what_was_saved_goes_on(tmp_path: Any) -> None:
+    straight = algorithm_of(DQN, StructuredDQN, structure=0.5, target_update_freq=0)
+    updates(straight, memory(), 7)
+    torch.save(straight.state_dict(), tmp_path / "state.pt")
+    torch.save(straight, tmp_path / "whole.pt")  # what the library's high-level interface does
+    resumed = algorithm_of(DQN, StructuredDQN, structure=0.5, target_update_freq=0)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt"))
+    whole = torch.load(tmp_path / "whole.pt", weights_only=False)
+    for algorithm in (straight, resumed, whole):
+        updates(algorithm, memory(), 7)
+        assert int(algorithm.structure_updates) == 14
+    assert same(straight, resumed)
+    assert same(straight, whole)
+
+
+@pytest.mark.parametrize("make", [recurrent, curious])
+def test_recurrent_and_wrapped_agents_are_structured(make: Any) -> None:
+    plain, ours, hidden = make(DQN), make(StructuredDQN, structure=1.0), make(StructuredDQN, structure=0.5)
+    for algorithm in (plain, ours, hidden):
+        updates(algorithm, memory(), 12)
+    assert same(plain, ours)
+    assert not same(plain, hidden)
+
+
+def test_seeds_draw_other_masks() -> None:
+    first, again, other = (algorithm_of(DQN, StructuredDQN, structure=0.5, seed=seed) for seed in (0, 0, 1))
+    for algorithm in (first, again, other):
+        updates(algorithm, memory(), 10)
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_a_copy_is_an_agent_of_its_own() -> None:
+    ours = algorithm_of(DQN, StructuredDQN, structure=0.5)
+    twin = copy.deepcopy(ours)
+    updates(ours, memory(), 5)
+    assert int(twin.structure_updates) == 0
+    updates(twin, memory(), 5)
+    assert same(ours, twin)
+
+
+def test_a_library_that_asks_in_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = algorithm_of(DQN, StructuredDQN)
+    monkeypatch.setattr(DQN, "_target_q", lambda self, buffer, indices: torch.zeros(len(indices)))
+    with pytest.raises(RuntimeError, match="completes one matrix for each batch, and this one took 0"):
+        updates(ours, memory(), 1)
+    batch = memory()[np.arange(BATCH)]
+    batch.returns = torch.zeros(BATCH)
+    with pytest.raises(RuntimeError, match="made an update without structure"):
+        ours._update_with_batch(batch)
+
+
+def test_a_policy_of_another_kind_is_refused() -> None:
+    class Bare(DiscreteQLearningPolicy):
+        def forward(self, batch: Any, state: Any = None) -> Any:
+            raise NotImplementedError
+
+    bare = Bare(model=Net(state_shape=WIDTH, action_shape=SPACE.n), action_space=SPACE)
+    with pytest.raises(RuntimeError, match="relies on the argument model of its policy"):
+        StructuredDQN(policy=bare, optim=AdamOptimizerFactory(lr=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"structure": "0.5"}, "a probability or None"), ({"structure": True}, "got True"), ({"structure": 1.5}, "1.5")],
+)
+def test_refuses_what_is_no_structure(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        algorithm_of(DQN, StructuredDQN, **settings)
+
+
+@pytest.mark.parametrize("kind", [C51, RainbowDQN])
+def test_distributions_cannot_be_completed(kind: type) -> None:
+    with pytest.raises(ValueError, match="structure can only choose"):
+        algorithm_of(kind, OURS[kind], structure=StructuredTargets())
+
+
+@pytest.mark.parametrize("kind", list(OURS))
+def test_ranks_are_watched_in_any_algorithm(kind: type) -> None:
+    for cls in (kind, OURS[kind]):
+        unwatched, watched = algorithm_of(kind, cls), algorithm_of(kind, cls)
+        log = RankLog(watched, every=2)
+        updates(unwatched, memory(), 5)
+        stats = updates(watched, memory(), 5)
+        assert same(unwatched, watched)
+        assert all(1 <= row.rank_99 <= ACTIONS for row in stats)
+        assert stats[0].rank_99 == stats[1].rank_99
+        assert stats[0].get_loss_stats_dict().keys() >= {"loss", "rank_99", "rank_9999", "row_centred_rank_99"}
+        log.remove()
+        assert not hasattr(updates(watched, memory(), 1)[0], "rank_99")
+
+
+def test_ranks_are_those_of_the_target_network_before_completion() -> None:
+    ours = algorithm_of(DQN, StructuredDQN, structure=0.5)
+    log = RankLog(ours, every=1)
+    buffer = memory(BATCH)
+    with policy_within_training_step(ours.policy):
+        expected = ranks_of(values_of(ours, buffer[np.arange(BATCH)].obs_next, online=False))
+        ours.update(buffer=buffer, sample_size=0)  # all of it, in order
+    assert log.ranks == expected
+
+
+def test_what_is_watched_can_be_saved_and_copied(tmp_path: Any) -> None:
+    straight = algorithm_of(DQN, StructuredDQN, structure=0.5)
+    RankLog(straight, every=1)
+    updates(straight, memory(), 3)
+    torch.save(straight, tmp_path / "whole.pt")
+    copies = [torch.load(tmp_path / "whole.pt", weights_only=False), copy.deepcopy(straight)]
+    rows = [updates(algorithm, memory(), 4) for algorithm in (straight, *copies)]
+    assert all(same(straight, twin) for twin in copies)
+    assert len({tuple(stats.row_centred_rank_99 for stats in row) for row in rows}) == 1
+    with pytest.raises(ValueError, match="watched already"):
+        RankLog(straight)
+
+
+def test_what_has_no_matrix_is_not_watched() -> None:
+    with pytest.raises(ValueError, match="such as DQN, got Net"):
+        RankLog(Net(state_shape=WIDTH, action_shape=SPACE.n))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="every=0"):
+        RankLog(algorithm_of(DQN), every=0)
+    branching = BranchingNet(
+        state_shape=WIDTH,
+        num_branches=2,
+        action_per_branch=3,
+        common_hidden_sizes=[8],
+        value_hidden_sizes=[8],
+        action_hidden_sizes=[8],
+    )
+    policy = BDQNPolicy(model=branching, action_space=SPACE)
+    with pytest.raises(ValueError, match="got BDQN"):
+        RankLog(BDQN(policy=policy, optim=AdamOptimizerFactory(lr=1e-3)))
+
+
+def test_training_without_hidden_entries_is_the_library() -> None:
+    plain, _ = cartpole(DQN, steps=600)
+    ours, _ = cartpole(StructuredDQN, steps=600, structure=EVERYTHING)
+    assert same(plain, ours)
+
+
+def test_training_counts_and_logs() -> None:
+    kept = Kept()
+    torch.manual_seed(0)
+
+    class Watched(StructuredDQN):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            RankLog(self, every=5)
+
+    ours, _ = cartpole(Watched, steps=300, structure=0.5, logger=kept)
+    assert int(ours.structure_updates) == 60
+    assert ours._completions == 0
+    assert len(kept.rows) == 3  # the library counts a step of several updates as one
+    assert all(1 <= row["rank_99"] <= 2 for _, row in kept.rows)
+
+
+@pytest.mark.slow
+def test_learns_cartpole() -> None:
+    ours, score = cartpole(StructuredDQN, steps=2_000, epochs=10, structure=0.9)
+    assert score >= SCORE
+    assert int(ours.structure_updates) >= 400

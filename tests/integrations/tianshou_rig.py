@@ -1,0 +1,203 @@
+"""Small algorithms, memories and comparisons for the tests of Tianshou."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from tianshou.algorithm import C51, DQN, IQN, QRDQN, ICMOffPolicyWrapper, RainbowDQN
+from tianshou.algorithm.modelfree.c51 import C51Policy
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.modelfree.iqn import IQNPolicy
+from tianshou.algorithm.modelfree.qrdqn import QRDQNPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.data import Batch, Collector, PrioritizedReplayBuffer, ReplayBuffer, VectorReplayBuffer
+from tianshou.env import DummyVectorEnv
+from tianshou.trainer import OffPolicyTrainerParams
+from tianshou.utils import LazyLogger
+from tianshou.utils.net.common import MLP, Net, Recurrent
+from tianshou.utils.net.discrete import ImplicitQuantileNetwork, IntrinsicCuriosityModule, NoisyLinear
+from tianshou.utils.torch_utils import policy_within_training_step
+from torch import Tensor, nn
+
+from svrl import StructuredTargets
+from svrl.integrations.tianshou import (
+    StructuredC51,
+    StructuredDQN,
+    StructuredIQN,
+    StructuredQRDQN,
+    StructuredRainbow,
+)
+
+ACTIONS, WIDTH, BATCH = 6, 5, 16
+SPACE = gymnasium.spaces.Discrete(ACTIONS)
+EVERYTHING = StructuredTargets(observe=1.0)
+OURS: dict[Any, Any] = {
+    DQN: StructuredDQN,
+    QRDQN: StructuredQRDQN,
+    IQN: StructuredIQN,
+    C51: StructuredC51,
+    RainbowDQN: StructuredRainbow,
+}
+
+
+class Atoms(nn.Module):
+    """Probabilities (B, A, 7), from noisy layers or not."""
+
+    def __init__(self, noisy: bool) -> None:
+        super().__init__()
+        linear: Any = NoisyLinear if noisy else nn.Linear
+        self.layers = nn.Sequential(linear(WIDTH, 16), nn.ReLU(), linear(16, ACTIONS * 7))
+
+    def forward(self, obs: Any, state: Any = None, info: Any = None) -> tuple[Tensor, Any]:
+        flat = self.layers(torch.as_tensor(obs, dtype=torch.float32))
+        return flat.view(-1, ACTIONS, 7).softmax(-1), state
+
+
+def policy_for(kind: type) -> DiscreteQLearningPolicy:
+    if kind in (C51, RainbowDQN):
+        return C51Policy(model=Atoms(kind is RainbowDQN), action_space=SPACE, num_atoms=7, v_min=-3.0, v_max=3.0)
+    if kind is QRDQN:
+        net = Net(state_shape=WIDTH, action_shape=SPACE.n, hidden_sizes=[16], num_atoms=9)
+        return QRDQNPolicy(model=net, action_space=SPACE)
+    if kind is IQN:
+        features = Net(state_shape=WIDTH, action_shape=0, hidden_sizes=[16])
+        net = ImplicitQuantileNetwork(preprocess_net=features, action_shape=SPACE.n, num_cosines=8)
+        return IQNPolicy(model=net, action_space=SPACE)
+    net = Net(state_shape=WIDTH, action_shape=SPACE.n, hidden_sizes=[16])
+    return DiscreteQLearningPolicy(model=net, action_space=SPACE)
+
+
+def algorithm_of(kind: type, cls: type | None = None, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    if kind is QRDQN:
+        settings.setdefault("num_quantiles", 9)
+    settings.setdefault("target_update_freq", 4)
+    return (cls or kind)(policy=policy_for(kind), optim=AdamOptimizerFactory(lr=1e-2), gamma=0.9, **settings)
+
+
+def memory(size: int = 64, *, prioritised: bool = False) -> ReplayBuffer:
+    rng = np.random.default_rng(0)
+    buffer = PrioritizedReplayBuffer(size, alpha=0.6, beta=0.4) if prioritised else ReplayBuffer(size)
+    states = rng.normal(size=(size + 1, WIDTH)).astype(np.float32)
+    for k in range(size):
+        ended = k % 11 == 10
+        buffer.add(
+            Batch(
+                obs=states[k],
+                act=int(rng.integers(ACTIONS)),
+                rew=float(rng.normal()),
+                obs_next=states[k + 1],
+                terminated=ended and k % 2 == 0,
+                truncated=ended and k % 2 == 1,
+                info={},
+            )
+        )
+    return buffer
+
+
+def updates(algorithm: Any, buffer: ReplayBuffer, times: int) -> list[Any]:
+    np.random.seed(0)  # noqa: NPY002 - the library draws batches from it
+    torch.manual_seed(0)
+    with policy_within_training_step(algorithm.policy):
+        return [algorithm.update(buffer=buffer, sample_size=BATCH) for _ in range(times)]
+
+
+def same(one: Any, two: Any) -> bool:
+    ours = dict(two.named_parameters())
+    return all(torch.equal(value, ours[name]) for name, value in one.named_parameters())
+
+
+def values_of(algorithm: Any, obs: np.ndarray, *, online: bool) -> Tensor:
+    model = algorithm.policy.model if online or not algorithm.use_target_network else algorithm.model_old
+    with torch.no_grad():
+        return model(obs)[0]
+
+
+def returns_of(algorithm: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Tensor:
+    batch = buffer[indices]
+    return algorithm._preprocess_batch(batch, buffer, indices).returns
+
+
+def recurrent(cls: type, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    net = Recurrent(layer_num=1, state_shape=WIDTH, action_shape=SPACE.n, hidden_layer_size=8)
+    policy = DiscreteQLearningPolicy(model=net, action_space=SPACE)
+    return cls(policy=policy, optim=AdamOptimizerFactory(lr=1e-2), target_update_freq=4, **settings)
+
+
+def curious(cls: type, **settings: Any) -> Any:
+    algorithm = algorithm_of(DQN, cls, **settings)
+    model = IntrinsicCuriosityModule(
+        feature_net=MLP(input_dim=WIDTH, output_dim=8, hidden_sizes=[8]), feature_dim=8, action_dim=ACTIONS
+    )
+    return ICMOffPolicyWrapper(
+        wrapped_algorithm=algorithm,
+        model=model,
+        optim=AdamOptimizerFactory(lr=1e-3),
+        lr_scale=1.0,
+        reward_scale=0.01,
+        forward_loss_weight=0.2,
+    )
+
+
+class Kept(LazyLogger):
+    """A logger that remembers what the trainer gives it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.update_interval, self.rows = 10, []
+
+    def prepare_dict_for_logging(self, data: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        return data
+
+    def write(self, step_type: str, step: int, data: dict[str, Any]) -> None:
+        if step_type.startswith("update"):
+            self.rows.append((step, data))
+
+
+SCORE = 195.0  # what the library's own tests ask of CartPole
+
+
+def cartpole(cls: type, *, steps: int, epochs: int = 1, seed: int = 0, logger: Any = None, **settings: Any) -> Any:
+    """Trains as the library's own example does; the result is (algorithm, best score)."""
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+    envs, tests = (DummyVectorEnv([lambda: gymnasium.make("CartPole-v1") for _ in range(n)]) for n in (5, 5))
+    envs.seed(seed)
+    tests.seed(seed)
+    space = envs.action_space[0]
+    net = Net(state_shape=4, action_shape=space.n, hidden_sizes=[128, 128])
+    policy = DiscreteQLearningPolicy(model=net, action_space=space, eps_training=0.1, eps_inference=0.0)
+    algorithm = cls(
+        policy=policy,
+        optim=AdamOptimizerFactory(lr=1e-3),
+        gamma=0.9,
+        n_step_return_horizon=3,
+        target_update_freq=100,
+        **settings,
+    )
+    buffer = VectorReplayBuffer(20_000, buffer_num=5)
+    collector = Collector(policy, envs, buffer, exploration_noise=True)
+    collector.reset()
+    collector.collect(n_step=200)
+    result = algorithm.run_training(
+        OffPolicyTrainerParams(
+            training_collector=collector,
+            test_collector=Collector(policy, tests),
+            max_epochs=epochs,
+            epoch_num_steps=steps,
+            collection_step_num_env_steps=10,
+            update_step_num_gradient_steps_per_sample=0.2,
+            batch_size=64,
+            test_step_num_episodes=5,
+            test_in_training=False,
+            stop_fn=lambda score: score >= SCORE,
+            logger=logger,
+            show_progress=False,
+            verbose=False,
+        )
+    )
+    return algorithm, result.best_score

@@ -1,0 +1,146 @@
+"""Small losses, batches and comparisons for the tests of TorchRL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictSequential
+from torch import Tensor, nn
+from torchrl.collectors import Collector
+from torchrl.data import Categorical, LazyTensorStorage, OneHot, TensorDictReplayBuffer
+from torchrl.envs import GymEnv, StepCounter
+from torchrl.modules import MLP, DistributionalQValueActor, EGreedyModule, QValueActor
+from torchrl.objectives import HardUpdate, SoftUpdate
+from torchrl.trainers.algorithms.dqn import DQNTrainer
+
+from svrl import StructuredTargets
+from svrl.integrations.torchrl import LogRanks, StructuredDistributionalDQNLoss, StructuredDQNLoss
+
+ACTIONS, WIDTH, BATCH, ATOMS = 5, 3, 12, 7
+EVERYTHING = StructuredTargets(observe=1.0)
+SPECS: dict[str, Any] = {"one_hot": OneHot(ACTIONS), "categorical": Categorical(ACTIONS)}
+
+
+def actor_of(spec: Any) -> QValueActor:
+    torch.manual_seed(0)
+    return QValueActor(MLP(in_features=WIDTH, out_features=ACTIONS, num_cells=[16]), in_keys=["observation"], spec=spec)
+
+
+def loss_of(cls: type = StructuredDQNLoss, space: str = "categorical", **settings: Any) -> Any:
+    loss = cls(actor_of(SPECS[space]), action_space=SPECS[space], **settings)
+    loss.make_value_estimator(gamma=0.9)
+    return loss
+
+
+def distributional(cls: type = StructuredDistributionalDQNLoss, space: str = "categorical", **settings: Any) -> Any:
+    torch.manual_seed(0)
+    net = MLP(in_features=WIDTH, out_features=(ATOMS, ACTIONS), num_cells=[16])
+    actor = DistributionalQValueActor(net, spec=SPECS[space], support=torch.linspace(-2, 2, ATOMS))
+    return cls(actor, gamma=0.9, **settings)
+
+
+def batch_of(space: str = "categorical", shape: tuple[int, ...] = (BATCH,), seed: int = 1) -> TensorDict:
+    random = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    ended = torch.rand(*shape, 1, generator=random) < 0.2
+    return TensorDict(
+        {
+            "observation": torch.randn(*shape, WIDTH, generator=random),
+            "action": SPECS[space].rand(shape),
+            "next": {
+                "observation": torch.randn(*shape, WIDTH, generator=random),
+                "reward": torch.randn(*shape, 1, generator=random),
+                "done": ended,
+                "terminated": ended,
+            },
+        },
+        shape,
+    )
+
+
+def train(
+    loss: Any, updater: Any, *, times: int = 12, space: str = "categorical", shape: Any = (BATCH,)
+) -> list[float]:
+    optimiser = torch.optim.Adam(loss.parameters(), lr=1e-2)
+    said = []
+    for update in range(times):
+        value = loss(batch_of(space, shape, seed=update))["loss"]
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+        if updater is not None:
+            updater.step()
+        said.append(float(value))
+    return said
+
+
+def same(one: nn.Module, two: nn.Module) -> bool:
+    ours = two.state_dict()
+    return all(torch.equal(value, ours[name]) for name, value in one.state_dict().items())
+
+
+def updater_of(loss: Any, kind: str) -> Any:
+    return SoftUpdate(loss, eps=0.9) if kind == "soft" else HardUpdate(loss, value_network_update_interval=3)
+
+
+def values_of(loss: Any, observations: Tensor, *, online: bool) -> Tensor:
+    params = loss.value_network_params if online else loss.target_value_network_params
+    told = TensorDict({"observation": observations}, observations.shape[:-1])
+    with torch.no_grad(), params.data.to_module(loss.value_network):
+        return loss.value_network(told)["action_value"]
+
+
+def chosen(values: Tensor, actions: Tensor) -> Tensor:
+    """Of integers or one-hot rows."""
+    index = actions if actions.ndim < values.ndim else actions.long().argmax(-1)
+    return values.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+
+
+class Kept:
+    """A logger that remembers what the trainer gives it."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, float]] = []
+
+    def log_scalar(self, name: str, value: Any, step: int | None = None) -> None:
+        self.rows.append((name, float(value)))
+
+
+def cartpole_parts(cls: type, *, frames: int, seed: int = 0, **settings: Any) -> tuple[Any, Any, Any, Any, Any]:
+    torch.manual_seed(seed)
+    env = GymEnv("CartPole-v1", categorical_action_encoding=True).append_transform(StepCounter())
+    env.set_seed(seed)
+    net = MLP(in_features=4, out_features=2, num_cells=[128, 128])
+    actor = QValueActor(net, in_keys=["observation"], spec=env.action_spec)
+    greedy = EGreedyModule(spec=env.action_spec, eps_init=1.0, eps_end=0.05, annealing_num_steps=frames // 3)
+    loss = cls(actor, action_space=env.action_spec, loss_function="smooth_l1", **settings)
+    loss.make_value_estimator(gamma=0.98)
+    collector = Collector(env, TensorDictSequential(actor, greedy), frames_per_batch=50, total_frames=frames)
+    collector.set_seed(seed)
+    return env, actor, greedy, loss, collector
+
+
+def by_trainer(cls: type, *, frames: int, logger: Any = None, **settings: Any) -> Any:
+    """As the library's own trainer does it; returns the loss."""
+    _, _, greedy, loss, collector = cartpole_parts(cls, frames=frames, **settings)
+    trainer = DQNTrainer(
+        collector=collector,
+        total_frames=frames,
+        frame_skip=1,
+        optim_steps_per_batch=3,
+        loss_module=loss,
+        optimizer=torch.optim.Adam(loss.parameters(), lr=1e-3),
+        replay_buffer=TensorDictReplayBuffer(storage=LazyTensorStorage(2_000), batch_size=32),
+        target_net_updater=SoftUpdate(loss, tau=0.05),
+        greedy_module=greedy,
+        progress_bar=False,
+        logger=logger,
+        log_interval=1,
+        log_rewards=False,
+        clip_grad_norm=False,
+    )
+    LogRanks(loss, every=2).register(trainer)
+    trainer.train()
+    return loss
