@@ -46,9 +46,10 @@ def main() -> None:
         several = target(torch.randn(4, BATCH, 8, device=DEVICE))
     print("the same arguments, the same result:", torch.equal(structured(q, updates=7), structured(q, updates=7)))
     print("p = 1 changes no bit:", torch.equal(structured(q, 1.0), q))
-    print("values (B, A)", tuple(structured(q).shape), "and of K batches (K, B, A)", tuple(structured(several).shape))
+    print("values (B, A)", tuple(structured(q, updates=0).shape))
+    print("values of K batches (K, B, A)", tuple(structured(several, updates=0).shape))
     quantiles = q[:, None] + torch.linspace(-1, 1, 51, device=DEVICE).view(1, -1, 1)
-    print("quantiles (B, N, A)", tuple(structured_quantiles(quantiles).shape), "follow their means")
+    print("quantiles (B, N, A)", tuple(structured_quantiles(quantiles, updates=0).shape), "follow their means")
 
     if DEVICE == "cuda":
         updates.zero_()

@@ -29,5 +29,5 @@ model = StructuredQRDQN(  # <- in place of QRDQN
     device="cpu",
 )
 print(f"before: mean score {evaluate_policy(model, games, n_eval_episodes=10)[0]:5.0f}")
-model.learn(14_000)
+model.learn(8_000)
 print(f" after: mean score {evaluate_policy(model, games, n_eval_episodes=10)[0]:5.0f} of 500")

@@ -216,6 +216,20 @@ __all__ = [
 _PACKAGES = ("svrl.matrix", "svrl.mdp", "svrl.envs", "svrl.planning", "svrl.agents", "svrl.integrations")
 
 
+_ELSEWHERE = {
+    "StructuredDQN": "stable_baselines3 (tianshou has one, too)",
+    "StructuredQRDQN": "sb3_contrib (tianshou has one, too)",
+    "DoubleDQN": "stable_baselines3",
+    "DuelingDQN": "stable_baselines3",
+    "StructuredDQNLoss": "torchrl",
+    "StructuredDQNConfig": "rllib",
+    "SoftImputer": "scikit_learn",
+    "mdp_from_env": "gymnasium_models",
+    "agent_from_plan": "planned_agent",
+}
+"""Names that need another library, and their file in svrl.integrations."""
+
+
 def __getattr__(name: str) -> object:
     if name in __all__:
         # The packages in order of their weight: the first that has the name is the one it lives in.
@@ -223,6 +237,8 @@ def __getattr__(name: str) -> object:
             module = importlib.import_module(package)
             if name in module.__all__:
                 return getattr(module, name)
+    if name in _ELSEWHERE:
+        raise AttributeError(f"module 'svrl' has no attribute {name!r}. It is in svrl.integrations.{_ELSEWHERE[name]}.")
     close = difflib.get_close_matches(name, __all__, n=1)
     hint = f". Did you mean {close[0]}?" if close and not name.startswith("_") else ""
     raise AttributeError(f"module 'svrl' has no attribute {name!r}{hint}")

@@ -9,8 +9,10 @@ import torch
 
 from svrl.integrations.gymnasium_models import mdp_from_env, start_probabilities
 from svrl.integrations.planned_agent import PlannedAgent, agent_from_plan
+from svrl.mdp.toy import toy_mdp
 from svrl.planning.plan import plan
 from svrl.planning.policy_iteration import PolicyIteration
+from svrl.planning.structured import StructuredValueIteration
 
 EPISODES = 600
 
@@ -128,8 +130,34 @@ def test_a_plan_of_another_model_is_refused() -> None:
     lake = mdp_from_env("FrozenLake-v1", 0.9)
     found = plan(lake, PolicyIteration())
     assert torch.equal(torch.from_numpy(np.asarray(agent_from_plan(found, lake).policy)), found.policy)
-    with pytest.raises(ValueError, match="16 states and the model 48"):
+    with pytest.raises(ValueError, match="16 states and 4 actions, and the model 48 and 4"):
         agent_from_plan(found, mdp_from_env(newest("CliffWalking"), 0.9))
+    with pytest.raises(ValueError, match="16 states and 4 actions, and the model 16 and 3"):
+        agent_from_plan(found, toy_mdp(0, n_states=16, n_actions=3))
+    kept = plan(lake, StructuredValueIteration(observe=0.6, max_iterations=2))
+    assert kept.q is not None
+    with pytest.raises(ValueError, match="16 states and 4 actions, and the model 16 and 5"):
+        agent_from_plan(kept, toy_mdp(0, n_states=16, n_actions=5))
+
+
+def test_swapped_and_foreign_arguments_get_a_sentence() -> None:
+    lake = mdp_from_env("FrozenLake-v1", 0.9)
+    found = plan(lake, PolicyIteration())
+    with pytest.raises(ValueError, match="the plan first and then the model"):
+        agent_from_plan(lake, found)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs a Plan, got Tensor"):
+        agent_from_plan(found.policy, lake)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="needs a model, got"):
+        agent_from_plan(found, gymnasium.make("FrozenLake-v1"))  # type: ignore[arg-type]
+
+
+def test_a_vector_of_environments_is_refused() -> None:
+    envs = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
+    for call in (lambda: mdp_from_env(envs, 0.9), lambda: start_probabilities(envs)):  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"from one environment, got a SyncVectorEnv of 3\. Give one"):
+            call()
+    assert mdp_from_env(envs.envs[0], 0.9).n_states == 16  # type: ignore[attr-defined]
+    envs.close()
 
 
 def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float) -> tuple[float, int]:

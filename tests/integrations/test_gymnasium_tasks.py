@@ -116,6 +116,8 @@ def test_actions_and_variants() -> None:
     authors = gymnasium.make(IDS["inverted-pendulum"], actions=9, variant="authors").unwrapped.task
     assert authors.label == make_task("inverted-pendulum", variant="authors").label
     assert authors.n_actions == 9
+    with pytest.raises(ValueError, match="The nearest is 27"):
+        ControlTaskEnv("three-motor-pendulum", actions=30)
     motors = gymnasium.make(IDS["three-motor-pendulum"], actions=27, variant="authors").unwrapped.task
     assert (motors.n_actions, motors.label["variant"]) == (27, "authors")
     for wrong, sentence in (
@@ -141,6 +143,9 @@ def test_wrong_calls_get_a_sentence() -> None:
     for wrong in ([0.0], [4.0, 0.0], [math.nan, 0.0]):
         with pytest.raises(ValueError, match=r"position \(m\) in \[-3, 3\]"):
             env.reset(options={"state": wrong})
+    with pytest.raises(ValueError, match="the option 'state' and no other, got 'stat'"):
+        env.reset(options={"stat": [0.0, 0.0]})
+    assert env.reset(options={})[0].shape == (2,)
     broken = dataclasses.replace(env.task, reward=lambda states, inputs: states[..., 0] * math.nan)
     other = ControlTaskEnv(broken)
     other.reset(seed=0)
@@ -222,6 +227,40 @@ def test_the_agent_is_greedy_for_the_q_of_the_plan(pendulum: GridMDP, kept: str)
     expected = GreedyPolicy(task=pendulum.task, q=q).actions(states).numpy()
     chosen = agent_from_plan(found, pendulum).act(features(pendulum.task, states), {"state": states.numpy()})
     assert np.mean(chosen == expected) > 0.99  # where two are equal up to rounding, either may be chosen
+
+
+@pytest.mark.parametrize("kept", METHODS)
+def test_a_plan_of_another_grid_is_refused(pendulum: GridMDP, kept: str) -> None:
+    found = plan(pendulum, METHODS[kept], seed=0)
+    with pytest.raises(
+        ValueError, match=r"over a grid of 31x31 states of inverted-pendulum.*agent_from_plan\(found, gr"
+    ):
+        agent_from_plan(found)
+    with pytest.raises(ValueError, match="over a grid of 31x31"):
+        agent_from_plan(found, pendulum.task)  # type: ignore[arg-type]
+    for name, shape, actions, said in (
+        ("inverted-pendulum", (31, 31), 14, "961 states and 15 actions, and the model 961 and 14"),
+        ("inverted-pendulum", (30, 31), 15, "961 states and 15 actions, and the model 930 and 15"),
+        ("double-integrator", (31, 31), 15, "of inverted-pendulum on a grid of 31x31, and the model is double-integ"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            agent_from_plan(found, GridMDP(make_task(name, states=shape, actions=actions)))
+
+
+def test_observations_and_states_of_a_wrong_size_are_refused(pendulum: GridMDP) -> None:
+    agent = agent_from_plan(plan(pendulum, METHODS["values"]), pendulum)
+    seen = features(pendulum.task, np.zeros((5, 2)))
+    assert agent.act(seen[0], {"state": [0, 0]}) == agent.act(seen[0], {"state": np.zeros(2)})
+    for state in (np.zeros(4), np.zeros((1, 2)), 0.0):
+        with pytest.raises(ValueError, match=r"states of shape \(2,\) for this observation, got info\['state'\]"):
+            agent.act(seen[0], {"state": state})
+    with pytest.raises(ValueError, match=r"states of shape \(5, 2\) for this observation"):
+        agent.act(seen, {"state": np.zeros((4, 2))})
+    for wrong in (np.zeros(4), np.zeros((2, 4)), 3):
+        with pytest.raises(ValueError, match="is observed by 3 features"):
+            agent.act(wrong, {"state": np.zeros(2)})
+    with pytest.raises(ValueError, match=r"features \(f,\) or \(N, f\), got shape \(1, 5, 3\)"):
+        agent.act(seen[None])
 
 
 def test_with_noise_returns_are_those_of_rollouts(pendulum: GridMDP) -> None:

@@ -72,6 +72,14 @@ def test_their_policy_iteration_finds_our_values(form: str, paid: str) -> None:
     assert tuple(ours.policy.tolist()) == tuple(policy)
 
 
+def test_nested_lists_are_as_good_as_arrays() -> None:
+    p, r = random_arrays(0)
+    v = torch.randn(S, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for paid in (r, r[:, 0].T, r[0, 0]):
+        wanted = mdp_from_arrays(p, paid, DISCOUNT).backup(v)
+        assert torch.equal(mdp_from_arrays(p.tolist(), paid.tolist(), DISCOUNT).backup(v), wanted)
+
+
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_round_trip_is_exact(sparse: bool) -> None:
     p, r = random_arrays(1)
@@ -116,6 +124,11 @@ def test_rounded_rows_are_accepted_by_the_toolbox() -> None:
         ([], np.ones(S), "got none"),
         (np.stack([np.eye(S)] * A), np.ones((A, S)), r"\(12,\), \(12, 3\) or \(3, 12, 12\), got shape \(3, 12\)"),
         (np.stack([np.eye(S)] * A), np.ones((A - 1, S, S)), r"got 2 matrices of shape \(12, 12\)"),
+        (np.stack([np.eye(S)] * A), np.ones((A - 1, S, S)).tolist(), r"got 2 matrices of shape \(12, 12\)"),
+        (np.stack([np.eye(S)] * A), None, r"has the shape \(12,\), .* got None"),
+        (np.stack([np.eye(S)] * A), 1.0, r"has the shape \(12,\), .* got shape \(\)"),
+        (np.stack([np.eye(S)] * A), [[1.0], [1.0, 2.0]], "got a list that is no table of numbers"),
+        (None, np.ones(S), "one square matrix .* got NoneType"),
         (2 * np.stack([np.eye(S)] * A), np.ones(S), "state 0, action 0 sum to 2"),
     ],
 )

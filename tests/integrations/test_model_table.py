@@ -108,6 +108,16 @@ def test_missing_pairs_change_no_value_and_are_never_best() -> None:
     assert float(gap[torch.from_numpy(~there)].min()) >= r[there].max() - r[there].min() - 1e-9
 
 
+def test_no_missing_pair_counts_as_0() -> None:
+    p, r = random_parts(5)
+    states, actions = np.indices(r.shape).reshape(2, -1)
+    rows = p.reshape(r.size, -1)
+    model = mdp_from_pairs(
+        states=states, actions=actions, transitions=rows, rewards=r.reshape(-1), discount=0.95, name="x"
+    )
+    assert model.describe()["infeasible_pairs"] == 0
+
+
 def test_equal_rewards_leave_room_below_them() -> None:
     model = mdp_from_pairs(
         states=np.array([0, 0, 1]),

@@ -92,6 +92,15 @@ def test_without_the_model_nothing_is_certified(tmp_path: Path) -> None:
     assert back.loss_bound is not None
 
 
+def test_what_is_no_plan_gets_one_sentence(tmp_path: Path) -> None:
+    dense = plan(MODEL, METHODS["dense"])
+    with pytest.raises(ValueError, match="the plan first and then the file"):
+        save_q(str(tmp_path / "q.npy"), dense)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"writes a Plan, got Tensor\. Save a matrix of your own with numpy\.save"):
+        save_q(dense.q, tmp_path / "q.npy")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_other_programs_read_the_file(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.torch")
     model = toy_mdp(0, n_states=20, n_actions=6)

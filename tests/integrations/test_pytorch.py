@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations import pytorch as module
 from svrl.integrations.observed_entries import observed_entries
 from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
-from svrl.matrix import RowMean, SoftImpute
+from svrl.matrix import Observed, RowMean, SoftImpute
 
 KINDS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -65,7 +67,7 @@ def test_observing_everything_changes_no_bit(kind: torch.dtype, scale: str) -> N
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_what_is_observed_stays_and_the_rest_moves(kind: torch.dtype) -> None:
     q, mask = values(32, 18).to(kind), drawn(torch.empty(32, 18), 0.6)
-    found = structured(q, 0.6)
+    found = structured(q, 0.6, updates=0)
     assert found.dtype == kind
     assert torch.equal(found[mask], q[mask])
     assert float((found != q)[~mask].float().mean()) > 0.9
@@ -84,7 +86,9 @@ def test_several_matrices_are_completed_each_by_itself() -> None:
     whole = structured(q, mask=mask)
     for k in range(5):
         assert torch.equal(whole[k], structured(q[k], mask=mask[k]))
-    assert torch.equal(whole, structured(q)), "the mask of several is drawn by one count over all their entries"
+    assert torch.equal(whole, structured(q, updates=0)), (
+        "the mask of several is drawn by one count over all their entries"
+    )
 
 
 def test_the_probability_rises_with_the_updates() -> None:
@@ -149,19 +153,23 @@ def test_quantiles_are_moved_by_what_their_mean_moved() -> None:
 def test_no_gradient_comes_back() -> None:
     q = values(32, 18).requires_grad_()
     z = values(32, 5, 18).requires_grad_()
-    for found in (structured(q), structured_values(q, online_q=q), structured_quantiles(z)):
+    for found in (
+        structured(q, updates=0),
+        structured_values(q, online_q=q, updates=0),
+        structured_quantiles(z, updates=0),
+    ):
         assert not found.requires_grad
     for value in ("completed", "network"):
         q.grad = None
-        worth = structured_values(q, online_q=q, value=value)
+        worth = structured_values(q, online_q=q, value=value, updates=0)
         (q.sum(-1) - worth).square().sum().backward()
         assert torch.equal(q.grad, (2 * (q.detach().sum(-1) - worth))[:, None].expand_as(q))
 
 
 def test_layouts_and_strides_do_not_matter() -> None:
     q = values(18, 32)
-    assert torch.equal(structured(q.T), structured(q.T.contiguous()))
-    assert structured(q.T).is_contiguous()
+    assert torch.equal(structured(q.T, updates=0), structured(q.T.contiguous(), updates=0))
+    assert structured(q.T, updates=0).is_contiguous()
 
 
 RULE = StructuredTargets(observe=0.5, scale="row")
@@ -201,7 +209,7 @@ def test_a_count_in_whole_numbers_compiles_too() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_operator_keeps_the_rules_of_operators(kind: torch.dtype) -> None:
-    name = module._name_of(0.8, None)
+    name = module._registered(None)[0]
     for shape in ((32, 18), (3, 8, 4)):
         q = values(*shape).to(kind)
         torch.library.opcheck(module._complete, (q, drawn(q), name))
@@ -234,7 +242,7 @@ def test_bad_input_is_one_sentence(call, sentence: str) -> None:
 def test_values_that_are_not_finite_pass_through() -> None:
     q = values(3, 16, 6)
     q[1, 2, 3] = torch.nan
-    found = structured(q, 0.5)
+    found = structured(q, 0.5, updates=0)
     assert torch.equal(found[1].nan_to_num(7.0), q[1].nan_to_num(7.0))
     assert bool(torch.isfinite(found[[0, 2]]).all())
 
@@ -245,5 +253,70 @@ def test_an_estimator_of_ones_own_is_used() -> None:
             return dataclasses.replace(SoftImpute()(problem), dense=torch.zeros_like(problem.values))
 
     q = values(16, 6)
-    found = structured(q, 0.5, estimator=Zeros(), scale="none")
+    found = structured(q, 0.5, estimator=Zeros(), scale="none", updates=0)
     assert torch.equal(found, torch.where(drawn(q, 0.5), q, 0.0))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Says one number everywhere, and shows nothing of it."""
+
+    number: float = field(repr=False)
+
+    def __call__(self, observed, **_):
+        return RowMean()(
+            Observed.trusted(torch.full_like(observed.values, self.number), torch.ones_like(observed.mask))
+        )
+
+
+def test_rules_that_look_alike_are_not_mixed_up() -> None:
+    q = values(12, 6)
+    one, other = (StructuredTargets(estimator=Constant(number), scale="none") for number in (3.0, 99.0))
+    assert repr(one) == repr(other)
+    compiled = torch.compile(lambda q, n: structured(q, rule=one, updates=n), backend="aot_eager", fullgraph=True)
+    first = compiled(q, torch.tensor(4))
+    assert structured(q, rule=other, updates=4).max() == 99
+    assert torch.equal(compiled(q, torch.tensor(4)), first)
+    assert first.max() < 99
+
+
+def test_probabilities_may_change_from_call_to_call() -> None:
+    q, kept = values(32, 18), len(module._RULES)
+    for k in range(1, 50):
+        structured(q, k / 50, updates=k)
+        structured(q, rule=StructuredTargets(observe=k / 50), updates=k)
+    assert len(module._RULES) <= kept + 1
+    compiled = torch.compile(lambda q, p, n: structured(q, p, updates=n), backend="aot_eager", fullgraph=True)
+    for p in (0.5, 0.6, 0.7):
+        assert torch.equal(compiled(q, p, torch.tensor(2)), structured(q, p, updates=2))
+
+
+def test_a_number_that_is_not_finite_moves_nothing_in_quantiles() -> None:
+    z = torch.randn(8, 5, 6, generator=torch.Generator().manual_seed(0))
+    z[2, 3, 1] = torch.nan
+    assert torch.equal(structured_quantiles(z, 1.0).nan_to_num(77), z.nan_to_num(77))
+    assert int(structured_quantiles(z, 0.5, updates=0).isnan().sum()) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda q: structured(q, 0.5), "which mask is drawn"),
+        (lambda q: structured(q, 0.5, updates=1.5), "int, or a 0-d int64 tensor; got 1.5"),
+        (lambda q: structured(q, 0.5, mask=q > 0), "a mask, not both"),
+        (lambda q: structured(q, mask=q), "A mask is bool and has the shape of the values"),
+        (lambda q: structured(q, mask=(q > 0)[:4]), r"got torch.bool of shape \(4, 6\)"),
+        (lambda q: structured(q, rule=0.5, updates=0), "A rule is a StructuredTargets, got 0.5"),
+        (lambda q: structured(q, "0.9", updates=0), "got '0.9'"),
+        (lambda q: structured(q, 0.5, updates=0, seed=None), "A seed is a whole number, got None"),
+        (lambda q: structured_values(q, 0.5, online_q=q[:4], updates=0), "Both networks value the same states"),
+    ],
+)
+def test_what_would_go_wrong_in_silence_is_refused(call: Callable[[Tensor], Tensor], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call(values(8, 6))
+
+
+def test_a_rule_may_stand_where_p_stands() -> None:
+    q, rule = values(8, 6), StructuredTargets(observe=0.5, scale="row")
+    assert torch.equal(structured(q, rule, updates=3), structured(q, rule=rule, updates=3))

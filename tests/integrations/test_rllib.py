@@ -1,13 +1,10 @@
-"""RLlib's learner and algorithm, structured, against its own."""
+"""RLlib's learner and configuration, structured, against its own; no cluster runs."""
 
 from __future__ import annotations
 
 import copy
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -15,73 +12,19 @@ from torch import Tensor
 
 pytest.importorskip("ray", reason="RLlib is not installed here; make test-integrations installs it")
 
-import ray
-from ray.rllib.algorithms.algorithm import Algorithm
-from ray.rllib.algorithms.dqn import DQN, DQNConfig
+from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, QF_TARGET_NEXT_PROBS
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from tests.integrations.rllib_rig import ACTIONS, MODULE, SEED, Wheel, batch, learner, settled, update, weights
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.rank_monitor import ranks_of
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
-
-MODULE, SEED, ACTIONS = "default_policy", 3, 6
-SMALL = DefaultModelConfig(fcnet_hiddens=[16], head_fcnet_hiddens=[16])
-logging.getLogger("ray").setLevel(logging.ERROR)
-
-
-class Wheel(gymnasium.Env):
-    """Six actions, four numbers: only its spaces are looked at."""
-
-    observation_space = gymnasium.spaces.Box(-10.0, 10.0, (4,), np.float32)
-    action_space = gymnasium.spaces.Discrete(ACTIONS)
-
-
-def settled(config: DQNConfig, **training: object) -> DQNConfig:
-    return (
-        config.environment("CartPole-v1")
-        .env_runners(num_env_runners=0)
-        .rl_module(model_config=SMALL)
-        .debugging(seed=SEED, log_level="ERROR")
-        .training(**training)
-    )
-
-
-def learner(config: DQNConfig | None = None, **training: object) -> DQNTorchLearner:
-    """A learner of the agent with six actions; Ray need not run for it."""
-    return settled(config or StructuredDQNConfig(), **training).build_learner(env=Wheel())
-
-
-def batch(seed: int, size: int = 24, n_step: int = 1) -> MultiAgentBatch:
-    rng = np.random.default_rng(seed)
-    columns = {
-        Columns.OBS: rng.normal(size=(size, 4)).astype(np.float32),
-        Columns.NEXT_OBS: rng.normal(size=(size, 4)).astype(np.float32),
-        Columns.ACTIONS: rng.integers(ACTIONS, size=size),
-        Columns.REWARDS: rng.normal(size=size).astype(np.float32),
-        Columns.TERMINATEDS: rng.random(size) < 0.2,
-        "n_step": np.full(size, n_step, np.float32),
-        "weights": rng.uniform(0.5, 1.0, size).astype(np.float32),
-    }
-    return MultiAgentBatch({MODULE: SampleBatch(columns)}, env_steps=size)
-
-
-def update(one: DQNTorchLearner, number: int, **kwargs: int) -> dict[str, float]:
-    """One update, on a batch of its own; the target network is copied at every fifth or so."""
-    results = one.update(batch=batch(number, **kwargs), timesteps={"num_env_steps_sampled_lifetime": 110 * number})
-    return {key: value.peek() for key, value in results[MODULE].items()}
-
-
-def weights(one: DQNTorchLearner) -> Tensor:
-    return torch.cat([parameter.detach().flatten() for parameter in one.module[MODULE].parameters()])
-
 
 AGENTS = [
     {},
@@ -212,6 +155,30 @@ def test_a_plain_learners_state_can_be_taken_over() -> None:
     one.set_state(plain.get_state())
     assert torch.equal(weights(one), weights(plain))
     assert one.updates == {}
+    update(one, 1)
+    one.set_state(plain.get_state())
+    assert one.updates == {}, "a plain learner's state begins anew"
+
+
+def test_weights_alone_leave_the_number_of_updates() -> None:
+    one, other = learner(), learner()
+    for number in range(3):
+        update(one, number)
+    state = one.get_state(components="rl_module")
+    assert "structured_updates" not in state
+    update(other, 0)
+    other.set_state(state)
+    assert torch.equal(weights(other), weights(one))
+    assert other.updates == {MODULE: 1}
+
+
+def test_a_learners_checkpoint_has_the_number_of_updates(tmp_path: Path) -> None:
+    one, other = learner(), learner()
+    for number in range(3):
+        update(one, number)
+    other.restore_from_path(one.save_to_path(str(tmp_path / "learner")))
+    assert other.updates == {MODULE: 3}
+    assert torch.equal(weights(other), weights(one))
 
 
 def test_another_seed_and_another_learner_draw_other_masks() -> None:
@@ -292,7 +259,27 @@ def test_a_loss_that_asks_for_something_else_is_noticed(monkeypatch: pytest.Monk
 def test_a_step_without_a_loss_is_noticed() -> None:
     one = learner()
     update(one, 0)
-    with pytest.raises(RuntimeError, match="makes 2 steps from 1 losses"):
+    with pytest.raises(RuntimeError, match="makes a step without a loss of this learner"):
+        one.apply_gradients({})
+
+
+def test_an_interrupted_update_does_not_stop_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = learner(structure=0.5), learner(structure=0.5)
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one, "compute_gradients", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            update(one, 0)
+    other.updates[MODULE] = 1  # the interrupted update used a mask
+    for number in (1, 2):
+        update(one, number)
+        update(other, number)
+    assert one.updates == {MODULE: 3}
+    assert torch.equal(weights(one), weights(other))
+    with pytest.raises(RuntimeError, match="makes a step without a loss"):
         one.apply_gradients({})
 
 
@@ -347,117 +334,3 @@ def test_what_would_train_without_structure_is_refused() -> None:
     with pytest.raises(ValueError, match="a learner that is structured, got DQNTorchLearner"):
         settled(StructuredDQNConfig()).learners(learner_class=DQNTorchLearner).validate()
     settled(StructuredDQNConfig()).validate()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    ray.init(
-        num_cpus=3,
-        include_dashboard=False,
-        object_store_memory=200 * 2**20,
-        log_to_driver=False,
-        logging_level="ERROR",
-        configure_logging=False,
-    )
-    yield
-    ray.shutdown()
-
-
-def short(config: DQNConfig, **training: object) -> DQNConfig:
-    """A few dozen updates in an iteration."""
-    return settled(
-        config,
-        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 2_000},
-        num_steps_sampled_before_learning_starts=40,
-        target_network_update_freq=30,
-        **training,
-    ).reporting(min_sample_timesteps_per_iteration=60)
-
-
-def built(config: DQNConfig) -> Algorithm:
-    algorithm = config.build_algo()
-    algorithm.local_replay_buffer.rng = np.random.default_rng(0)  # RLlib seeds all but its memory
-    return algorithm
-
-
-@pytest.mark.usefixtures("cluster")
-def test_observing_everything_makes_rllibs_own_training() -> None:
-    found = {}
-    for name, config in (
-        ("plain", DQNConfig()),
-        ("all", StructuredDQNConfig().training(structure=1.0)),
-        ("half", StructuredDQNConfig().training(structure=0.5)),
-    ):
-        algorithm = built(short(config, n_step=2))
-        for _ in range(2):
-            algorithm.train()
-        one = algorithm.learner_group._learner
-        found[name] = weights(one)
-        assert name == "plain" or one.updates[MODULE] > 20
-        algorithm.stop()
-    assert torch.equal(found["plain"], found["all"])
-    assert not torch.equal(found["plain"], found["half"])
-
-
-@pytest.mark.usefixtures("cluster")
-def test_two_env_runners_results_and_a_checkpoint(tmp_path: Path) -> None:
-    config = short(StructuredDQNConfig(), structure=0.8, rank_every=5).env_runners(num_env_runners=2)
-    algorithm = config.build_algo()
-    results = algorithm.train()
-    told = results["learners"][MODULE]
-    assert 1 <= told["rank_99"] <= 2
-    assert told["row_centred_rank_99"] == 1, "two actions have one advantage"
-    updates = dict(algorithm.learner_group._learner.updates)
-    assert updates[MODULE] > 5
-    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
-    kept = weights(algorithm.learner_group._learner)
-    algorithm.stop()
-    again = Algorithm.from_checkpoint(path)
-    one = again.learner_group._learner
-    assert isinstance(again, DQN)
-    assert isinstance(one, StructuredDQNLearner)
-    assert one.updates == updates
-    assert one.structure == StructuredTargets(observe=0.8)
-    assert torch.equal(weights(one), kept)
-    again.train()
-    assert one.updates[MODULE] > updates[MODULE]
-    again.stop()
-
-
-@pytest.mark.usefixtures("cluster")
-def test_two_learners_stay_in_step() -> None:
-    algorithm = short(StructuredDQNConfig(), structure=0.5).learners(num_learners=2).build_algo()
-    algorithm.train()
-
-    def look(one: StructuredDQNLearner) -> tuple[int, dict[str, int], Tensor]:
-        flat = torch.cat([parameter.detach().flatten() for parameter in one.module["default_policy"].parameters()])
-        return one._learner_index, one.updates, flat
-
-    first, second = (result.get() for result in algorithm.learner_group.foreach_learner(look))
-    assert {first[0], second[0]} == {0, 1}
-    assert first[1] == second[1]
-    assert first[1][MODULE] > 5
-    assert torch.equal(first[2], second[2])
-    algorithm.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_a_structured_agent_learns_cartpole() -> None:
-    config = settled(
-        StructuredDQNConfig(),
-        lr=1e-3,
-        train_batch_size_per_learner=64,
-        training_intensity=16.0,
-        num_steps_sampled_before_learning_starts=500,
-        target_network_update_freq=400,
-        epsilon=[(0, 1.0), (5_000, 0.02)],
-        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 20_000},
-    )
-    config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[128], head_fcnet_hiddens=[128]))
-    config.env_runners(num_envs_per_env_runner=8).reporting(min_sample_timesteps_per_iteration=1_000)
-    algorithm = built(config)
-    scores = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(10)]
-    algorithm.stop()
-    assert max(scores[5:]) > 150, scores
-    assert np.mean(scores[:2]) < 50

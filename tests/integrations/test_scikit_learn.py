@@ -220,6 +220,8 @@ class TestRefusals:
             ({"solver": "magic"}, "no solver"),
             ({"missing_values": "?"}, "NaN or a number"),
             ({"random_state": "lucky"}, "random_state"),
+            ({"standardise": "yes"}, "standardise as True or False, got 'yes'"),
+            ({"keep_empty_features": None}, "keep_empty_features as True or False, got None"),
         ],
     )
     def test_bad_parameters_when_they_are_used(self, changes, said) -> None:
@@ -298,6 +300,14 @@ class TestScikitLearn:
         assert search.fit(holes).best_params_ == {"rank": 4}
         assert search.best_score_ > -0.2
 
+    def test_grid_search_on_gaps_of_the_seed_that_hides(self) -> None:
+        source = np.random.default_rng(1)
+        holes = source.normal(size=(150, 4)) @ source.normal(size=(4, 20)) + 0.05 * source.normal(size=(150, 20))
+        holes[np.random.default_rng(0).random(holes.shape) < 0.3] = np.nan  # as a user makes gaps
+        search = GridSearchCV(HardImputer(tolerance=1e-3), {"rank": [1, 2, 4, 8]}, scoring=held_out_score, cv=3)
+        assert search.fit(holes).best_params_ == {"rank": 4}
+        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
 
 class TestHeldOutScore:
     def test_is_0_for_the_truth_and_minus_1_for_zeros(self) -> None:
@@ -322,6 +332,35 @@ class TestHeldOutScore:
         shown = np.where(hidden, np.nan, holes)
         guess = np.repeat(np.nanmean(shown, 1, keepdims=True), 12, 1)
         assert score == pytest.approx(-apart(guess, holes, hidden))
+
+    @pytest.mark.parametrize("seed", [0, 5])
+    def test_hides_as_much_where_the_same_seed_made_the_gaps(self, seed: int) -> None:
+        full, _ = table(200, 30)
+        gaps = np.random.default_rng(seed).random(full.shape) < 0.3
+        seen = []
+
+        class Watching(RowMeanImputer):
+            def transform(self, X):
+                seen.append(np.isnan(X))
+                return super().transform(X)
+
+        holes = np.where(gaps, np.nan, full)
+        held_out_score(Watching().fit(holes), holes, random_state=seed)
+        share = (seen[0] & ~gaps).sum() / (~gaps).sum()
+        assert share == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / (~gaps).sum()))
+
+    def test_random_state(self) -> None:
+        _, holes = table()
+        imputer = RowMeanImputer().fit(holes)
+
+        def score(state):
+            return held_out_score(imputer, holes, random_state=state)
+
+        assert score(None) == score(0) == score(np.int64(0)) == held_out_score(imputer, holes)
+        assert score(np.random.RandomState(3)) == score(np.random.RandomState(3))
+        assert len({score(state) for state in (0, 1, 2, np.random.default_rng(0))}) == 4
+        with pytest.raises(ValueError, match="random_state must be"):
+            score("lucky")
 
     def test_frames_and_other_marks(self) -> None:
         _, holes = table()

@@ -136,6 +136,13 @@ def test_damaged_and_foreign_files_get_one_sentence(tmp_path: Path) -> None:
         load_mdp(tmp_path / "none.npz")
 
 
+@pytest.mark.parametrize("name", ["mdp", "mdp.npy", "mdp.npz.gz"])
+def test_other_endings_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"ends in \.npz, got '{name}'"):
+        save_mdp(PROBLEMS["plain"], tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "mdp.npz"
     save_mdp(PROBLEMS["plain"], path)

@@ -28,9 +28,9 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from tests.integrations.sb3_rig import ACTIONS, SETUPS, SMALL, Drift, cartpole, logged, picture, same, state, trained
 
 from svrl import StructuredTargets, approximate_rank
-from svrl.integrations.pytorch import structured
+from svrl.integrations.pytorch import rule_of, structured
 from svrl.integrations.sb3_dueling import DuelingPolicy, NatureConvolutions
-from svrl.integrations.stable_baselines3 import DoubleDQN, DuelingDQN, RankMonitorCallback, StructuredDQN, rule_of
+from svrl.integrations.stable_baselines3 import DoubleDQN, DuelingDQN, RankMonitorCallback, StructuredDQN
 
 
 @pytest.mark.parametrize("setup", SETUPS)
@@ -306,6 +306,21 @@ def test_networks_under_other_names_are_refused_when_the_model_is_made(monkeypat
 def test_what_is_no_structure(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"structure is a|observes with a probability"):
         rule_of(wrong)
+
+
+def test_a_subclass_that_trains_by_itself_is_noticed() -> None:
+    class Mine(StructuredDQN):
+        train = DQN.train
+
+    with pytest.raises(RuntimeError, match=r"Mine made \d+ updates, 0 of them with structured or double targets"):
+        trained(Mine, structure=0.5)
+
+
+def test_structure_may_be_set_later() -> None:
+    model = trained(StructuredDQN, structure=None)
+    model.structure = 0.5
+    model.learn(20, reset_num_timesteps=False)
+    assert model.structure == StructuredTargets(observe=0.5)
 
 
 def test_environment_passes_the_librarys_checker() -> None:

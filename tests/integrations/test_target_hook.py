@@ -65,7 +65,7 @@ def test_quantiles_are_moved_with_their_means() -> None:
     net, x = Quantiles(), states()
     raw = net(x).detach()
     hook = structure(net, StructuredTargets(observe=0.5), quantiles=True)
-    assert torch.equal(net(x), structured_quantiles(raw, 0.5))
+    assert torch.equal(net(x), structured_quantiles(raw, 0.5, updates=0))
     assert hook.ranks() == ranks_of(raw.mean(1))
 
 
@@ -92,7 +92,7 @@ def test_removing_ends_it_and_another_can_come() -> None:
     hook.remove()
     assert torch.equal(net(x), raw)
     structure(net, seed=5)
-    assert torch.equal(net(x), structured(raw, seed=5))
+    assert torch.equal(net(x), structured(raw, seed=5, updates=0))
 
 
 def test_an_error_inside_a_context_is_the_one_that_is_seen() -> None:
@@ -138,7 +138,7 @@ def test_weights_come_and_go_as_before() -> None:
     hook = structure(target)
     assert list(target.state_dict()) == list(online.state_dict())
     target.load_state_dict(online.state_dict())
-    assert torch.equal(target(x), structured(online(x)))
+    assert torch.equal(target(x), structured(online(x), updates=0))
     assert hook.updates == 1
 
 
@@ -262,3 +262,21 @@ def test_the_script_with_the_line_learns_cartpole(capsys: pytest.CaptureFixture[
     scores = [float(score) for score in re.findall(r"last 20:\s+(\S+)", capsys.readouterr().out)]
     assert scores[0] < 80
     assert max(scores) > 150
+
+
+def test_a_number_is_a_probability() -> None:
+    net = nn.Linear(3, 5)
+    assert structure(net, 0.5).rule == StructuredTargets(observe=0.5)
+    for wrong in (0, "half"):
+        with pytest.raises(ValueError, match="probability"):
+            structure(nn.Linear(3, 5), wrong)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_values_that_are_not_finite_are_refused(bad: float) -> None:
+    net = nn.Linear(3, 5)
+    with torch.no_grad():
+        net.bias[2] = bad
+    structure(net)
+    with pytest.raises(ValueError, match="not finite"):
+        net(torch.zeros(4, 3))

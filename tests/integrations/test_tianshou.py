@@ -110,7 +110,7 @@ def test_returns_over_steps_complete_the_last_states() -> None:
     ours = algorithm_of(DQN, StructuredDQN, structure=0.6, is_double=False, n_step_return_horizon=2)
     buffer = memory()
     indices = np.arange(11, 19)  # an episode that does not end among these
-    filled = structured(values_of(ours, buffer[indices + 1].obs_next, online=False), 0.6)
+    filled = structured(values_of(ours, buffer[indices + 1].obs_next, online=False), 0.6, updates=0)
     expected = buffer[indices].rew + 0.9 * buffer[indices + 1].rew + 0.81 * filled.amax(1).numpy()
     np.testing.assert_allclose(returns_of(ours, buffer, indices).flatten().numpy(), expected, rtol=1e-6)
 
@@ -140,7 +140,7 @@ def test_completed_expected_values_choose_among_distributions() -> None:
     buffer, indices = memory(), np.arange(BATCH)
     batch = ours._preprocess_batch(buffer[indices], buffer, indices)
     expected_values = ours.policy.compute_q_value(values_of(ours, batch.obs_next, online=True), None)
-    chosen = structured(expected_values, 0.5).argmax(1)
+    chosen = structured(expected_values, 0.5, updates=0).argmax(1)
     with torch.no_grad():
         theirs, mine = plain._target_dist(batch), ours._target_dist(batch)
     moved = chosen != expected_values.argmax(1)
@@ -159,7 +159,7 @@ def test_actions_that_are_not_allowed_are_not_chosen() -> None:
         buffer.add(Batch(obs=obs, act=0, rew=0.0, obs_next=obs, terminated=False, truncated=False, info={}))
     indices = np.arange(BATCH)
     values = values_of(ours, buffer[indices].obs_next.obs, online=True)
-    chosen = structured(values, 0.5)[:, :2].argmax(1)
+    chosen = structured(values, 0.5, updates=0)[:, :2].argmax(1)
     expected = 0.9 * values[torch.arange(BATCH), chosen]  # both networks are the same at the beginning
     torch.testing.assert_close(returns_of(ours, buffer, indices).flatten().float(), expected)
 
@@ -214,6 +214,52 @@ def test_a_library_that_asks_in_another_way_is_refused(monkeypatch: pytest.Monke
     batch.returns = torch.zeros(BATCH)
     with pytest.raises(RuntimeError, match="made an update without structure"):
         ours._update_with_batch(batch)
+
+
+@pytest.mark.parametrize("kind", [DQN, C51])
+def test_an_interrupted_update_does_not_hide_the_next(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    ours = algorithm_of(kind, OURS[kind], structure=0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(ours.optim, "step", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            updates(ours, memory(), 1)
+    assert int(ours.structure_updates) == 0
+    updates(ours, memory(), 2)
+    assert int(ours.structure_updates) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(ours.optim, "step", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            updates(ours, memory(), 1)
+    method = ours._bootstrap
+    monkeypatch.setattr(ours, method, getattr(kind, method).__get__(ours))  # the library's, without structure
+    with pytest.raises(RuntimeError, match="made an update without structure"):
+        updates(ours, memory(), 1)
+
+
+@pytest.mark.parametrize("kind", [DQN, C51])
+def test_structure_can_be_changed(kind: type) -> None:
+    straight, changed = algorithm_of(kind, OURS[kind], structure=0.5), algorithm_of(kind, OURS[kind], structure=None)
+    rule = straight.structure
+    for structure in (0.5, rule):
+        changed.structure = structure
+        assert changed.structure == rule
+    updates(straight, memory(), 5)
+    updates(changed, memory(), 5)
+    assert same(straight, changed)
+    assert int(changed.structure_updates) == 5
+    plain = algorithm_of(kind)
+    ended = algorithm_of(kind, OURS[kind], structure=0.5)
+    ended.structure = None
+    updates(plain, memory(), 5)
+    updates(ended, memory(), 5)
+    assert same(plain, ended)
+    for wrong in ("0.5", 1.5, *([StructuredTargets()] if kind is C51 else [])):
+        with pytest.raises(ValueError, match=r"a probability|can only choose"):
+            changed.structure = wrong
+    assert changed.structure == rule
 
 
 def test_a_policy_of_another_kind_is_refused() -> None:

@@ -136,7 +136,7 @@ def test_data_over_several_steps_keeps_its_discounts() -> None:
     loss = loss_of(structure=0.6, reduction="none")
     batch = batch_of()
     batch["steps_to_next_obs"] = torch.arange(BATCH).view(-1, 1) % 3 + 1
-    filled = structured(values_of(loss, batch["next", "observation"], online=False), 0.6)
+    filled = structured(values_of(loss, batch["next", "observation"], online=False), 0.6, updates=0)
     worth = filled.amax(-1) * ~batch["next", "done"].squeeze(-1)
     wanted = batch["next", "reward"].squeeze(-1) + 0.9 ** batch["steps_to_next_obs"].squeeze(-1) * worth
     errors = chosen(values_of(loss, batch["observation"], online=True), batch["action"]) - wanted
@@ -148,7 +148,7 @@ def test_all_next_states_of_a_call_are_one_matrix() -> None:
     loss.make_value_estimator(ValueEstimators.TDLambda, gamma=0.9, lmbda=0.8)
     batch = batch_of(shape=(3, 4))
     values = values_of(loss, batch["next", "observation"], online=False)
-    filled = structured(values.reshape(12, ACTIONS), 0.6).view(3, 4, ACTIONS)
+    filled = structured(values.reshape(12, ACTIONS), 0.6, updates=0).view(3, 4, ACTIONS)
     wanted = loss._value_estimator.value_estimate(batch, next_value=filled.amax(-1, keepdim=True)).squeeze(-1)
     errors = chosen(values_of(loss, batch["observation"], online=True), batch["action"]) - wanted
     torch.testing.assert_close(loss(batch)["loss"], errors.square())
@@ -162,7 +162,7 @@ def test_completed_expected_values_choose_among_distributions() -> None:
     batch = batch_of(seed=2)
     log_p = values_of(ours, batch["next", "observation"], online=True)
     expected = (log_p.exp() * torch.linspace(-2, 2, ATOMS).view(-1, 1)).sum(-2)
-    moved = structured(expected, 0.5).argmax(-1) != expected.argmax(-1)
+    moved = structured(expected, 0.5, updates=0).argmax(-1) != expected.argmax(-1)
     moved &= ~batch["next", "terminated"].squeeze(-1)
     assert 0 < int(moved.sum()) < BATCH
     differs = plain(batch.clone())["loss"] != ours(batch.clone())["loss"]
@@ -195,6 +195,26 @@ def test_what_was_saved_goes_on(make: Any, tmp_path: Any) -> None:
         assert int(loss.structure_updates) == 8
     assert said[0] == said[1] == said[2]
     assert same(resumed, straight)
+
+
+@pytest.mark.parametrize(("make", "settings"), [(loss_of, {}), (loss_of, {"double_dqn": True}), (distributional, {})])
+def test_structure_can_be_changed(make: Any, settings: dict[str, Any]) -> None:
+    straight, changed = make(structure=0.5, **settings), make(structure=None, **settings)
+    rule = straight.structure
+    for structure in (0.5, rule):
+        changed.structure = structure
+        assert changed.structure == rule
+    said = [train(loss, SoftUpdate(loss, eps=0.9), times=5) for loss in (straight, changed)]
+    assert said[0] == said[1]
+    assert int(changed.structure_updates) == 5
+    plain, ended = make(structure=None, **settings), make(structure=0.5, **settings)
+    ended.structure = None
+    said = [train(loss, SoftUpdate(loss, eps=0.9), times=5) for loss in (plain, ended)]
+    assert said[0] == said[1]
+    for wrong in ("0.5", 1.5, *([StructuredTargets()] if make is distributional else [])):
+        with pytest.raises(ValueError, match=r"a probability|can only choose"):
+            changed.structure = wrong
+    assert changed.structure == rule
 
 
 def test_a_single_state_and_agents_side_by_side_are_rows() -> None:

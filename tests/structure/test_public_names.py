@@ -45,6 +45,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = svrl.Softimpute
 
 
+def test_a_name_of_an_integration_is_pointed_to() -> None:
+    with pytest.raises(AttributeError, match=r"It is in svrl\.integrations\.stable_baselines3"):
+        _ = svrl.StructuredDQN
+    for name, place in svrl._ELSEWHERE.items():
+        source = Path(svrl.__file__).parent / "integrations" / f"{place.split(' ')[0]}.py"
+        assert re.search(rf"^(class|def) {name}\b", source.read_text(), re.MULTILINE)
+
+
 def test_importing_the_program_imports_nothing_heavy() -> None:
     heavy = ("torch", "numba", "scipy", "matplotlib", "numpy")
     code = f"import sys, svrl.cli.main; print([name for name in {heavy} if name in sys.modules])"

@@ -30,7 +30,7 @@ def mdp_from_env(env: gymnasium.Env | str, discount: float) -> TabularMDP:
         A model of S states and A actions. A transition that is done pays its reward and ends the episode.
 
     Raises:
-        ValueError: If the environment has no P, or P does not say all of what it does.
+        ValueError: If it is a vector of environments, has no P, or P does not say all of what it does.
     """
     bare, name = _bare(env)
     if getattr(bare, "fickle_passenger", False):
@@ -64,6 +64,10 @@ def _bare(env: gymnasium.Env | str) -> tuple[Any, str]:
         made = gymnasium.make(env)
         made.close()
         return _bare(made)
+    if hasattr(env, "num_envs"):
+        raise ValueError(
+            f"A model is read from one environment, got a {type(env).__name__} of {env.num_envs}. Give one, or its id."
+        )
     bare = env.unwrapped
     name = env.spec.id if env.spec is not None else type(bare).__name__
     if not getattr(bare, "P", None):

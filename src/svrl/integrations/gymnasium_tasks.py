@@ -51,7 +51,8 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
 
         Args:
             task: A name of the catalogue, or a task of one's own.
-            actions: How many, evenly spaced; 0 takes the task's own number. For a name only.
+            actions: How many, evenly spaced; 0 takes the task's own number. Of the pendulum with three motors the
+                cube of the levels of one motor: 27 is 3 levels of each. For a name only.
             variant: "paper" or "authors"; None is "paper". For a name only.
             render_mode: None, or "rgb_array".
 
@@ -79,8 +80,11 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
             options: {"state": (d,)} begins there and draws nothing.
 
         Raises:
-            ValueError: If that state is not one of the box.
+            ValueError: If that state is not one of the box, or there is another option.
         """
+        if unknown := set(options or {}) - {"state"}:
+            names = ", ".join(sorted(map(repr, unknown)))
+            raise ValueError(f"{self.task.name} is reset with the option 'state' and no other, got {names}.")
         super().reset(seed=seed)
         given = (options or {}).get("state")
         self._state = self._drawn() if given is None else self._checked(given)

@@ -52,19 +52,26 @@ def mdp_from_lists(
         tranMatColumns: [s][a], next states, with tranMatProbs.
 
     Raises:
-        ValueError: If rewards or transitions are missing or given twice, or they are not of the same pairs.
+        ValueError: If rewards or transitions are missing or given twice, they are not of the same pairs, a list is
+            not nested as above, or an index is no whole number from 0.
     """
     _check_one(rewards=rewards, rewardsElementwise=rewardsElementwise)
     _check_one(tranMatWithZeros=tranMatWithZeros, tranMatElementwise=tranMatElementwise, tranMatProbs=tranMatProbs)
-    paid = _rows(rewardsElementwise, 3) if len(rewardsElementwise) else _flat(rewards)
+    if bool(len(tranMatColumns)) != bool(len(tranMatProbs)):
+        raise ValueError("tranMatProbs and tranMatColumns belong together, got one of them. Give both or neither.")
+    paid = _rows("rewardsElementwise", rewardsElementwise, 3) if len(rewardsElementwise) else _flat("rewards", rewards)
     if len(tranMatElementwise):
-        moved = _rows(tranMatElementwise, 4)
+        moved = _rows("tranMatElementwise", tranMatElementwise, 4)
     elif len(tranMatProbs):
-        moved = _beside(_flat(tranMatColumns, deep=True), _flat(tranMatProbs, deep=True))
+        columns = _flat("tranMatColumns", tranMatColumns, deep=True)
+        _check_whole("tranMatColumns", columns[:, 2])
+        moved = _beside(columns, _flat("tranMatProbs", tranMatProbs, deep=True))
     else:
-        dense = _flat(tranMatWithZeros, deep=True)
+        dense = _flat("tranMatWithZeros", tranMatWithZeros, deep=True)
         moved = _beside(_places(dense), dense)
         moved = moved[moved[:, 3] != 0.0]
+        if not len(moved):
+            raise ValueError("tranMatWithZeros holds zeros only, so no state has a next one.")
     n_states = int(max(paid[:, 0].max(), moved[:, 0].max(), moved[:, 2].max())) + 1
     n_actions = int(max(paid[:, 1].max(), moved[:, 1].max())) + 1
     pairs, where = (part[:, 0].astype(np.int64) * n_actions + part[:, 1].astype(np.int64) for part in (paid, moved))
@@ -140,22 +147,40 @@ def _check_one(**ways: Sequence[Any]) -> None:
         raise ValueError(f"Give one of {', '.join(ways)}, got {' and '.join(given) or 'none of them'}.")
 
 
-def _rows(lists: Sequence[Any], width: int) -> np.ndarray:
-    rows = np.array(lists, dtype=np.float64)
+def _check_whole(name: str, indices: np.ndarray) -> None:
+    wrong = indices[~((indices >= 0) & (indices < 2**53) & (indices == np.floor(indices)))]
+    if len(wrong):
+        raise ValueError(f"States and actions in {name} are whole numbers from 0, got {wrong[0]:g}.")
+
+
+def _rows(name: str, lists: Sequence[Any], width: int) -> np.ndarray:
+    try:
+        rows = np.array(lists, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} has rows of {width} numbers, got rows of several lengths, or no numbers.") from None
     if rows.ndim != 2 or rows.shape[1] != width:
-        raise ValueError(f"An elementwise list has rows of {width} numbers, got shape {rows.shape}.")
+        raise ValueError(f"{name} has rows of {width} numbers, got shape {rows.shape}.")
+    _check_whole(name, rows[:, :-1])
     return rows
 
 
-def _flat(lists: Sequence[Any], *, deep: bool = False) -> np.ndarray:
+def _flat(name: str, lists: Sequence[Any], *, deep: bool = False) -> np.ndarray:
     """Nested lists as rows (s, a, number), those of the innermost list one after the other."""
-    cells = [
-        (s, a, number)
-        for s, row in enumerate(lists)
-        for a, cell in enumerate(row)
-        for number in (cell if deep else [cell])
-    ]
-    return np.array(cells, dtype=np.float64).reshape(-1, 3)
+    try:
+        cells = [
+            (s, a, number)
+            for s, row in enumerate(lists)
+            for a, cell in enumerate(row)
+            for number in (cell if deep else [cell])
+        ]
+        rows = np.array(cells, dtype=np.float64).reshape(-1, 3)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} is nested as {'[s][a][number]' if deep else '[s][a] = number'}, and this list is not."
+        ) from None
+    if not len(rows):
+        raise ValueError(f"{name} holds no number.")
+    return rows
 
 
 def _places(rows: np.ndarray) -> np.ndarray:

@@ -5,12 +5,15 @@ The toolbox takes P, one matrix (S, S) for each of A actions, and R in any of th
     P    array (A, S, S), or a list, tuple or object array of A matrices (S, S), dense or sparse
     R    (S,), of the state; (S, A); (A, S, S), or A matrices (S, S), dense or sparse, of the transition
 
+Nested lists of numbers are as good as arrays.
+
 Rewards of transitions are averaged, r(s, a) = sum_s' P[a][s, s'] R[a][s, s'], as the toolbox does. These are plain
 arrays: nothing of the toolbox is imported.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -35,7 +38,10 @@ def mdp_from_arrays(P: Any, R: Any, discount: float) -> TabularMDP:
     Raises:
         ValueError: If the shapes do not fit, or a row is wrong.
     """
-    shapes = [np.shape(matrix) for matrix in P]
+    try:
+        shapes = [np.shape(matrix) for matrix in P]
+    except (TypeError, ValueError):
+        raise ValueError(f"P holds one square matrix (S, S) for each action, got {type(P).__name__}.") from None
     if not shapes or shapes != [(shapes[0][0],) * 2] * len(shapes):
         raise ValueError(
             f"P holds one square matrix (S, S) for each action, all of one size, got {shapes[:3] or 'none'}."
@@ -72,13 +78,14 @@ def _expected(R: Any, of_actions: list[scipy.sparse.csr_array]) -> np.ndarray:
     n_states, n_actions = of_actions[0].shape[0], len(of_actions)
     if scipy.sparse.issparse(R):
         R = R.toarray()
-    if _is_list_of_matrices(R):
-        shapes = [tuple(matrix.shape) for matrix in R]
+    rewards = R if _is_list_of_matrices(R) else _numbers(R, n_states, n_actions)
+    if _is_list_of_matrices(rewards):
+        shapes = [tuple(matrix.shape) for matrix in rewards]
         if shapes == [(n_states, n_states)] * n_actions:
-            sums = [transitions.multiply(paid).sum(axis=1) for transitions, paid in zip(of_actions, R, strict=True)]
+            both = zip(of_actions, rewards, strict=True)
+            sums = [transitions.multiply(paid).sum(axis=1) for transitions, paid in both]
             return np.stack([np.asarray(total).reshape(-1) for total in sums], axis=1)
         raise _misfit(n_states, n_actions, f"{len(shapes)} matrices of shape {shapes[0] if shapes else ()}")
-    rewards = np.asarray(R, dtype=np.float64)
     if rewards.shape == (n_states,):
         return np.repeat(rewards[:, None], n_actions, axis=1)
     if rewards.shape != (n_states, n_actions):
@@ -89,7 +96,16 @@ def _expected(R: Any, of_actions: list[scipy.sparse.csr_array]) -> np.ndarray:
 def _is_list_of_matrices(R: Any) -> bool:
     if isinstance(R, np.ndarray) and R.dtype != object:
         return R.ndim == 3
-    return all(getattr(matrix, "ndim", 0) == 2 for matrix in R)
+    return isinstance(R, Iterable) and all(getattr(matrix, "ndim", 0) == 2 for matrix in R)
+
+
+def _numbers(R: Any, n_states: int, n_actions: int) -> np.ndarray:
+    try:
+        if R is not None:  # of which NumPy makes NaN
+            return np.asarray(R, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise _misfit(n_states, n_actions, "None" if R is None else f"a {type(R).__name__} that is no table of numbers")
 
 
 def _misfit(n_states: int, n_actions: int, got: str) -> ValueError:

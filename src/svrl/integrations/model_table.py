@@ -166,6 +166,9 @@ def mdp_from_pairs(
         discount: In (0, 1).
         name: Of the problem.
 
+    Returns:
+        S states and A actions. `describe()` says under "infeasible_pairs" how many pairs were filled in, 0 included.
+
     Raises:
         ValueError: If a pair is listed twice, a state has no action, or a row is wrong.
     """
@@ -200,7 +203,7 @@ def mdp_from_pairs(
         rewards=paid.reshape(n_states, n_actions),
         discount=discount,
         name=name,
-        label={"infeasible_pairs": len(absent)} if len(absent) else {},
+        label={"infeasible_pairs": len(absent)},
     )
 
 

@@ -11,6 +11,7 @@ Flood 2014), and an entry is observed if those bits, as a number in [0, 1), are 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,13 +32,15 @@ def observed_entries(
         updates: How many were made before; another number draws another mask. A tensor stays on its device.
         device: Where the mask is made.
     """
+    if not isinstance(seed, int | np.integer):
+        raise ValueError(f"A seed is a whole number, got {seed!r}.")
     count = 1
     for size in shape:
         count *= size
     if not isinstance(updates, Tensor):
         updates = torch.full((), updates, dtype=torch.int64, device=device)  # filled on the device: nothing waits
     # Joined by xor: a compiler takes sums and products of a counter for an index, which must not overflow.
-    key = _mixed(updates ^ _seeded(seed))
+    key = _mixed(updates ^ _seeded(int(seed)))
     bits = _mixed(torch.arange(count, device=device) ^ key)
     uniform = (bits & ((1 << _BITS) - 1)).to(torch.float32) * 2.0**-_BITS
     return uniform.view(shape) < p

@@ -80,8 +80,14 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
             and where the plan kept values only, Q is one backup of them.
 
     Raises:
-        ValueError: If the ending is another one, or the plan kept values only and there is no model.
+        ValueError: If the ending is another one, there is no plan, or it kept values only and there is no model.
     """
+    if not isinstance(found, Plan):
+        raise ValueError(
+            "save_q takes the plan first and then the file, got them the other way round. Swap them."
+            if isinstance(file, Plan)
+            else f"save_q writes a Plan, got {type(found).__name__}. Save a matrix of your own with numpy.save."
+        )
     path = _checked(Path(file))
     arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in _matrix(found, model).items()}
     if path.suffix == ".npy":

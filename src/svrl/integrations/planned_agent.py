@@ -21,7 +21,7 @@ from torch import Tensor
 
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.model import Model
+from svrl.mdp.model import Model, Sampler
 from svrl.planning.plan import Plan
 from svrl.planning.policy import GreedyPolicy, Policy
 
@@ -47,6 +47,9 @@ class PlannedAgent:
 
         Returns:
             The action, an int; or N of them (N,), int64.
+
+        Raises:
+            ValueError: If the observation, or the state in info, is not of this size.
         """
         actions, single = self._numbered(observation) if self.task is None else self._continuous(observation, info)
         return int(actions[0]) if single else actions
@@ -78,9 +81,16 @@ class PlannedAgent:
         assert self.task is not None
         assert not isinstance(self.policy, np.ndarray)
         seen = np.asarray(observation)
-        states = _told(info, seen.ndim)
-        if states is None:
-            states = states_from_features(self.task, seen)
+        if seen.ndim > 2:
+            raise ValueError(f"{self.task.name} is observed by features (f,) or (N, f), got shape {seen.shape}.")
+        states = states_from_features(self.task, seen)
+        told = _told(info)
+        if told is not None and told.shape != states.shape:
+            raise ValueError(
+                f"{self.task.name} has states of shape {states.shape} for this observation, got info['state'] of shape "
+                f"{told.shape}. Give the info of the same environment, or none."
+            )
+        states = states if told is None else told
         places = torch.from_numpy(np.array(states, dtype=np.float64).reshape(-1, self.task.dimensions))
         return self.policy.actions(places.to(self.policy.device)).cpu().numpy(), seen.ndim == 1
 
@@ -96,15 +106,16 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
         found: Of S states and A actions.
         model: What was planned on. A `GridMDP` makes an agent for its continuous task: its actions are greedy for
             the interpolation of the plan's Q (S, A), or of its factors, or, where it kept neither or they are not
-            finite, of one backup of its values. Any other model, or none, makes one for numbered states.
+            finite, of one backup of its values. Any other model, or none, makes one for numbered states, if the
+            plan is not over a grid.
 
     Raises:
-        ValueError: If the plan is of another number of states.
+        ValueError: If the plan is of another task, shape or number of states or actions, or is over a grid and the
+            model is not.
     """
-    if model is not None and len(found.policy) != model.n_states:
-        raise ValueError(
-            f"The plan has {len(found.policy)} states and the model {model.n_states}. Give what was planned on."
-        )
+    _check_kinds(found, model)
+    if model is not None:
+        _check_same(found, model)
     if not isinstance(model, GridMDP):
         return PlannedAgent(policy=found.policy.cpu().numpy())
     if found.q is not None and _finite(found.q):
@@ -113,6 +124,57 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
         left, right = found.factors
         return PlannedAgent(policy=GreedyPolicy(task=model.task, left=left, right=right.mT), task=model.task)
     return PlannedAgent(policy=GreedyPolicy(task=model.task, q=model.backup(found.v)), task=model.task)
+
+
+def _check_kinds(found: Any, model: Any) -> None:
+    """Refuse what is no plan or no model, and a grid's plan without the grid."""
+    if not isinstance(found, Plan):
+        raise ValueError(
+            "agent_from_plan takes the plan first and then the model, got them the other way round. Swap them."
+            if isinstance(model, Plan)
+            else f"agent_from_plan needs a Plan, got {type(found).__name__}. Give what svrl.plan returned."
+        )
+    shape = _grid(found.problem)
+    if shape is not None and not isinstance(model, GridMDP):
+        raise ValueError(
+            f"The plan is over a grid of {shape} states of {found.problem.get('task')}, and without its GridMDP there "
+            f"is no action between them, got {type(model).__name__}. Call agent_from_plan(found, grid)."
+        )
+    if model is not None and not isinstance(model, GridMDP | Model | Sampler):
+        raise ValueError(
+            f"agent_from_plan needs a model, got {type(model).__name__}. Give what was planned on, or None."
+        )
+
+
+def _check_same(found: Plan, model: Model) -> None:
+    """Refuse a plan of another model, as far as sizes, and for a grid its task and shape, tell."""
+    n_states, n_actions = len(found.policy), _actions_of(found)
+    if n_states != model.n_states or n_actions not in (None, model.n_actions):
+        raise ValueError(
+            f"The plan has {n_states} states and {n_actions} actions, and the model {model.n_states} and "
+            f"{model.n_actions}. Give what was planned on."
+        )
+    if isinstance(model, GridMDP):
+        of_plan, of_model = ((about.get("task"), _grid(about)) for about in (found.problem, model.describe()))
+        if of_plan[1] is not None and of_plan != of_model:
+            raise ValueError(
+                f"The plan is of {of_plan[0]} on a grid of {of_plan[1]}, and the model is {of_model[0]} on one of "
+                f"{of_model[1]}. Give what was planned on."
+            )
+
+
+def _actions_of(found: Plan) -> int | None:
+    """A, from the Q of a plan or its factors, or else from what it says of its problem; None if nothing says it."""
+    matrix = found.q if found.q is not None else None if found.factors is None else found.factors[1]
+    if matrix is not None:
+        return int(matrix.shape[-1])
+    return int(found.problem["pairs"]) // len(found.policy) if "pairs" in found.problem else None
+
+
+def _grid(problem: Mapping[str, Any]) -> str | None:
+    """The shape of the grid, such as 50x50, which only a grid gives as text."""
+    states = problem.get("states")
+    return states if isinstance(states, str) else None
 
 
 def states_from_features(task: ControlTask, seen: np.ndarray) -> np.ndarray:
@@ -136,12 +198,12 @@ def states_from_features(task: ControlTask, seen: np.ndarray) -> np.ndarray:
     return np.stack(columns, -1)
 
 
-def _told(info: Mapping[str, Any] | None, axes: int) -> np.ndarray | None:
+def _told(info: Mapping[str, Any] | None) -> np.ndarray | None:
     """The state that an environment tells, if it does; a vector of environments says who of them did."""
     if info is None or "state" not in info or not np.all(info.get("_state", True)):
         return None
     state = np.asarray(info["state"])
-    return state if state.ndim == axes and state.dtype.kind == "f" else None
+    return state if state.dtype.kind in "fiu" else None
 
 
 def _finite(tensor: Tensor) -> bool:

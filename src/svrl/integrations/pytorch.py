@@ -13,12 +13,12 @@ What is completed:
 
 | what the network gives                | call                                    | completed                          |
 |---------------------------------------|-----------------------------------------|------------------------------------|
-| values (B, A)                         | `structured(q)`                         | the matrix                         |
-| values of K batches (K, B, A)         | `structured(q)`                         | each of the K matrices             |
-| quantiles or samples (B, N, A)        | `structured_quantiles(z)`               | their means (B, A); all N of an    |
+| values (B, A)                         | `structured(q, updates=n)`              | the matrix                         |
+| values of K batches (K, B, A)         | `structured(q, updates=n)`              | each of the K matrices             |
+| quantiles or samples (B, N, A)        | `structured_quantiles(z, updates=n)`    | their means (B, A); all N of an    |
 |                                       |                                         | action are moved by what its mean  |
 |                                       |                                         | moved, so the shape stays          |
-| probabilities of atoms (C51)          | `structured(expected values)`           | the expected values choose; the    |
+| probabilities of atoms (C51)          | `structured(expected values, ...)`      | the expected values choose; the    |
 |                                       |                                         | distribution of the choice stays   |
 
 An n-step agent completes the values at the n-th next states; only its rewards and discount differ.
@@ -27,21 +27,27 @@ An n-step agent completes the values at the n-th next states; only its rewards a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from svrl.agents.config import Kind, Value
 from svrl.agents.structured_targets import StructuredTargets, check_values
 from svrl.agents.targets import next_values
 from svrl.integrations.observed_entries import observed_entries
 
 _RULES: dict[str, StructuredTargets] = {}
-"""By name. An operator takes tensors, numbers and text, so that is how a rule comes in."""
+"""By name: an operator takes tensors, numbers and text, so that is how a rule comes in. Equal rules share a name."""
+_NAMES: dict[object, str] = {}
 
 
 @torch.library.custom_op("svrl::complete", mutates_args=())
 def _complete(q: Tensor, mask: Tensor, rule: str) -> Tensor:
+    if rule not in _RULES:
+        raise ValueError(
+            "This program was exported with structure that lives in another process. Export it here again."
+        )
     return _RULES[rule].complete(q, mask).matrix
 
 
@@ -55,7 +61,7 @@ def structured(
     p: float | None = None,
     *,
     seed: int = 0,
-    updates: int | Tensor = 0,
+    updates: int | Tensor | None = None,
     mask: Tensor | None = None,
     rule: StructuredTargets | None = None,
     **settings: Any,
@@ -63,10 +69,11 @@ def structured(
     """Sub-sample and complete values: all of SV-RL, as a pure function.
 
     Args:
-        q: (B, A), or (K, B, A) for K updates in a row; not changed.
+        q: (B, A), or (K, B, A) for K updates in a row; not changed. Where it is not finite it comes back as it is.
         p: Probability that an entry is observed; 0.9 if nothing is said.
         seed: For the masks.
-        updates: Made before; as a 0-d int64 tensor on q's device it can change under a compiler or in a graph.
+        updates: Made before: another number draws another mask. As a 0-d int64 tensor on q's device it can change
+            under a compiler or in a graph. It may be left out only where nothing is drawn.
         mask: bool, q's shape: what is observed, instead of drawing it.
         rule: Everything else of structured targets; or
         settings: the same by name: `scale`, `output`, `estimator`, `rise` of `StructuredTargets`.
@@ -78,16 +85,18 @@ def structured(
         ValueError: If q is no matrix of numbers, or a setting is wrong.
     """
     check_values(q)
-    name = _name_of(p, rule, **settings)
+    wanted = _wanted(p, rule, settings)
     q = q.detach()
     if mask is None:
-        mask = _draw(q, _probability(name, q, updates), seed, updates)
+        mask = _draw(q, wanted, seed, updates)
+    elif p is not None:
+        raise ValueError("Give a probability, from which a mask is drawn, or a mask, not both.")
     elif mask.shape != q.shape or mask.dtype != torch.bool:
         raise ValueError(
             f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {mask.dtype} of shape "
             f"{tuple(mask.shape)}."
         )
-    return _complete(q, mask, name)
+    return _complete(q, mask, wanted.name)
 
 
 def structured_values(
@@ -96,7 +105,7 @@ def structured_values(
     *,
     online_q: Tensor | None = None,
     seed: int = 0,
-    updates: int | Tensor = 0,
+    updates: int | Tensor | None = None,
     rule: StructuredTargets | None = None,
     **settings: Any,
 ) -> Tensor:
@@ -110,14 +119,17 @@ def structured_values(
             completed matrix, "network" lets it choose only and takes the value from the target network.
     """
     check_values(target_q)
-    name = _name_of(p, rule, **settings)
-    value = _value(name)
+    if online_q is not None and online_q.shape != target_q.shape:
+        raise ValueError(
+            f"Both networks value the same states and actions; got {tuple(target_q.shape)} of the target network and "
+            f"{tuple(online_q.shape)} of the online one."
+        )
+    wanted = _wanted(p, rule, settings)
     # What chooses is completed; where double DQN takes the network's values, that is the online network's matrix.
-    wanted = target_q if online_q is None or value == "completed" else online_q
-    whole = _complete(wanted.detach(), _draw(wanted, _probability(name, wanted, updates), seed, updates), name)
-    return next_values(
-        "dqn" if online_q is None else "double", target_q.detach(), online_q=online_q, completed=whole, value=value
-    )
+    matrix = target_q if online_q is None or wanted.value == "completed" else online_q
+    whole = _complete(matrix.detach(), _draw(matrix, wanted, seed, updates), wanted.name)
+    kind: Kind = "dqn" if online_q is None else "double"
+    return next_values(kind, target_q.detach(), online_q=online_q, completed=whole, value=wanted.value)
 
 
 def structured_quantiles(
@@ -125,7 +137,7 @@ def structured_quantiles(
     p: float | None = None,
     *,
     seed: int = 0,
-    updates: int | Tensor = 0,
+    updates: int | Tensor | None = None,
     rule: StructuredTargets | None = None,
     **settings: Any,
 ) -> Tensor:
@@ -144,8 +156,9 @@ def structured_quantiles(
     z = z.detach()
     mean = z.mean(1)
     whole = structured(mean, p, seed=seed, updates=updates, rule=rule, **settings)
-    # Where nothing moved nothing is added, not even a rounded zero.
-    return torch.where((whole == mean).unsqueeze(1), z, z + (whole - mean).unsqueeze(1))
+    moved = (whole - mean).unsqueeze(1)
+    # Where nothing moved nothing is added, not even a rounded zero; and nothing can move what is not finite.
+    return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
 
 
 def rule_of(structure: Any, *, usual: StructuredTargets | None = None) -> StructuredTargets | None:
@@ -167,43 +180,64 @@ def rule_of(structure: Any, *, usual: StructuredTargets | None = None) -> Struct
     return dataclasses.replace(usual or StructuredTargets(), observe=structure)
 
 
-@torch.compiler.assume_constant_result
-def _name_of(p: float | None, rule: StructuredTargets | None, **settings: Any) -> str:
-    """Where the operator finds the rule."""
-    if rule is None:
-        rule = StructuredTargets(**settings) if p is None else StructuredTargets(observe=p, **settings)
-    elif not isinstance(rule, StructuredTargets):
-        raise ValueError(f"A rule is a StructuredTargets, got {rule!r}. A probability is p.")
-    elif p is not None or settings:
+class _Wanted(NamedTuple):
+    """What is asked for: the rule's name, p now, the updates over which it rises, and who values."""
+
+    name: str
+    observe: float
+    rise: int
+    value: Value
+
+
+def _wanted(p: float | StructuredTargets | None, rule: StructuredTargets | None, settings: dict[str, Any]) -> _Wanted:
+    if isinstance(p, StructuredTargets):
+        p, rule = None, p
+    if rule is not None and (p is not None or settings):
         given = ", ".join([*(["p"] if p is not None else []), *settings])
         raise ValueError(f"Give a rule or its settings, not both; got a rule and {given}.")
-    name = repr(rule)
-    _RULES[name] = rule
-    return name
+    found = _Wanted(*_registered(rule, **settings))
+    if p is None:
+        return found
+    if not isinstance(p, float | int) or not 0.0 < p <= 1.0:
+        raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {p!r}.")
+    return found._replace(observe=float(p))
 
 
 @torch.compiler.assume_constant_result
-def _value(name: str) -> Any:
-    return _RULES[name].value
+def _registered(rule: StructuredTargets | None, **settings: Any) -> tuple[str, float, int, Value]:
+    """Where the operator finds the rule, and what of it is not the operator's business."""
+    if rule is None:
+        rule = StructuredTargets(**settings)
+    elif not isinstance(rule, StructuredTargets):
+        raise ValueError(f"A rule is a StructuredTargets, got {rule!r}. A probability is p.")
+    # Probabilities change from call to call, so they are no part of the name.
+    kept = dataclasses.replace(rule, observe=1.0, rise=0, value="completed")
+    try:
+        hash(kept)
+        key: object = kept
+    except TypeError:  # an estimator of one's own that cannot be hashed; it is kept below, so its id stays its own
+        key = (id(kept.estimator), kept.scale, kept.output)
+    name = _NAMES.setdefault(key, f"rule {len(_NAMES)}")
+    _RULES.setdefault(name, kept)
+    return name, float(rule.observe), rule.rise, rule.value
 
 
-@torch.compiler.assume_constant_result
-def _schedule(name: str) -> tuple[float, int]:
-    return float(_RULES[name].observe), _RULES[name].rise
-
-
-def _probability(name: str, q: Tensor, updates: int | Tensor) -> float | Tensor:
-    """p after so many updates; (K, 1, 1) for K of them in a row while it rises."""
-    observe, rise = _schedule(name)
-    if rise == 0:
-        return observe
-    steps = torch.as_tensor(updates, device=q.device)
-    if q.ndim == 3:
-        steps = steps + torch.arange(q.shape[0], device=q.device).view(-1, 1, 1)
-    return torch.clamp(observe + (1.0 - observe) * steps / rise, max=1.0)
-
-
-def _draw(q: Tensor, p: float | Tensor, seed: int, updates: int | Tensor) -> Tensor:
+def _draw(q: Tensor, wanted: _Wanted, seed: int, updates: int | Tensor | None) -> Tensor:
+    """The mask of values (B, A) or (K, B, A)."""
+    observe, rise = wanted.observe, wanted.rise
+    if updates is None:
+        if observe < 1.0:
+            raise ValueError(
+                "The number of updates says which mask is drawn, and without it every update would have the same. "
+                "Give updates=, or a mask."
+            )
+        updates = 0
     if isinstance(updates, float) or (isinstance(updates, Tensor) and (updates.dtype != torch.int64 or updates.ndim)):
         raise ValueError(f"The number of updates is an int, or a 0-d int64 tensor; got {updates!r}.")
-    return observed_entries(tuple(q.shape), p, seed=seed, updates=updates, device=q.device)
+    probability: float | Tensor = observe
+    if rise:
+        steps = torch.as_tensor(updates, device=q.device)
+        if q.ndim == 3:
+            steps = steps + torch.arange(q.shape[0], device=q.device).view(-1, 1, 1)
+        probability = torch.clamp(observe + (1.0 - observe) * steps / rise, max=1.0)
+    return observed_entries(tuple(q.shape), probability, seed=seed, updates=updates, device=q.device)

@@ -39,6 +39,7 @@ RAY = require("ray")
 from ray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS  # noqa: E402
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner  # noqa: E402
+from ray.rllib.core import COMPONENT_OPTIMIZER  # noqa: E402
 
 AUTHORS_WAY = StructuredTargets()
 RANK_EVERY = 100
@@ -73,7 +74,7 @@ class StructuredDQNLearner(DQNTorchLearner):
         self.rank_every = whole_number(settings.get("rank_every", RANK_EVERY))
         self.updates: dict[str, int] = {}
         self._ranks: dict[str, dict[str, float]] = {}
-        self._losses = self._steps = 0
+        self._loss_formed = False
         for name, module in self.module.items():
             if self.structure is not None and module.unwrapped().is_stateful():
                 raise ValueError(
@@ -83,6 +84,7 @@ class StructuredDQNLearner(DQNTorchLearner):
 
     def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
         """RLlib's losses, after a look that each of them was formed here."""
+        self._loss_formed = False
         before = {name: self.updates.get(name, 0) for name in fwd_out}
         losses: dict[str, Any] = super().compute_losses(fwd_out=fwd_out, batch=batch)
         missed = [name for name, count in before.items() if self.updates.get(name, 0) != count + 1]
@@ -91,7 +93,7 @@ class StructuredDQNLearner(DQNTorchLearner):
                 f"The module {missed[0]!r} formed a loss without this learner, so its targets are not structured. "
                 "Use a module without a loss of its own."
             )
-        self._losses += 1
+        self._loss_formed = True
         return losses
 
     def compute_loss_for_module(
@@ -118,12 +120,12 @@ class StructuredDQNLearner(DQNTorchLearner):
 
     def apply_gradients(self, gradients_dict: Mapping[Any, Any]) -> None:
         """RLlib's, for a loss that was formed here."""
-        self._steps += 1
-        if self._steps != self._losses:
+        if not self._loss_formed:
             raise RuntimeError(
-                f"RLlib {RAY} makes {self._steps} steps from {self._losses} losses of this learner, so some targets "
-                "are not structured. Its update has changed: use a version that was tested."
+                f"RLlib {RAY} makes a step without a loss of this learner, so its targets are not structured. "
+                "Its update has changed: use a version that was tested."
             )
+        self._loss_formed = False
         super().apply_gradients(gradients_dict)
 
     def get_state(
@@ -133,14 +135,20 @@ class StructuredDQNLearner(DQNTorchLearner):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """RLlib's, and the number of updates."""
+        """RLlib's, and the number of updates where the optimiser's state is asked for; weights alone have none."""
         state: dict[str, Any] = super().get_state(components, not_components=not_components, **kwargs)
-        return {**state, _UPDATES: dict(self.updates)}
+        return {**state, _UPDATES: dict(self.updates)} if COMPONENT_OPTIMIZER in state else state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """RLlib's, and the number of updates; a plain learner's state has none and begins anew."""
+        """RLlib's, and the number of updates.
+
+        A state with an optimiser is a learner's: a plain one's has no number, and counting begins anew. Weights
+        alone leave the number as it is.
+        """
         super().set_state(state)
-        self.updates.update(state.get(_UPDATES, {}))
+        # A checkpoint keeps the module in a folder of its own, so the optimiser tells a learner's state from weights.
+        if COMPONENT_OPTIMIZER in state:
+            self.updates = dict(state.get(_UPDATES, {}))
 
 
 class StructuredDQNConfig(DQNConfig):

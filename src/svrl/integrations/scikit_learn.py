@@ -81,7 +81,10 @@ class SoftImputer(LowRankImputer):
 
     @classmethod
     def authors(cls, **changes: object) -> SoftImputer:
-        """The defaults of fancyimpute's SoftImpute, iterate for iterate: as `svrl.SoftImpute.authors`."""
+        """The defaults of fancyimpute's SoftImpute, iterate for iterate: as `svrl.SoftImpute.authors`.
+
+        Where its 100 steps do not reach its tolerance, `fit` keeps the last iterate, as fancyimpute does, and warns.
+        """
         settings: dict[str, object] = {"tolerance": 1e-3, "max_steps": 100, "solver": "plain"}
         return cls(**{**settings, **changes})  # type: ignore[arg-type]
 

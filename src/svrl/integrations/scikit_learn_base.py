@@ -28,6 +28,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 FLOATS = (np.float64, np.float32)
 CONSTANT = 1e-13
 """Spread of a column, as a share of its mean, that is rounding."""
+HIDING = 0x68696465
+"""Told to the seed of `held_out_score`, so that it is not the stream by which a user made gaps with the same seed:
+else what is to be hidden would be missing already. The letters of "hide"; any number but 0 would do."""
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
 
@@ -112,6 +115,9 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, meta
 
     def _complete(self, X: Any) -> np.ndarray:
         check_options(type(self).__name__, self.output, self.centre, self.clip)
+        for what in ("standardise", "keep_empty_features"):
+            if not isinstance(got := getattr(self, what), bool | np.bool_):
+                raise ValueError(f"{type(self).__name__} needs {what} as True or False, got {got!r}.")
         estimator = self._estimator()
         X, mask = self._read(X, reset=True)
         self._look_at_columns(X, mask)
@@ -192,7 +198,8 @@ def held_out_score(
         X: (rows, columns), with its own gaps.
         y: Not used.
         fraction: Share of the observed entries to hide.
-        random_state: Chooses them. A fixed seed hides the same ones from every candidate.
+        random_state: Chooses them. A fixed seed hides the same ones from every candidate. Its stream is not that of
+            default_rng(seed), by which the gaps may have been made; a generator is used as it is.
 
     Returns:
         -|recovered - hidden|_F / |hidden|_F: 0 is perfect, -1 is what zeros would get.
@@ -202,7 +209,9 @@ def held_out_score(
     marker = getattr(imputer, "missing_values", np.nan)
     values = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan" if is_nan(marker) else True)
     mask = observed_entries(values, marker)
-    source = generator_of(random_state) or np.random.default_rng(0)
+    seed = 0 if random_state is None else random_state
+    source = np.random.default_rng([int(seed), HIDING]) if isinstance(seed, Integral) else generator_of(seed)
+    assert source is not None
     hidden = mask & (source.random(mask.shape) < fraction)
     hidden &= (mask & ~hidden).any(1, keepdims=True)
     if not hidden.any():

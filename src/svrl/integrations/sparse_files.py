@@ -36,7 +36,13 @@ ENTRIES = ("indptr", "indices", "data", "done", "rewards", "terminal", "discount
 
 
 def save_mdp(model: Model, file: str | Path) -> None:
-    """Write a model of S states and A actions; a `GridMDP` is written out as a table."""
+    """Write a model of S states and A actions; a `GridMDP` is written out as a table.
+
+    Raises:
+        ValueError: If the file does not end in .npz, or there is no model.
+    """
+    if Path(file).suffix != ".npz":
+        raise ValueError(f"A file of an MDP ends in .npz, got {Path(file).name!r}.")
     table = table_of(model)
     transitions, done = _with_ends(table)
     label = _label(model) if isinstance(model, TabularMDP) else model.describe()

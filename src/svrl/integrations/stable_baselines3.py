@@ -65,10 +65,12 @@ class StructuredTraining(OffPolicyAlgorithm):
         self.structure = rule_of(self.structure)  # load(path, structure=0.5) comes here with a number
         super()._setup_model()
         self._last_values: Tensor | None = None
+        self._replaced_updates = 0
         networks_of(self)
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """The library's updates, with other values of the next states."""
+        self.structure = rule_of(self.structure)  # somebody may have set a number
         if self.structure is None and not self.double:
             super().train(gradient_steps, batch_size)
             return
@@ -82,6 +84,23 @@ class StructuredTraining(OffPolicyAlgorithm):
 
         with replaced_output(target, replace, times=gradient_steps):
             super().train(gradient_steps, batch_size)
+        self._replaced_updates += gradient_steps
+
+    def learn(self, *args: Any, **kwargs: Any) -> Any:
+        """The library's.
+
+        Raises:
+            RuntimeError: If a subclass made updates that this class had no hand in.
+        """
+        made, replaced = self._n_updates, self._replaced_updates
+        model = super().learn(*args, **kwargs)
+        made, replaced = self._n_updates - made, self._replaced_updates - replaced
+        if made != replaced and (self.structure is not None or self.double):
+            raise RuntimeError(
+                f"{type(self).__name__} made {made} updates, {replaced} of them with structured or double targets. "
+                "Let its train() call super().train()."
+            )
+        return model
 
     def dump_logs(self) -> None:
         """The library's, and how low-rank the last batch was before it was completed."""
@@ -91,7 +110,7 @@ class StructuredTraining(OffPolicyAlgorithm):
         super().dump_logs()
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_last_values"]
+        return [*super()._excluded_save_params(), "_last_values", "_replaced_updates"]
 
 
 class StructuredDQN(StructuredTraining, DQN):

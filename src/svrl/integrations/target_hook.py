@@ -12,10 +12,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.integrations.pytorch import structured, structured_quantiles
+from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
 from svrl.integrations.rank_monitor import ranks_of
 
 
@@ -30,14 +31,21 @@ class TargetStructure:
     """
 
     def __init__(
-        self, rule: StructuredTargets | None = None, *, seed: int = 0, updates: int = 0, quantiles: bool = False
+        self, rule: StructuredTargets | float | None = None, *, seed: int = 0, updates: int = 0, quantiles: bool = False
     ) -> None:
-        self.rule = rule or StructuredTargets()
+        self.rule = rule_of(rule) or StructuredTargets()
         self.seed, self.updates, self.quantiles = seed, updates, quantiles
         self._last: Tensor | None = None
 
     def __call__(self, q: Tensor) -> Tensor:
         """Complete one batch and count it."""
+        # A card would have to be waited for, so there only the first batch is looked at; a compiler cannot look.
+        looked_at = not torch.compiler.is_compiling() and (self.updates == 0 or not q.is_cuda)
+        if looked_at and not bool(torch.isfinite(q).all()):
+            raise ValueError(
+                "Values that are not finite cannot be completed, and this network gave some. "
+                "Mask actions where they are chosen, not in the network; NaN means that training has broken down."
+            )
         make = structured_quantiles if self.quantiles else structured
         whole = make(q, seed=self.seed, updates=self.updates, rule=self.rule)
         self._last = q.detach()
@@ -62,7 +70,9 @@ class TargetStructure:
 class TargetHook(TargetStructure):
     """Structure attached to a network, until `remove` or the end of a `with` block."""
 
-    def __init__(self, network: nn.Module, rule: StructuredTargets | None, *, seed: int, quantiles: bool) -> None:
+    def __init__(
+        self, network: nn.Module, rule: StructuredTargets | float | None, *, seed: int, quantiles: bool
+    ) -> None:
         super().__init__(rule, seed=seed, quantiles=quantiles)
         if not isinstance(network, nn.Module):
             raise ValueError(f"structure() takes the target network, a torch.nn.Module, got {type(network).__name__}.")
@@ -82,7 +92,8 @@ class TargetHook(TargetStructure):
             said = "quantiles (B, N, A)" if self.quantiles else "values (B, A)"
             raise ValueError(
                 f"A structured network gives {said}, and this one gave {got}. "
-                "Attach the hook to the module whose output the targets are formed from."
+                "Attach the hook to the module whose output the targets are formed from; for quantiles, with "
+                "quantiles=True."
             )
         return self(output)
 
@@ -105,14 +116,14 @@ class TargetHook(TargetStructure):
 
 
 def structure(
-    target_network: nn.Module, rule: StructuredTargets | None = None, *, seed: int = 0, quantiles: bool = False
+    target_network: nn.Module, rule: StructuredTargets | float | None = None, *, seed: int = 0, quantiles: bool = False
 ) -> TargetHook:
     """Complete everything that a target network says.
 
     Args:
         target_network: Gives values (B, A), or quantiles (B, N, A). `load_state_dict` keeps the hook; a deep
             copy of the network gets a hook of its own.
-        rule: What is done to values; the authors' way if nothing is said.
+        rule: What is done to values, or the probability p alone; the authors' way if nothing is said.
         seed: For the masks.
         quantiles: Whether the network gives quantiles, whose means are completed.
 

@@ -51,12 +51,10 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
     """What the structured algorithms share. No algorithm by itself.
 
     Attributes:
-        structure: What is done to the values of next states; None does nothing.
         structure_seed: For the masks.
-        structure_updates: Made so far, a 0-d int64 tensor; there is none without structure.
+        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
     """
 
-    structure: StructuredTargets | None
     structure_updates: Tensor
     _bootstrap = "_target_q"
     """The method that asks the policy for the next states."""
@@ -65,11 +63,28 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
         self, *, structure: StructuredTargets | float | None = AUTHORS_WAY, seed: int = 0, **settings: Any
     ) -> None:
         super().__init__(**settings)
-        self.structure, self.structure_seed = rule_of(structure), seed
-        if self.structure is not None:
+        self.structure_seed, self._completions = seed, 0
+        self._set_structure(structure)
+
+    @property
+    def structure(self) -> StructuredTargets | None:
+        """What is done to the values of next states; None does nothing. A probability p can be assigned, too."""
+        return self._rule
+
+    @structure.setter
+    def structure(self, structure: StructuredTargets | float | None) -> None:
+        self._set_structure(structure)
+
+    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
+        rule = rule_of(structure)
+        if rule is not None and not hasattr(self, "structure_updates"):
             _check(self)
             self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64))
-            self._completions = 0
+        self._rule = rule
+
+    def _preprocess_batch(self, batch: Any, buffer: Any, indices: Any) -> Any:
+        self._completions = 0  # an update that was interrupted leaves one behind
+        return super()._preprocess_batch(batch, buffer, indices)
 
     def _target_q(self, buffer: Any, indices: Any) -> Tensor:
         if self._bootstrap == "_target_q":
@@ -135,7 +150,7 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
                     f"{type(self).__name__} made an update without structure: Tianshou did not call "
                     f"{self._bootstrap}, as {LIBRARIES['tianshou'].range} does."
                 )
-            self._completions -= 1
+            self._completions = 0
             self.structure_updates += 1
         return stats
 
@@ -164,13 +179,16 @@ class StructuredCategorical(StructuredLearning):
     def __init__(
         self, *, structure: StructuredTargets | float | None = CHOOSING, seed: int = 0, **settings: Any
     ) -> None:
+        super().__init__(structure=structure, seed=seed, **settings)
+
+    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
         rule = rule_of(structure, usual=CHOOSING)
         if rule is not None and rule.value != "network":
             raise ValueError(
                 f"{type(self).__name__} keeps distributions as they are, so structure can only choose: "
                 f"give StructuredTargets(value='network'), got value={rule.value!r}."
             )
-        super().__init__(structure=rule, seed=seed, **settings)
+        super()._set_structure(rule)
 
     def _target_dist(self, batch: Any) -> Tensor:
         return self._structured(super()._target_dist, batch)
@@ -258,6 +276,7 @@ def _check(algorithm: StructuredLearning) -> None:
         (callable(getattr(policy, "compute_q_value", None)), "compute_q_value of its policy"),
         ("model" in inspect.signature(policy.forward).parameters, "the argument model of its policy"),
         (callable(getattr(algorithm, algorithm._bootstrap, None)), algorithm._bootstrap),
+        (callable(getattr(algorithm, "_preprocess_batch", None)), "_preprocess_batch"),
         (callable(getattr(algorithm, "_update_with_batch", None)), "_update_with_batch"),
         (hasattr(algorithm, "model_old") and hasattr(algorithm, "use_target_network"), "its target network"),
         (not isinstance(algorithm, DQN) or hasattr(algorithm, "is_double"), "is_double"),

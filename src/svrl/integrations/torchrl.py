@@ -52,9 +52,8 @@ class StructuredDQNLoss(DQNLoss):
     """DQNLoss whose next states are valued by a completed matrix. Takes all that DQNLoss takes, and two more.
 
     Attributes:
-        structure: What is done to the values of next states; None makes it a DQNLoss.
         structure_seed: For the masks.
-        structure_updates: Made so far, a 0-d int64 tensor; there is none without structure.
+        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
         is_double: Whether the online network chooses the next action, as asked by `double_dqn`. With structure the
             attribute `double_dqn` is False: then the library leaves the next value to its value estimator.
     """
@@ -79,13 +78,19 @@ class StructuredDQNLoss(DQNLoss):
             settings: Those of DQNLoss.
         """
         super().__init__(value_network, **settings)
-        self.structure, self.structure_seed = rule_of(structure), seed
-        self.is_double = self.double_dqn
-        if self.structure is not None:
-            _check(self)
-            self.double_dqn = False
-            self._completions = 0
-            self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64))
+        self.structure_seed, self.is_double, self._completions = seed, self.double_dqn, 0
+        self.structure = structure
+
+    @property
+    def structure(self) -> StructuredTargets | None:
+        """What is done to the values of next states; None makes it a DQNLoss. A probability can be assigned, too."""
+        return self._rule
+
+    @structure.setter
+    def structure(self, structure: StructuredTargets | float | None) -> None:
+        rule = rule_of(structure)
+        _prepare(self, rule)
+        self._rule, self.double_dqn = rule, self.is_double and rule is None
 
     @dispatch
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -175,17 +180,24 @@ class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
         **settings: Any,
     ) -> None:
         super().__init__(value_network, **settings)
-        self.structure, self.structure_seed = rule_of(structure, usual=CHOOSING), seed
-        if self.structure is None:
-            return
-        if self.structure.value != "network":
+        self.structure_seed, self._completions = seed, 0
+        self.structure = structure
+
+    @property
+    def structure(self) -> StructuredTargets | None:
+        """What is done to expected values; None makes it the library's loss. A probability can be assigned, too."""
+        return self._rule
+
+    @structure.setter
+    def structure(self, structure: StructuredTargets | float | None) -> None:
+        rule = rule_of(structure, usual=CHOOSING)
+        if rule is not None and rule.value != "network":
             raise ValueError(
                 "StructuredDistributionalDQNLoss keeps distributions as they are, so structure can only choose: "
-                f"give StructuredTargets(value='network'), got value={self.structure.value!r}."
+                f"give StructuredTargets(value='network'), got value={rule.value!r}."
             )
-        _check(self)
-        self._completions = 0
-        self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64))
+        _prepare(self, rule)
+        self._rule = rule
 
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
         """DistributionalDQNLoss's loss, with structured choices."""
@@ -289,6 +301,15 @@ def _count(loss: Any) -> None:
         )
     if torch.is_grad_enabled():
         loss.structure_updates.add_(1)
+
+
+def _prepare(loss: Any, rule: StructuredTargets | None) -> None:
+    """Make ready for the first structure, at the beginning or later."""
+    if rule is None or hasattr(loss, "structure_updates"):
+        return
+    _check(loss)
+    device = next((value.device for value in loss.parameters()), None)
+    loss.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
 
 
 def _check(loss: Any) -> None:

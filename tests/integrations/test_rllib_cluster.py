@@ -1,0 +1,156 @@
+"""RLlib's algorithm, structured, against its own: whole trainings in Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("ray", reason="RLlib is not installed here; make test-integrations installs it")
+
+import ray
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.dqn import DQN, DQNConfig
+from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from tests.integrations.rllib_rig import MODULE, settled, weights
+
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    ray.init(
+        num_cpus=3,
+        include_dashboard=False,
+        object_store_memory=200 * 2**20,
+        log_to_driver=False,
+        logging_level="ERROR",
+        configure_logging=False,
+    )
+    yield
+    ray.shutdown()
+
+
+def short(config: DQNConfig, **training: object) -> DQNConfig:
+    """A few dozen updates in an iteration."""
+    return settled(
+        config,
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 2_000},
+        num_steps_sampled_before_learning_starts=40,
+        target_network_update_freq=30,
+        **training,
+    ).reporting(min_sample_timesteps_per_iteration=60)
+
+
+def built(config: DQNConfig) -> Algorithm:
+    algorithm = config.build_algo()
+    algorithm.local_replay_buffer.rng = np.random.default_rng(0)  # RLlib seeds all but its memory
+    return algorithm
+
+
+@pytest.mark.usefixtures("cluster")
+def test_observing_everything_makes_rllibs_own_training() -> None:
+    found = {}
+    for name, config in (
+        ("plain", DQNConfig()),
+        ("all", StructuredDQNConfig().training(structure=1.0)),
+        ("half", StructuredDQNConfig().training(structure=0.5)),
+    ):
+        algorithm = built(short(config, n_step=2))
+        for _ in range(2):
+            algorithm.train()
+        one = algorithm.learner_group._learner
+        found[name] = weights(one)
+        assert name == "plain" or one.updates[MODULE] > 20
+        algorithm.stop()
+    assert torch.equal(found["plain"], found["all"])
+    assert not torch.equal(found["plain"], found["half"])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_ranks_in_results_are_means_over_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def counted(q: Tensor) -> dict[str, float]:
+        seen.append(len(seen) + 1.0)  # two actions have few ranks: numbers that differ say which of them are told
+        return {**ranks_of(q), "rank_99": seen[-1]}
+
+    monkeypatch.setattr("svrl.integrations.rllib.ranks_of", counted)
+    algorithm = built(short(StructuredDQNConfig(), rank_every=1))
+    for _ in range(2):
+        before = len(seen)
+        told = algorithm.train()["learners"][MODULE]["rank_99"]
+        assert told == pytest.approx(np.mean(seen[before:]))
+        assert len(seen) > before + 5
+    algorithm.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_two_env_runners_results_and_a_checkpoint(tmp_path: Path) -> None:
+    config = short(StructuredDQNConfig(), structure=0.8, rank_every=5).env_runners(num_env_runners=2)
+    algorithm = config.build_algo()
+    results = algorithm.train()
+    told = results["learners"][MODULE]
+    assert 1 <= told["rank_99"] <= 2
+    assert told["row_centred_rank_99"] == 1, "two actions have one advantage"
+    updates = dict(algorithm.learner_group._learner.updates)
+    assert updates[MODULE] > 5
+    path = algorithm.save_to_path(str(tmp_path / "checkpoint"))
+    kept = weights(algorithm.learner_group._learner)
+    algorithm.stop()
+    again = Algorithm.from_checkpoint(path)
+    one = again.learner_group._learner
+    assert isinstance(again, DQN)
+    assert isinstance(one, StructuredDQNLearner)
+    assert one.updates == updates
+    assert one.structure == StructuredTargets(observe=0.8)
+    assert torch.equal(weights(one), kept)
+    again.train()
+    assert one.updates[MODULE] > updates[MODULE]
+    again.stop()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_two_learners_stay_in_step() -> None:
+    algorithm = short(StructuredDQNConfig(), structure=0.5).learners(num_learners=2).build_algo()
+    algorithm.train()
+
+    def look(one: StructuredDQNLearner) -> tuple[int, dict[str, int], Tensor]:
+        flat = torch.cat([parameter.detach().flatten() for parameter in one.module["default_policy"].parameters()])
+        return one._learner_index, one.updates, flat
+
+    first, second = (result.get() for result in algorithm.learner_group.foreach_learner(look))
+    assert {first[0], second[0]} == {0, 1}
+    assert first[1] == second[1]
+    assert first[1][MODULE] > 5
+    assert torch.equal(first[2], second[2])
+    algorithm.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_structured_agent_learns_cartpole() -> None:
+    config = settled(
+        StructuredDQNConfig(),
+        lr=1e-3,
+        train_batch_size_per_learner=64,
+        training_intensity=16.0,
+        num_steps_sampled_before_learning_starts=500,
+        target_network_update_freq=400,
+        epsilon=[(0, 1.0), (5_000, 0.02)],
+        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 20_000},
+    )
+    config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[128], head_fcnet_hiddens=[128]))
+    config.env_runners(num_envs_per_env_runner=8).reporting(min_sample_timesteps_per_iteration=1_000)
+    algorithm = built(config)
+    scores = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(10)]
+    algorithm.stop()
+    assert max(scores[5:]) > 150, scores
+    assert np.mean(scores[:2]) < 50
