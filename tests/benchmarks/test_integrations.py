@@ -11,6 +11,7 @@ import pytest
 from svrl.benchmarks import integrations
 from svrl.benchmarks.integrations import LIMIT, PEERS, Peer, measure_integrations, share_row
 from svrl.benchmarks.peers import MissingPeerError
+from svrl.benchmarks.rows import Row
 
 
 def busy(seconds: float) -> None:
@@ -36,6 +37,12 @@ def test_each_library_makes_updates(name: str) -> None:
     (row,) = measure_integrations(True, [name])
     assert row.note["structured_us"] > 1000  # a real update of a real network
     assert row.note["plain_us"] > 1000
+
+
+def test_a_share_too_small_to_measure_has_no_ratio_and_says_why() -> None:
+    row = Row(name="a", unit="%", ours=-0.3, peer=5.0, peer_name="limit").as_json("svrl bench")
+    assert row["ratio"] is None
+    assert "not above 0" in row["why_no_ratio"]
 
 
 def test_what_is_missing_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:

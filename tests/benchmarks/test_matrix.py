@@ -11,6 +11,7 @@ from svrl.benchmarks import peers
 from svrl.benchmarks.rows import Row
 
 
+@pytest.mark.slow
 def test_the_quick_bench_end_to_end():
     """Nothing here is about speed: these machines are shared."""
     command = [sys.executable, "-m", "svrl", "bench", "matrix", "--quick", "--json"]

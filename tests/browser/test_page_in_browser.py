@@ -372,6 +372,7 @@ def test_keys_reach_everything(page):
     assert page.switch_to.active_element.get_attribute("class") == "skip"
 
 
+@pytest.mark.slow
 def test_the_whole_page_of_the_paper(browser, tmp_path):
     """Everything that is committed at laptop scale, as svrl paper report writes it."""
     at_laptop = (replace(found, budgets={"laptop": found.budgets["laptop"]}) for found in load_all())

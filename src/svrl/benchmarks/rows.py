@@ -44,7 +44,8 @@ class Row:
             "ours": self.ours,
             "peer": self.peer,
             "peer_name": self.peer_name,
-            "ratio": self.ratio,
+            "ratio": self.ratio if math.isfinite(self.ratio) else None,
+            **({} if math.isfinite(self.ratio) else {"why_no_ratio": "ours is not above 0: less than can be measured"}),
             "command": command,
             **self.note,
         }
