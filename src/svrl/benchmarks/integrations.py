@@ -1,7 +1,7 @@
 """What structure costs in an update that another library makes, held against that library's own update.
 
-Both agents are made by the same library with the same network, memory and batch: Nature CNN, 84 x 84 x 4 bytes, 18
-actions, batches of 32, on one thread of the CPU. They update in turns, and what structure adds is
+One agent of the library updates in turns without and with its structure: Nature CNN, 84 x 84 x 4 bytes, 18
+actions, batches of 32, on one thread of the CPU. What structure adds is
 
     100 * (structured / plain - 1)
 

@@ -42,19 +42,12 @@ class NatureNetwork(nn.Module):
 
 
 def updates(seed: int = 0) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(plain, structured): each call makes one update, on the CPU."""
-    return one_update(seed, structured=False), one_update(seed, structured=True)
-
-
-def one_update(seed: int, *, structured: bool) -> Callable[[], None]:
-    """A call that makes one update of a new agent."""
+    """(plain, structured): each call makes one update of the same agent, on the CPU."""
     online, source = NatureNetwork(), torch.Generator().manual_seed(seed)
     for parameter in online.parameters():
         nn.init.uniform_(parameter, -0.03, 0.03, generator=source)
     target = copy.deepcopy(online)
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-4)
-    if structured:
-        structure(target, seed=seed)
     rng = np.random.default_rng(seed)
     frames = rng.integers(256, size=(STORED + 1, 4, 84, 84), dtype=np.uint8)
     actions, rewards = rng.integers(ACTIONS, size=STORED), rng.normal(size=STORED).astype(np.float32)
@@ -72,4 +65,8 @@ def one_update(seed: int, *, structured: bool) -> Callable[[], None]:
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
-    return update
+    def structured_update() -> None:
+        with structure(target, seed=seed):
+            update()
+
+    return update, structured_update

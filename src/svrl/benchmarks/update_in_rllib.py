@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import numpy as np
 from gymnasium import spaces
-from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.replay_buffers import PrioritizedEpisodeReplayBuffer
 
+from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.rllib import StructuredDQNConfig
 
 MODULE, ACTIONS, BATCH = "default_policy", 18, 32
@@ -27,12 +27,8 @@ NATURE = DefaultModelConfig(
 
 
 def updates(seed: int = 0) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(plain, structured): each call makes one update, on the CPU."""
-    return one_update(DQNConfig(), seed), one_update(StructuredDQNConfig(), seed)
-
-
-def one_update(config: DQNConfig, seed: int) -> Callable[[], None]:
-    """A call that makes one update of a new learner with this configuration."""
+    """(plain, structured): each call makes one update of the same agent, on the CPU."""
+    config = StructuredDQNConfig()
     config.rl_module(model_config=NATURE).debugging(seed=seed, log_level="ERROR")
     config.training(double_q=False, dueling=False, train_batch_size_per_learner=BATCH)
     learner = config.build_learner(spaces={MODULE: (OBSERVATIONS, spaces.Discrete(ACTIONS))})
@@ -40,12 +36,15 @@ def one_update(config: DQNConfig, seed: int) -> Callable[[], None]:
     memory.rng = np.random.default_rng(seed)
     memory.add([episode(number, memory.rng) for number in range(EPISODES)])
 
-    def update() -> None:
+    rule = learner.structure
+
+    def update(structure: StructuredTargets | None) -> None:
+        learner.structure = structure
         drawn = memory.sample(num_items=BATCH, n_step=1, gamma=config.gamma, beta=0.4, sample_episodes=True)
         results = learner.update(episodes=drawn, timesteps={"num_env_steps_sampled_lifetime": 0})
         memory.update_priorities(np.concatenate(results[MODULE]["td_error"].peek()), MODULE)
 
-    return update
+    return lambda: update(None), lambda: update(rule)
 
 
 def episode(number: int, rng: np.random.Generator) -> SingleAgentEpisode:

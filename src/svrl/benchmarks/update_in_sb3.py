@@ -12,11 +12,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from stable_baselines3 import DQN
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from svrl.integrations.stable_baselines3 import StructuredDQN
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.integrations.stable_baselines3 import StructuredDQN, StructuredTraining
 
 ACTIONS, BATCH, STORED = 18, 32, 256
 
@@ -29,12 +28,12 @@ class Frames(gymnasium.Env[np.ndarray, np.int64]):
 
 
 def updates(seed: int = 0) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(plain, structured): each call makes one update, on the CPU."""
-    return one_update(DQN, seed), one_update(StructuredDQN, seed)
+    """(plain, structured): each call makes one update of the same agent, on the CPU."""
+    return in_turns(StructuredDQN, seed)
 
 
-def one_update(kind: type[OffPolicyAlgorithm], seed: int) -> Callable[[], None]:
-    """A call that makes one update of a new model of this kind."""
+def in_turns(kind: type[StructuredTraining], seed: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """One update of the same new model of this kind, without its structure and with it."""
     settings: dict[str, Any] = {"batch_size": BATCH, "buffer_size": STORED, "seed": seed, "device": "cpu"}
     model = kind("CnnPolicy", Frames(), **settings)
     model.set_logger(Logger(None, []))
@@ -45,4 +44,10 @@ def one_update(kind: type[OffPolicyAlgorithm], seed: int) -> Callable[[], None]:
     for here, there in pairwise(frames):
         action, reward = rng.integers(ACTIONS, size=(1, 1)), rng.normal(size=1)
         memory.add(here, there, action, reward, rng.random(1) < 0.01, [{}])
-    return lambda: model.train(gradient_steps=1, batch_size=BATCH)
+    rule = model.structure
+
+    def update(structure: StructuredTargets | None) -> None:
+        model.structure = structure
+        model.train(gradient_steps=1, batch_size=BATCH)
+
+    return lambda: update(None), lambda: update(rule)

@@ -7,45 +7,42 @@ a batch is drawn. Each call is one call of the algorithm's own `update`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from tianshou.algorithm import DQN
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, ReplayBuffer
 from tianshou.env.atari.atari_network import DQNet, ScaledObsInputActionReprNet
 from tianshou.utils.torch_utils import policy_within_training_step
 
+from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.tianshou import StructuredDQN
 
 ACTIONS, BATCH, STORED = 18, 32, 256
 
 
 def updates(seed: int = 0) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(plain, structured): each call makes one update, on the CPU."""
-    return one_update(DQN, seed), one_update(StructuredDQN, seed)
-
-
-def one_update(kind: Callable[..., Any], seed: int) -> Callable[[], None]:
-    """A call that makes one update of a new algorithm of this kind."""
+    """(plain, structured): each call makes one update of the same agent, on the CPU."""
     network = ScaledObsInputActionReprNet(DQNet(4, 84, 84, ACTIONS))
     random = torch.Generator().manual_seed(seed)
     for parameter in network.parameters():
         torch.nn.init.uniform_(parameter, -0.05, 0.05, generator=random)
     policy = DiscreteQLearningPolicy(model=network, action_space=spaces.Discrete(ACTIONS))
-    algorithm = kind(
+    algorithm = StructuredDQN(
         policy=policy, optim=AdamOptimizerFactory(lr=1e-4), n_step_return_horizon=3, target_update_freq=500
     )
     memory = random_memory(seed)
 
-    def update() -> None:
+    rule = algorithm.structure
+
+    def update(structure: StructuredTargets | None) -> None:
+        algorithm.structure = structure
         with policy_within_training_step(policy):
             algorithm.update(buffer=memory, sample_size=BATCH)
 
-    return update
+    return lambda: update(None), lambda: update(rule)
 
 
 def random_memory(seed: int) -> ReplayBuffer:

@@ -7,7 +7,6 @@ transform turns into floats, then loss, step of Adam, step of the updater.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from tensordict import TensorDict
@@ -15,20 +14,16 @@ from torch import nn
 from torchrl.data import Categorical, LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.envs.transforms import ToTensorImage
 from torchrl.modules import MLP, ConvNet, QValueActor
-from torchrl.objectives import DQNLoss, HardUpdate
+from torchrl.objectives import HardUpdate
 
+from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.torchrl import StructuredDQNLoss
 
 ACTIONS, BATCH, STORED = 18, 32, 256
 
 
 def updates(seed: int = 0) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(plain, structured): each call makes one update, on the CPU."""
-    return one_update(DQNLoss, seed), one_update(StructuredDQNLoss, seed)
-
-
-def one_update(kind: Callable[..., Any], seed: int) -> Callable[[], None]:
-    """A call that makes one update with a new loss of this kind."""
+    """(plain, structured): each call makes one update of the same agent, on the CPU."""
     network = nn.Sequential(
         ConvNet(
             in_features=4, num_cells=[32, 64, 64], kernel_sizes=[8, 4, 3], strides=[4, 2, 1], activation_class=nn.ReLU
@@ -39,20 +34,24 @@ def one_update(kind: Callable[..., Any], seed: int) -> Callable[[], None]:
     for parameter in network.parameters():
         nn.init.uniform_(parameter, -0.05, 0.05, generator=random)
     space = Categorical(ACTIONS)
-    loss = kind(QValueActor(network, in_keys=["pixels"], spec=space), action_space=space, loss_function="smooth_l1")
+    actor = QValueActor(network, in_keys=["pixels"], spec=space)
+    loss = StructuredDQNLoss(actor, action_space=space, loss_function="smooth_l1")
     loss.make_value_estimator(gamma=0.99)
     updater = HardUpdate(loss, value_network_update_interval=1_000)
     optimiser = torch.optim.Adam(loss.parameters(), lr=1e-4)
     memory = random_memory(seed)
 
-    def update() -> None:
+    rule = loss.structure
+
+    def update(structure: StructuredTargets | None) -> None:
+        loss.structure = structure
         value = loss(memory.sample())["loss"]
         optimiser.zero_grad()
         value.backward()
         optimiser.step()
         updater.step()
 
-    return update
+    return lambda: update(None), lambda: update(rule)
 
 
 def random_memory(seed: int) -> TensorDictReplayBuffer:
