@@ -35,7 +35,9 @@ test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL and Tianshou, in an environment of their own
 	@echo "==> running the tests of the integrations"
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu" \
-		tests/integrations tests/benchmarks/test_integrations.py
+		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
+		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
+		tests/benchmarks/test_integrations.py
 
 check: format lint types spelling structure docs ## all checks that are not tests
 	@echo "==> all checks passed"
