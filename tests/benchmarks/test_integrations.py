@@ -35,7 +35,7 @@ def test_what_structure_adds(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_library_makes_updates(name: str) -> None:
     module = {"sb3": "stable_baselines3", "sb3-contrib": "sb3_contrib", "rllib": "ray", "cleanrl": "torch"}
     if importlib.util.find_spec(module.get(name, name)) is None:
-        pytest.skip(f"{name} is not installed here; make test-integrations installs it")
+        pytest.skip(f"{name} is not installed in this environment; make test or make test-integrations has it")
     (row,) = measure_integrations(True, [name])
     assert row.note["structured_us"] > 1000  # a real update of a real network
     assert row.note["plain_us"] > 1000

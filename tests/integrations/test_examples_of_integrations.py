@@ -28,7 +28,7 @@ NEEDS = {
 def test_runs(script: Path, tmp_path: Path) -> None:
     library = NEEDS.get(script.stem)
     if library and importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed here; make test-integrations installs it")
+        pytest.skip(f"{library} is not installed in this environment; make test or make test-integrations has it")
     done = subprocess.run(
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ}
     )
