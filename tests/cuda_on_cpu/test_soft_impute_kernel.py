@@ -260,11 +260,13 @@ def test_structured_targets_never_leave_the_range_of_minmax() -> None:
     assert far(kernel.matrix, plain.matrix) < 1e-4
 
 
-def assert_like_plain(scale: Scale, place: tuple[int, int], *, seen: bool) -> None:
-    """With NaN at a place of the first matrix, the kernel does what the plain lines do."""
-    q, (_, mask) = matrices(FAMILIES[0], 2, 5, 3).float(), problem(FAMILIES[0], 2, 5, 3)
+def assert_like_plain(
+    scale: Scale, place: tuple[int, int], *, seen: bool, shape: tuple[int, int] = (5, 3), bad: float = torch.nan
+) -> None:
+    """With what is no number at a place of the first matrix, the kernel does what the plain lines do."""
+    q, (_, mask) = matrices(FAMILIES[0], 2, *shape).float(), problem(FAMILIES[0], 2, *shape)
     mask[0, 0] = True
-    mask[0][place], q[0][place] = seen, torch.nan
+    mask[0][place], q[0][place] = seen, bad
     rule = targets(scale, "fill")
     plain, kernel = rule.complete(q, mask), completed(rule, q, mask)
     torch.testing.assert_close(kernel.matrix, plain.matrix, rtol=0, atol=1e-4, equal_nan=True)
@@ -285,3 +287,11 @@ def test_structured_targets_of_a_hidden_nan(scale: Scale, place: tuple[int, int]
 
 def test_a_hidden_nan_leaves_minmax_nothing_to_scale_by() -> None:
     assert_like_plain("minmax", (3, 2), seen=False)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("place", [(4, 1), (31, 17)], ids=str)
+@pytest.mark.parametrize("scale", get_args(Scale))
+def test_all_threads_of_a_large_matrix_go_the_same_way(scale: Scale, place: tuple[int, int], bad: float) -> None:
+    """Lanes once disagreed on a maximum with NaN in it, and half of them waited at a barrier for ever."""
+    assert_like_plain(scale, place, seen=True, shape=(32, 18), bad=bad)

@@ -85,3 +85,11 @@ def test_equal_generators_give_equal_factors():
     observed = noisy(200, 140, 3, 0.3)
     first, second = (by_path(observed, 0.1 * top_of(observed)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.factors, second.factors, strict=True))
+
+
+def test_a_tolerance_below_rounding_is_met_by_what_only_rounds():
+    observed = observe(low_rank(220, 180, 4).float(), 0.7)
+    solution = by_path(observed, 0.05 * top_of(observed), tolerance=1e-12, max_steps=300)
+    assert int(solution.code) == Outcome.CONVERGED.code
+    exact = by_path(observe(low_rank(220, 180, 4), 0.7), 0.05 * top_of(observed), tolerance=1e-12, max_steps=2_000)
+    assert relative_error(product(solution).double(), product(exact)) < 1e-5

@@ -34,8 +34,9 @@ __device__ inline Real root(float x) { return sqrtf(x); }
 __device__ inline Real root(double x) { return sqrt(x); }
 __device__ inline Real inverse_root(float x) { return rsqrtf(x); }
 __device__ inline Real inverse_root(double x) { return rsqrt(x); }
+// What is not a number wins from either side: lanes that disagreed about it would part ways before a barrier.
 template <class Number>
-__device__ inline Number largest_of(Number a, Number b) { return a > b ? a : b; }
+__device__ inline Number largest_of(Number a, Number b) { return a > b || a != a ? a : b; }
 
 __device__ inline Real warp_sum(Real x) {
     for (int offset = 16; offset; offset >>= 1) x += __shfl_xor_sync(ALL, x, offset);
@@ -311,7 +312,7 @@ __device__ bool measure(Work &w, const Real *values, const unsigned char *mask, 
         __syncthreads();
         bool there = w.lane < w.warps;
         low = -warp_max(there ? -w.sums[w.lane] : -low), high = warp_max(there ? w.sums[32 + w.lane] : high);
-        w.factor = good ? (high - low) / 2 : root(Real(-1));  // maxima lose NaN, which leaves nothing to scale by
+        w.factor = good ? (high - low) / 2 : root(Real(-1));  // one that is not finite leaves nothing to scale by
         for (int i = 32 * w.warp + w.lane; i < w.m; i += 32 * w.warps) w.offset[i] = low + w.factor;
         __syncthreads();
     }
