@@ -31,6 +31,7 @@ from svrl.agents.burst_report import describe_burst
 from svrl.agents.captured import stream_of
 from svrl.agents.captured_learner import CapturedLearner, can_capture
 from svrl.agents.config import AgentConfig, Precision, default_precision
+from svrl.agents.divergence import refuse_divergence
 from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.exploration import epsilon_at, explore
@@ -235,6 +236,8 @@ class Training:
         while due > learner.updates:
             self._burst = self._make_burst(min(due - learner.updates, learner.until_copy()))
             self._losses.append(self._burst.losses.sum())
+            if self.device.type == "cpu":  # a card is asked when it is waited for anyway: at the next row or checkpoint
+                refuse_divergence(self, self._losses[-1:], self._burst.losses)
 
     def _make_burst(self, count: int) -> Burst:
         draws, masks = self._generators["replay"], self._generators["masks"]
@@ -270,12 +273,8 @@ class Training:
         assert self._burst is not None
         losses, self._losses = self._losses, []
         self._logged, since = self.updates, self.updates - self._logged
+        refuse_divergence(self, losses, self._burst.losses)
         loss = float(torch.stack(losses).cpu().sum()) / since if losses else 0.0
-        if not math.isfinite(loss):
-            raise ValueError(
-                f"{self.env}: the loss is {loss} after {self.updates} updates, so training has diverged. Lower the "
-                "learning rate, or look for rewards and observations that are not finite."
-            )
         structure = self.learner.structure
         return Learned(
             steps=self.steps,
@@ -296,6 +295,8 @@ class Training:
     def capture(self) -> dict[str, Any]:
         """Everything but the replay memory, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
+        if self._burst is not None:
+            refuse_divergence(self, self._losses, self._burst.losses)  # nothing could go on from such a checkpoint
         return {
             "steps": self.steps,
             "episodes": self.episodes,
