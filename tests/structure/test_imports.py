@@ -21,8 +21,8 @@ LAYERS = {
     "integrations": 5,
     "benchmarks": 6,
     "experiments": 6,
-    "sweeps": 6,
-    "cli": 7,
+    "sweeps": 7,
+    "cli": 8,
 }
 
 # Heavy or optional libraries, and who may import them.
@@ -45,6 +45,8 @@ RESERVED = {
     "torchrl": {"benchmarks", "integrations"},
     "tensordict": {"benchmarks", "integrations"},
     "ray": {"benchmarks", "integrations", "sweeps"},
+    "fsspec": {"sweeps"},
+    "pyarrow": {"sweeps"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

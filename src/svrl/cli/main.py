@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from svrl import __version__
-from svrl.cli import bench, complete, evaluate, paper, plan, rank, runs, train, watch
+from svrl.cli import bench, complete, evaluate, paper, plan, rank, runs, sweep, train, watch
 
 app = typer.Typer(
     name="svrl",
@@ -26,6 +26,7 @@ app.command("rank")(rank.rank)
 app.command("runs")(runs.runs)
 app.add_typer(paper.app, name="paper")
 app.add_typer(bench.app, name="bench")
+app.add_typer(sweep.app, name="sweep")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,267 @@
+"""svrl sweep: many runs from one file, on this machine or on a Ray cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from svrl.cli.answers import BAD_INPUT, BadInputError, answering, nearest, print_json, say, sentences
+from svrl.cli.sweep_request import SweepRequest, shipped_names
+
+if TYPE_CHECKING:
+    from svrl.sweeps.engine import Summary
+
+STORE = "runs/sweeps"
+ENGINES = ("local", "ray")
+ROWS = ("results", "episodes", "learning", "evaluations", "trace")
+STOPPED = "Stopped at once; runs go on from their last checkpoints with the same command."
+
+app = typer.Typer(
+    name="sweep", help="Many runs from one file, on this machine or on a Ray cluster.", no_args_is_help=True
+)
+
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A TOML file, or a sweep that comes with svrl: paper-57, paper-control, batch-size.",
+        autocompletion=shipped_names,
+    ),
+]
+Kept = Annotated[
+    str, typer.Option("--store", metavar="DIR|URL", help="Folder, or address such as s3://bucket/prefix, of all runs.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="In place of what the file says, in every run; may be repeated."),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", metavar="NAME=VALUE", help="Only runs with this setting; may be repeated, one name with several."
+    ),
+]
+Code = Annotated[str | None, typer.Option(metavar="VERSION", help="Runs of another code version, as status names it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+
+@app.command("plan")
+def plan(
+    file: File,
+    store: Kept = STORE,
+    changes: Changes = None,
+    where: Where = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes at a time.")] = None,
+    tries: Annotated[
+        bool, typer.Option("--tries/--no-tries", help="Try a run of each sort for a moment, to estimate the time.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """What a sweep would do: its runs, their steps, and how long they take.
+
+    Nothing is begun. Runs of which the store has a finished one of the same sort are timed by it.
+    """
+    from svrl.cli.sweep_plan import planned, print_plan
+
+    with answering(), sentences():
+        found = planned(SweepRequest.read(file, store, changes, where), jobs=jobs, tries=tries)
+    if as_json:
+        print_json(found)
+    else:
+        print_plan(found)
+
+
+@app.command("run")
+def run(
+    file: File,
+    store: Kept = STORE,
+    on: Annotated[
+        str, typer.Option(metavar="ENGINE", help="local or ray.", autocompletion=lambda: list(ENGINES))
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Of a Ray cluster that runs (default: a new one, here).")
+    ] = None,
+    changes: Changes = None,
+    where: Where = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Processes at a time (default: what cores, cards and memory allow)."),
+    ] = None,
+    checkpoint_every: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Between two checkpoints of a training.")
+    ] = 60.0,
+    retries: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Times that a run whose process was killed is begun again.")
+    ] = 2,
+    hours: Annotated[
+        float | None, typer.Option(metavar="H", help="Save and stop after so many (default: the file's budget).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Do the runs of a sweep that are not done, and say what became of each.
+
+    The same run is never done twice, whichever sweep asks for it. Ctrl-C saves, and the same command goes on; so it
+    does after a crash. Runs that failed stay so until svrl sweep retry.
+    """
+    from svrl.cli.sweep_run import carry_out
+
+    with answering(STOPPED), sentences():
+        if on not in ENGINES:
+            raise nearest("engine", on, ENGINES)
+        if address is not None and on != "ray":
+            raise BadInputError("--address is of a Ray cluster: add --on ray.")
+        request = SweepRequest.read(file, store, changes, where)
+        found = carry_out(
+            request,
+            on=on,
+            address=address,
+            effort={"jobs": jobs, "checkpoint_every": checkpoint_every, "retries": retries, "hours": hours},
+            quiet=as_json,
+        )
+    again = shlex.join(
+        ["svrl", "sweep", "run", file, *_options(store, changes, where), *(["--on", on] * (on != "local"))]
+    )
+    _conclude(request, found, again, as_json)
+
+
+def _conclude(request: SweepRequest, found: Summary, again: str, as_json: bool) -> None:
+    """Say how a sweep stands, and end with the code that fits."""
+    from svrl.cli.sweep_run import overview_of, print_overview
+
+    overview = overview_of(request)
+    if as_json:
+        print_json(overview.as_json())
+    else:
+        print_overview(overview)
+    if found.broken:
+        say(f"Error: {found.broken} Nothing that was written is lost. When that is repaired, go on with: {again}")
+        raise typer.Exit(BAD_INPUT)
+    if found.stopped is not None:
+        say(f"Stopped; what was done is in {request.store.address}. Go on with: {again}")
+        raise typer.Exit(128 + found.stopped)
+    if found.out_of_time:
+        say(f"The hours are over; what was done is in {request.store.address}. Go on with: {again}")
+    if found.count("failed"):
+        retry = again.replace(" sweep run ", " sweep retry --failed ", 1)
+        say(f"{found.count('failed')} of {len(found.states)} runs failed. When that is repaired: {retry}")
+        raise typer.Exit(1)
+
+
+@app.command("status")
+def status(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FILE]", help="A sweep (default: list all that the store has).", autocompletion=shipped_names
+        ),
+    ] = None,
+    store: Kept = STORE,
+    changes: Changes = None,
+    where: Where = None,
+    code: Code = None,
+    as_json: Json = False,
+) -> None:
+    """How the runs of a sweep stand: done, running, failed, their scores, and when all will be done."""
+    from svrl.cli.sweep_run import overview_of, print_overview, print_sweeps, sweeps_in
+
+    with answering(), sentences():
+        if file is None:
+            listed = sweeps_in(store)
+            print_json(listed) if as_json else print_sweeps(listed, store)
+            return
+        overview = overview_of(SweepRequest.read(file, store, changes, where, code))
+    if as_json:
+        print_json(overview.as_json())
+    else:
+        print_overview(overview)
+
+
+@app.command("watch")
+def watch(
+    file: File,
+    store: Kept = STORE,
+    changes: Changes = None,
+    where: Where = None,
+    code: Code = None,
+    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2.0,
+    page: Annotated[bool, typer.Option("--page", help="Show it in a web page instead, with curves.")] = False,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Of the page; 0 takes a free one.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="Address that the page is bound to; others than loopback let the network see it.")
+    ] = "127.0.0.1",
+) -> None:
+    """Follow a sweep that runs, here or elsewhere, until all its runs have ended or Ctrl-C.
+
+    Reads the store alone, so it can be begun and left at any time.
+    """
+    from svrl.cli.sweep_watch import show_page, show_table
+
+    with answering("No longer watched; the sweep goes on."), sentences():
+        request = SweepRequest.read(file, store, changes, where, code)
+        if page:
+            show_page(request, host=host, port=port, every=every)
+        else:
+            show_table(request, every=every)
+
+
+@app.command("retry")
+def retry(
+    file: File,
+    store: Kept = STORE,
+    changes: Changes = None,
+    where: Where = None,
+    failed: Annotated[bool, typer.Option("--failed", help="All runs that failed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Let runs that failed be worked on again by the next svrl sweep run, from their last checkpoints."""
+    from svrl.cli.sweep_run import retried
+
+    with answering(), sentences():
+        if not failed:
+            raise BadInputError("Say which runs to try again: --failed, and perhaps some of them by --where.")
+        labels = retried(SweepRequest.read(file, store, changes, where))
+    if as_json:
+        print_json({"retried": labels})
+        return
+    for label in labels:
+        typer.echo(label)
+    say(f"{len(labels)} runs will be tried again by: svrl sweep run {file}" if labels else "No run has failed.")
+
+
+@app.command("export")
+def export(
+    file: File,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The table to write, .csv or .parquet.")],
+    store: Kept = STORE,
+    changes: Changes = None,
+    where: Where = None,
+    code: Code = None,
+    rows: Annotated[
+        str, typer.Option(metavar="NAME", help=f"One of {', '.join(ROWS)}.", autocompletion=lambda: list(ROWS))
+    ] = "results",
+    as_json: Json = False,
+) -> None:
+    """All rows of a sweep as one tidy table: a line a finished run, or a line a game, a log row, an evaluation."""
+    from svrl.cli.answers import check_folder
+    from svrl.sweeps.export import export as write
+
+    with answering(), sentences():
+        if rows not in ROWS:
+            raise nearest("table", rows, ROWS)
+        check_folder("--out", out)
+        request = SweepRequest.read(file, store, changes, where, code)
+        done = write(request.store, [spec.id for spec in request.specs], out, rows=cast(Any, rows))
+    if as_json:
+        print_json({"out": str(out), "table": rows, "rows": done.rows, "runs": done.runs, "columns": done.columns})
+    else:
+        typer.echo(f"written: {out} ({done.rows:,} rows of {done.runs} runs)")
+
+
+def _options(store: str, changes: list[str] | None, where: list[str] | None) -> list[str]:
+    words: list[Any] = [] if store == STORE else ["--store", store]
+    for flag, given in (("--set", changes), ("--where", where)):
+        words += [word for text in given or [] for word in (flag, text)]
+    return words

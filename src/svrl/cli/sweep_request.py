@@ -1,0 +1,89 @@
+"""What the commands of svrl sweep are asked about: a file, changed and filtered, and a store."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from svrl.cli.answers import BadInputError
+
+if TYPE_CHECKING:
+    from svrl.sweeps.run_spec import RunSpec
+    from svrl.sweeps.store import Store
+    from svrl.sweeps.sweep_file import Sweep
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRequest:
+    """A sweep and where it is kept.
+
+    Attributes:
+        sweep: The file.
+        specs: Its runs, after --set and --where.
+        store: Of the code version that is meant.
+    """
+
+    sweep: Sweep
+    specs: tuple[RunSpec, ...]
+    store: Store
+
+    @classmethod
+    def read(
+        cls,
+        file: str,
+        store: str,
+        changes: Iterable[str] | None = None,
+        where: Iterable[str] | None = None,
+        code: str | None = None,
+    ) -> SweepRequest:
+        """From the words of a command; BadInputError or ValueError if one is wrong."""
+        from svrl.sweeps.grid import runs_of
+        from svrl.sweeps.store import open_store
+        from svrl.sweeps.sweep_file import read_sweep
+
+        sweep = read_sweep(file)
+        wanted: dict[str, list[Any]] = {}
+        for name, value in _pairs("--where", where):
+            wanted.setdefault(name, []).append(value)
+        specs = runs_of(sweep, changes=dict(_pairs("--set", changes)), where=wanted or None)
+        if sweep.kind == "plan":
+            _check_plans(specs)
+        return cls(sweep=sweep, specs=tuple(specs), store=open_store(store, code))
+
+
+def shipped_names() -> list[str]:
+    """For completion."""
+    from svrl.sweeps.sweep_file import shipped
+
+    return shipped()
+
+
+def _pairs(flag: str, texts: Iterable[str] | None) -> list[tuple[str, Any]]:
+    pairs = []
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise BadInputError(f"{flag} is NAME=VALUE, as in {flag} seed=0; got {text!r}.")
+        pairs.append((name.strip().replace("-", "_"), _value(value.strip())))
+    return pairs
+
+
+def _value(text: str) -> Any:
+    """A number, true, false or a list as TOML has them; anything else is a word."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check_plans(specs: Iterable[RunSpec]) -> None:
+    """Options that contradict each other are found before the first run begins."""
+    from svrl.cli.plan_request import PlanRequest
+
+    for spec in specs:
+        try:
+            PlanRequest(**spec.full)
+        except TypeError as error:  # a word where a number should be
+            raise BadInputError(f"{spec.label}: {error}.") from error

@@ -1,0 +1,184 @@
+"""Running a sweep for a person who looks on, and what is shown of it afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from svrl.cli.answers import say
+from svrl.cli.sweep_request import SweepRequest
+
+if TYPE_CHECKING:
+    from svrl.sweeps.engine import Summary
+    from svrl.sweeps.outcome import Ended
+    from svrl.sweeps.run_spec import RunSpec
+    from svrl.sweeps.status import Overview
+
+REFRESH = 2.0
+"""Seconds between two looks at the store for the table."""
+WIDE = 110
+"""Columns where there is no terminal."""
+
+
+class Onlooker:
+    """A table in a terminal, or a line for every run that begins or ends."""
+
+    def __init__(self, look: Callable[[], Any], live: Live | None, total: int) -> None:
+        self._look, self._live, self._total = look, live, total
+        self._ended, self._looked = 0, 0.0
+
+    def begins(self, spec: RunSpec) -> None:
+        """A process works on a run now."""
+        if self._live is None:
+            say(f"begun    {spec.label}")
+
+    def ends(self, spec: RunSpec, ended: Ended, reason: str) -> None:
+        """It no longer does."""
+        self._ended += ended in ("done", "failed")
+        if self._live is None or ended in ("failed", "killed"):
+            text = f"{ended:8} {spec.label}" + (f": {reason}" if reason else "")
+            self.notes(text)
+
+    def looks(self) -> None:
+        """Look at the store now and then."""
+        if self._live is not None and time.monotonic() - self._looked > REFRESH:
+            self._live.update(self._look(), refresh=True)
+            self._looked = time.monotonic()
+
+    def notes(self, sentence: str) -> None:
+        """Above the table, or as a line."""
+        if self._live is None:
+            say(sentence)
+        else:
+            self._live.console.print(sentence, markup=False, highlight=False)
+
+
+def carry_out(
+    request: SweepRequest, *, on: str, address: str | None, effort: Mapping[str, Any], quiet: bool
+) -> Summary:
+    """Do what is left of a sweep."""
+    from svrl.sweeps.engine import Effort
+
+    sweep, store = request.sweep, request.store
+    hours = effort["hours"] if effort["hours"] is not None else sweep.budget.hours
+    chosen = Effort(**{**effort, "hours": hours})
+    if on == "local":
+        from svrl.sweeps.machine import Machine
+
+        # A card that is not there is found out before anything is written.
+        Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in request.specs})
+    store.keep_sweep(
+        sweep.name,
+        {
+            "name": sweep.name,
+            "code": store.code,
+            "runs": [spec.id for spec in request.specs],
+            "resources": vars(sweep.resources),
+            "file": sweep.text,
+        },
+    )
+    console = Console(stderr=True)
+    shown: AbstractContextManager[Live | None] = nullcontext(None)
+    if console.is_terminal and not quiet:
+        shown = Live(console=console, auto_refresh=False, transient=True)
+    with shown as live:
+        listener = Onlooker(_looking(request, console), live, len(request.specs))
+        if on == "local":
+            from svrl.sweeps.local_engine import run_locally
+
+            return run_locally(
+                request.specs, store.address, resources=sweep.resources, effort=chosen, listener=listener
+            )
+        from svrl.sweeps.ray_engine import run_on_ray
+
+        return run_on_ray(
+            request.specs,
+            store.address,
+            cluster=address,
+            resources=sweep.resources,
+            effort=chosen,
+            listener=listener,
+        )
+
+
+def _looking(request: SweepRequest, console: Console) -> Callable[[], Any]:
+    """Looks that remember the one before, so that speeds can be told."""
+    from svrl.reporting.sweep_table import sweep_view
+
+    before: Overview | None = None
+
+    def look() -> Any:
+        nonlocal before
+        before = overview_of(request, before)
+        return sweep_view(before.as_json(), width=console.width)
+
+    return look
+
+
+def overview_of(request: SweepRequest, before: Overview | None = None) -> Overview:
+    """How the runs stand."""
+    from dataclasses import replace
+
+    from svrl.sweeps.status import look
+
+    found = look(request.store, [spec.id for spec in request.specs], before=before)
+    return replace(found, name=request.sweep.name)
+
+
+def print_overview(overview: Overview) -> None:
+    """The table of svrl sweep status."""
+    from svrl.reporting.sweep_table import sweep_view
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, WIDE))
+    console.print(sweep_view(overview.as_json(), width=console.width))
+
+
+def sweeps_in(address: str) -> list[dict[str, Any]]:
+    """The sweeps of a store, with how their runs stand."""
+    from svrl.sweeps.states import STATES, state_of
+    from svrl.sweeps.store import open_store
+
+    found = []
+    store = open_store(address)
+    for name in store.sweeps():
+        record = store.sweep(name) or {}
+        own = open_store(address, record.get("code"))
+        states = [state_of(own, run) for run in record.get("runs", ())]
+        counts: dict[str, Any] = {state: states.count(state) for state in STATES}
+        found.append({"name": name, "code": record.get("code"), "runs": len(states), **counts})
+    return found
+
+
+def print_sweeps(listed: list[dict[str, Any]], address: str) -> None:
+    """The table of svrl sweep status without a file."""
+    if not listed:
+        say(f"{address} has no sweep yet. Begin one with: svrl sweep run FILE")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in listed[0]:
+        table.add_column(name, justify="left" if name in ("name", "code") else "right")
+    for row in listed:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
+
+
+def retried(request: SweepRequest) -> list[str]:
+    """Let failed runs be worked on again; their labels."""
+    from datetime import UTC, datetime
+
+    from svrl.sweeps.states import state_of
+
+    labels = []
+    for spec in request.specs:
+        if state_of(request.store, spec.id) == "failed":
+            request.store.note(spec.id, {"retry": datetime.now(UTC).isoformat(timespec="milliseconds")})
+            labels.append(spec.label)
+    return labels

@@ -1,0 +1,35 @@
+"""Which code computes: results of another one are kept apart.
+
+The version says too little while the code is worked on, and a commit too much, because it changes with the docs. So
+the name is the version and a digest of the parts that results come from.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+from svrl import __version__
+
+COMPUTES = ("runs", "matrix", "mdp", "envs", "planning", "agents", "experiments/training")
+"""Folders of the package. The rest starts runs, draws them and tells of them."""
+ENDINGS = (".py", ".cu", ".csv")
+
+
+@functools.cache
+def code_version() -> str:
+    """As in "0.1.0-1a2b3c4d"."""
+    return f"{__version__}-{digest_of(Path(__file__).parents[1])[:8]}"
+
+
+def digest_of(package: Path) -> str:
+    """Of the names and the contents of all files that results come from."""
+    found = hashlib.sha256()
+    for folder in COMPUTES:
+        for path in sorted((package / folder).rglob("*")):
+            if path.suffix in ENDINGS:
+                text = path.read_bytes()
+                found.update(f"{path.relative_to(package).as_posix()} {len(text)}\n".encode())
+                found.update(text)
+    return found.hexdigest()

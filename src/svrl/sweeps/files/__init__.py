@@ -1,0 +1,1 @@
+"""The paper's grids as sweep files."""

@@ -1,0 +1,147 @@
+"""What one machine has, and which part of it each process gets: cores, cards, memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from svrl.sweeps.sweep_file import Resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The part of a process.
+
+    Attributes:
+        cores: Their numbers; none if they are shared with others.
+        card: As CUDA_VISIBLE_DEVICES names it; None for none.
+        name: The same as torch names it, as in cuda:1.
+        together: Runs that may share the process.
+    """
+
+    cores: tuple[int, ...]
+    card: str | None = None
+    name: str | None = None
+    together: int = 1
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """Cores and cards that are free.
+
+    Attributes:
+        cores_a_run: CPU threads of one run.
+        notes: What a person should know about it.
+    """
+
+    cores_a_run: int
+    most: int
+    together: int
+    free_cores: list[int]
+    free_cards: dict[str, str]
+    disjoint: bool
+    notes: list[str] = field(default_factory=list)
+    busy: int = 0
+
+    @classmethod
+    def of(cls, resources: Resources, jobs: int | None, devices: Iterable[str]) -> Machine:
+        """This machine, for runs that take so much.
+
+        Args:
+            resources: Of one run.
+            jobs: Processes at a time; None takes as many as fit.
+            devices: That runs ask for: cpu, cuda, cuda:1.
+        """
+        cores = (
+            sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+        )
+        notes = []
+        each = min(resources.cores, len(cores))
+        if each < resources.cores:
+            notes.append(f"Note: runs ask for {resources.cores} cores each, and this machine lends {each}.")
+        cards = _cards(devices)
+        together = max(1, int(1 / resources.gpus)) if cards and 0 < resources.gpus <= 1 else 1
+        fit = max(1, len(cores) // each)
+        if cards:
+            fit = len(cards)
+        elif resources.memory_gb:
+            by_memory = max(1, int(_memory_gb() / resources.memory_gb))
+            if by_memory < fit:
+                notes.append(
+                    f"Note: {by_memory} runs at a time, because each may take {resources.memory_gb:g} GB of the "
+                    f"machine's {_memory_gb():.0f}."
+                )
+            fit = min(fit, by_memory)
+        most = jobs or fit
+        # More processes than fit share all cores: pinned, some would wait beside free ones.
+        disjoint = most * each * together <= len(cores)
+        return cls(
+            cores_a_run=each,
+            most=most,
+            together=together,
+            free_cores=cores,
+            free_cards=cards,
+            disjoint=disjoint,
+            notes=notes,
+        )
+
+    def has_room_for(self, device: str) -> bool:
+        """Whether a process that asks for a device can begin."""
+        return self.busy < self.most and (not device.startswith("cuda") or bool(self._cards_for(device)))
+
+    def _cards_for(self, device: str) -> list[str]:
+        return [name for name in sorted(self.free_cards) if device in ("cuda", name)]
+
+    def take(self, device: str) -> Share | None:
+        """A part for a process that asks for a device, or None if nothing is free."""
+        if not self.has_room_for(device):
+            return None
+        card = visible = None
+        if device.startswith("cuda"):
+            card = self._cards_for(device)[0]
+            visible = self.free_cards.pop(card)
+        together = self.together if card else 1
+        count = self.cores_a_run * together
+        cores = tuple(self.free_cores[:count]) if self.disjoint else ()
+        del self.free_cores[: len(cores)]
+        self.busy += 1
+        return Share(cores=cores, card=visible, name=card, together=together)
+
+    def give_back(self, share: Share) -> None:
+        """A process has ended."""
+        self.busy -= 1
+        self.free_cores = sorted([*self.free_cores, *share.cores])
+        if share.card is not None and share.name is not None:
+            self.free_cards[share.name] = share.card
+
+
+def memory_of(process: int | None) -> float:
+    """Memory that a process has at this moment, in 10^9 bytes; 0 where the system does not say."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
+
+
+def _cards(devices: Iterable[str]) -> dict[str, str]:
+    """Cards as torch names them, and as CUDA_VISIBLE_DEVICES does."""
+    if not any(device.startswith("cuda") for device in devices):
+        return {}
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise ValueError(
+            "The sweep asks for device cuda, and torch finds no CUDA device here. Add --set device=cpu, or run it "
+            "where there is one."
+        )
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = listed.split(",") if listed else [str(number) for number in range(count)]
+    return {f"cuda:{number}": names[number].strip() for number in range(count)}

@@ -1,0 +1,82 @@
+"""How an attempt at a run ended, and what is said about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Ended = Literal["done", "failed", "stopped", "killed"]
+
+DONE, FAILED, STOPPED, STORE_BROKEN, BUSY = 0, 2, 3, 74, 75
+"""Exit codes of a process that works on a run."""
+LAST_LINES = 20
+_OF_THE_STORE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The end of an attempt.
+
+    Attributes:
+        ended: done, failed (and would again), stopped (saved, to be gone on with) or killed (by a signal).
+        reason: One sentence, empty if there is nothing to say.
+        last_lines: What it printed last, of one that failed or was killed.
+        store_broken: The store cannot be written to: no run can go on.
+    """
+
+    ended: Ended
+    reason: str = ""
+    last_lines: tuple[str, ...] = ()
+    store_broken: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """What tells it to the parent process."""
+        if self.store_broken:
+            return STORE_BROKEN
+        return {"done": DONE, "failed": FAILED, "stopped": STOPPED, "killed": FAILED}[self.ended]
+
+    def as_json(self) -> dict[str, Any]:
+        """For attempts.jsonl."""
+        return {"outcome": self.ended, "reason": self.reason, "last_lines": list(self.last_lines)}
+
+
+def outcome_of(code: int, finished: bool, lines: Sequence[str], *, told: bool = False) -> Outcome:
+    """What became of a command.
+
+    Args:
+        code: Its exit code.
+        finished: Whether result.json is there.
+        lines: What it printed.
+        told: It was told to stop, which it may have heard in a place where no command expects that.
+    """
+    if finished:
+        return Outcome(ended="done")
+    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+        return Outcome(ended="stopped")
+    reason = reason_in(lines) or f"it ended with code {code} and said nothing"
+    last = tuple(lines[-LAST_LINES:])
+    if any(words in reason for words in _OF_THE_STORE):
+        return Outcome(ended="stopped", reason=reason, last_lines=last, store_broken=True)
+    if told:
+        return Outcome(ended="stopped")
+    return Outcome(ended="failed", reason=reason, last_lines=last)
+
+
+def reason_in(lines: Sequence[str]) -> str:
+    """The sentence that says what was wrong: the last that begins with Error, or else the last line."""
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in said if line.startswith("Error: ")]
+    return errors[-1].removeprefix("Error: ") if errors else (said[-1] if said else "")
+
+
+def killed_by(number: int, peak_gb: float | None) -> str:
+    """What is said of a process that a signal ended."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    memory = "" if peak_gb is None else f" It had taken {peak_gb:.1f} GB."
+    hint = " The system does that to processes when memory runs out." if number == signal.SIGKILL else ""
+    return f"The process was ended by {name}.{memory}{hint}"

@@ -1,0 +1,373 @@
+"""A sweep on a Ray cluster: a task a run, on whatever node has room, and again on another if that one is lost.
+
+Ray only says where a run goes. What is done, and how far it is, stands in the store, which every node must reach: a
+shared folder, or an address such as s3://bucket/prefix. So a run whose worker or node is lost goes on from its last
+checkpoint elsewhere; the lock of its folder keeps a second process away for as long as the first one lives.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from svrl.experiments.training.stop_signals import Signals
+from svrl.integrations.versions import LIBRARIES, numbers
+from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, summary_of
+from svrl.sweeps.one_run import OTHER_CODE, job_of
+from svrl.sweeps.outcome import BUSY, DONE, LAST_LINES, STOPPED, STORE_BROKEN, Ended, Outcome, killed_by, reason_in
+from svrl.sweeps.ray_task import carry_out, listed, options_of, room_on
+from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.states import state_of
+from svrl.sweeps.store import Store, open_store
+from svrl.sweeps.sweep_file import Resources
+from svrl.sweeps.work import Terms, ending, next_attempt
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at signals and the clock."""
+AGAIN_AFTER = 2.0
+"""Seconds after which a run that somebody else works on is looked at again."""
+NODES_EVERY = 5.0
+"""Seconds between two looks at the nodes of the cluster."""
+BEGAN_EVERY = 2.0
+"""Seconds between two looks at which tasks have begun; Ray does not tell."""
+OLDEST = 20
+"""Tasks that are looked at then: those that Ray was given first begin first."""
+IN_QUEUE = 4
+"""Tasks that wait in Ray beyond twice what has room, so that a node that frees up has work at once."""
+
+
+@dataclass(kw_only=True)
+class _Task:
+    """A run that Ray was given.
+
+    Attributes:
+        spec: The run.
+        attempts: The number that its next one had when Ray was given it.
+        begun: Whether the listener knows that it has.
+    """
+
+    spec: RunSpec
+    attempts: int
+    begun: bool = False
+
+
+def run_on_ray(
+    specs: Sequence[RunSpec],
+    address: str,
+    *,
+    cluster: str | None = None,
+    resources: Resources | None = None,
+    effort: Effort | None = None,
+    listener: Listener | None = None,
+    signals: Signals | None = None,
+) -> Summary:
+    """Work on all runs that are neither done nor failed, and return when nothing is left or a signal came.
+
+    Args:
+        specs: The runs.
+        address: Of the store; a folder must be the same one on every node.
+        cluster: Of Ray, as in host:6379. By default RAY_ADDRESS, then a cluster on this machine, then a new one that
+            ends with this process.
+        resources: What one run takes.
+        effort: How they are worked on; `jobs` is the most tasks at a time.
+        listener: Is told how it goes.
+        signals: Those that somebody holds back already; by default they are held back here.
+
+    Raises:
+        ValueError: If Ray is missing, has an untested version, or no cluster answers.
+        OSError: If the store cannot be written to before anything has begun.
+        KeyboardInterrupt: At a second Ctrl-C; runs that had no time to save go on from their last checkpoints.
+    """
+    check_ray()
+    store = open_store(address if "://" in address else Path(address).resolve())
+    for spec in specs:
+        store.add(spec)
+    with ExitStack() as held:
+        signals = signals or held.enter_context(Signals().held_back())
+        engine = _Engine(store, resources or Resources(), effort or Effort(), listener or Unheard(), signals)
+        if engine.sort_out(specs):
+            engine.work(held.enter_context(_connected(cluster)))
+    return summary_of(
+        store,
+        specs,
+        retries=engine.effort.retries,
+        stopped=signals.came,
+        out_of_time=engine.out_of_time,
+        broken=engine.broken,
+    )
+
+
+def check_ray() -> None:
+    """Raise ValueError, with a sentence that says what to do, unless Ray can be worked with."""
+    wanted = LIBRARIES["ray"]
+    try:
+        found = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        raise ValueError(
+            "A sweep on a cluster needs Ray, which is not installed. Run: pip install 'svrl[cluster]'"
+        ) from None
+    if not numbers(wanted.lowest) <= numbers(found) < numbers(wanted.below):
+        raise ValueError(
+            f"Sweeps on a cluster were tested with ray {wanted.range}, and {found} is installed. "
+            "Run: pip install 'svrl[cluster]'"
+        )
+
+
+class _Engine:
+    """Who has which run: `_waiting` nobody, `_tasks` Ray, `_elsewhere` a process that Ray does not know (any more)."""
+
+    def __init__(
+        self, store: Store, resources: Resources, effort: Effort, listener: Listener, signals: Signals
+    ) -> None:
+        self.store, self.effort, self.listener, self.signals = store, effort, listener, signals
+        self.resources = resources
+        self.out_of_time, self.broken = False, ""
+        self._waiting: deque[RunSpec] = deque()
+        self._elsewhere: dict[str, tuple[float, RunSpec]] = {}
+        self._tasks: dict[Any, _Task] = {}
+        self._lost: dict[str, str] = {}
+        self._losses: Counter[str] = Counter()
+        self._ray: Any = None
+        self._told, self._warned = False, False
+        self._room = 0
+        self._nodes_seen = self._began_seen = float("-inf")
+        self._deadline = None if effort.hours is None else time.monotonic() + 3600 * effort.hours
+
+    def sort_out(self, specs: Sequence[RunSpec]) -> bool:
+        """Which runs are left; whether there are any."""
+        for spec in specs:
+            state = state_of(self.store, spec.id, self.effort.retries)
+            if state == "running":
+                self._elsewhere[spec.id] = (time.monotonic(), spec)
+            elif state in ("waiting", "stopped"):
+                self._waiting.append(spec)
+        return bool(self._waiting or self._elsewhere)
+
+    def work(self, ray: Any) -> None:
+        """Until nothing is left, or until it has to stop; ray is the library, connected."""
+        self._ray = ray
+        while self._waiting or self._tasks or self._elsewhere:
+            if self._has_to_stop():
+                self._tell_to_stop()
+                if not self._tasks:
+                    return
+            else:
+                self._take_back_from_elsewhere()
+                self._look_at_nodes()
+                self._hand_over()
+            if self._tasks:
+                ended, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=LOOK_EVERY)
+            else:
+                time.sleep(LOOK_EVERY)
+                ended = []
+            self._tell_of_those_that_began()
+            for reference in ended:
+                self._end(reference)
+            self.listener.looks()
+
+    def _has_to_stop(self) -> bool:
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            self.out_of_time = True
+        return self.signals.came is not None or self.out_of_time or bool(self.broken)
+
+    def _tell_to_stop(self) -> None:
+        """Tasks that have not begun go; those that have save, and end."""
+        if not self._told:
+            self._told = True
+            for reference in self._tasks:
+                self._ray.cancel(reference, force=False)
+
+    def _take_back_from_elsewhere(self) -> None:
+        now = time.monotonic()
+        for run, (since, spec) in list(self._elsewhere.items()):
+            if now - since < AGAIN_AFTER:
+                continue
+            state = state_of(self.store, run, self.effort.retries)
+            if state == "running":
+                self._elsewhere[run] = (now, spec)
+                continue
+            del self._elsewhere[run]
+            reason = self._lost.pop(run, None)
+            if state == "done":
+                self.listener.ends(spec, "done", "")
+            elif reason is not None:
+                self._go_on_after_loss(spec, reason)
+            elif state in ("waiting", "stopped"):
+                self._waiting.append(spec)
+
+    def _look_at_nodes(self) -> None:
+        now = time.monotonic()
+        if now - self._nodes_seen < NODES_EVERY:
+            return
+        self._nodes_seen = now
+        asked = [options_of(spec, self.resources) for spec in list(self._waiting)[:1]]
+        if not asked:
+            return
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        self._room = sum(room_on(asked[0], node) for node in nodes)
+        if self._room == 0 and not self._warned:
+            self._warned = True
+            self.listener.notes(
+                f"Note: none of the {len(nodes)} nodes has room for a run, which takes {listed(asked[0])}. "
+                "Runs wait for a node that has, or change [resources]."
+            )
+
+    def _hand_over(self) -> None:
+        most = 2 * self._room + IN_QUEUE
+        if self.effort.jobs is not None:
+            most = min(most, self.effort.jobs)
+        while self._waiting and len(self._tasks) < most:
+            spec = self._waiting.popleft()
+            terms = Terms(threads=self.resources.cores, checkpoint_every=self.effort.checkpoint_every)
+            job = job_of(self.store.address, self.store.code, spec.id, terms)
+            # Ray begins nothing again by itself: what was lost is looked up in the store first.
+            task = self._ray.remote(max_retries=0, **options_of(spec, self.resources))(carry_out)
+            reference = task.options(name=spec.label).remote(
+                job, memory_gb=self.resources.memory_gb, on_a_card=spec.device.startswith("cuda")
+            )
+            self._tasks[reference] = _Task(spec=spec, attempts=next_attempt(self.store.attempts(spec.id)))
+
+    def _tell_of_those_that_began(self) -> None:
+        now = time.monotonic()
+        if now - self._began_seen < BEGAN_EVERY:
+            return
+        self._began_seen = now
+        for task in [task for task in self._tasks.values() if not task.begun][:OLDEST]:
+            if next_attempt(self.store.attempts(task.spec.id)) > task.attempts:
+                task.begun = True
+                self.listener.begins(task.spec)
+
+    def _end(self, reference: Any) -> None:
+        from ray.exceptions import RayError, RayTaskError, TaskCancelledError
+
+        task = self._tasks.pop(reference)
+        spec = task.spec
+        try:
+            report = self._ray.get(reference)
+        except TaskCancelledError:
+            return  # it had not begun
+        except RayTaskError as error:
+            self.broken = (
+                f"A node could not begin a run: {_last_line(error)}. Install the same version of svrl on every machine "
+                "of the cluster."
+            )
+            return
+        except RayError as error:
+            self._lost[spec.id] = f"Its Ray worker or its node was lost: {_first_line(error)}"
+            self._elsewhere[spec.id] = (float("-inf"), spec)
+            return
+        ended, reason = self._ending(spec, report)
+        if ended is not None:
+            if not task.begun and ended != "stopped":
+                self.listener.begins(spec)
+            self.listener.ends(spec, ended, reason)
+
+    def _ending(self, spec: RunSpec, report: dict[str, Any]) -> tuple[Ended | None, str]:
+        """What became of a run whose process ended; None if somebody else has it."""
+        code = int(report["code"])
+        if self.store.result(spec.id) is not None:
+            return "done", ""
+        if code == BUSY:
+            self._elsewhere[spec.id] = (time.monotonic(), spec)
+            return None, ""
+        attempts = self.store.attempts(spec.id)
+        last = attempts[-1] if attempts else {}
+        if code in (OTHER_CODE, STORE_BROKEN):
+            told = str(last.get("reason", "")) if code == STORE_BROKEN else ""
+            self.broken = (
+                told or reason_in(report["said"].splitlines()) or f"{self.store.address} cannot be written to."
+            )
+            return "stopped", self.broken
+        if "outcome" in last and code >= 0:
+            return last["outcome"], str(last["reason"])
+        if code in (DONE, STOPPED) or (self._told and code < 0):
+            return "stopped", ""
+        return self._without_an_end(spec, report, int(last.get("attempt", 0)))
+
+    def _without_an_end(self, spec: RunSpec, report: dict[str, Any], attempt: int) -> tuple[Ended, str]:
+        """A process that could not write down how it ended."""
+        lines = tuple(self.store.log_tail(spec.id, LAST_LINES))
+        code, peak_gb = int(report["code"]), float(report["peak_gb"])
+        if report["too_large"]:
+            reason = (
+                f"The run took {peak_gb:.2f} GB, more than resources.memory_gb = {self.resources.memory_gb:g} of each "
+                "run. Raise that, or lower replay, envs or batch_size."
+            )
+            outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
+        elif code < 0:
+            outcome = Outcome(ended="killed", reason=killed_by(-code, peak_gb), last_lines=lines)
+        else:
+            said = reason_in(report["said"].splitlines()) or "nothing"
+            reason = f"The process on {report['host']} ended with code {code} before the run began, and said: {said}"
+            outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
+        self.store.note(spec.id, ending(attempt, outcome, report["seconds"], peak_gb))
+        if outcome.ended == "killed" and state_of(self.store, spec.id, self.effort.retries) != "failed":
+            self._waiting.appendleft(spec)
+        return outcome.ended, outcome.reason
+
+    def _go_on_after_loss(self, spec: RunSpec, reason: str) -> None:
+        """A run whose worker or node is gone, and whose process is too: it saved, or it had no time to."""
+        self._losses[spec.id] += 1
+        attempts = self.store.attempts(spec.id)
+        last = attempts[-1] if attempts else {}
+        ended: Ended = "stopped"
+        if "began" in last:
+            ended = "killed"
+            seconds = (datetime.now(UTC) - datetime.fromisoformat(last["began"])).total_seconds()
+            outcome = Outcome(ended=ended, reason=reason, last_lines=tuple(self.store.log_tail(spec.id, LAST_LINES)))
+            self.store.note(spec.id, ending(int(last["attempt"]), outcome, seconds, 0.0))
+        self.listener.ends(spec, ended, reason)
+        if state_of(self.store, spec.id, self.effort.retries) == "failed":
+            return
+        if self._losses[spec.id] > self.effort.retries:
+            self.listener.notes(
+                f"Note: {spec.label} lost its worker {self._losses[spec.id]} times and is left. The same command goes "
+                "on with it."
+            )
+            return
+        self._waiting.appendleft(spec)
+
+
+@contextmanager
+def _connected(cluster: str | None) -> Iterator[Any]:
+    """Ray, connected; a connection that was there before stays."""
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    if cluster is not None and "://" in cluster:
+        raise ValueError(
+            f"The address of a cluster is host:port, and the sweep runs on one of its nodes; got {cluster}."
+        )
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    earlier = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=cluster, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
+        where = "here" if cluster is None else f"at {cluster}"
+        raise ValueError(f"No Ray cluster can be reached {where}: {_first_line(error)}") from error
+    if in_main_thread:
+        signal.signal(signal.SIGTERM, earlier)  # which Ray has taken
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].rstrip(".")
