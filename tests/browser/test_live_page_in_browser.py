@@ -1,4 +1,4 @@
-"""The live page of a sweep in a real browser: what it shows, and that it follows the store without being loaded anew."""
+"""The live page of a sweep in a real browser: what it shows, and that it follows the store by itself."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_rows_are_exported_as_one_table(swept, svrl_json, svrl, tmp_path):
         (("run", "paper-control", "--set", "observe=2", "--where", "method=svp"), "(0, 1]"),
         (("run", "FILE", "--checkpoint-every", "0"), "more than 0 seconds"),
         (("export", "FILE", "--rows", "games", "--out", "x.csv"), "There is no table 'games'."),
-        (("watch", "FILE", "--page", "--store", "nowhere"), "has no sweep 'small'"),
+        (("watch", "FILE", "--page", "--host", "203.0.113.7"), "The page cannot listen on 203.0.113.7 port 0"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(svrl, file, tmp_path, monkeypatch, words, sentence):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from svrl.reporting.sweep_table import duration, sweep_view, totals_lines
+from svrl.reporting.sweep_table import duration, number, sweep_view, totals_lines
 
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
@@ -103,6 +103,24 @@ def test_numbers_of_runs_under_way_are_marked_and_missing_scales_explained():
     assert "~0.5" in text
     assert "~ of runs under way." in text
     assert "No number over all: scores of 2 environments are on 2 scales." in text
+
+
+@pytest.mark.parametrize(
+    ("measure", "score", "text"),
+    [
+        ("human_normalised", 1.234, "123.4%"),
+        ("policy_loss_relative", 1.234e-6, "0.000123%"),
+        ("score_last_100", 1234.56, "1235"),
+        ("score_last_100", None, "-"),
+    ],
+)
+def test_scores_are_written_by_their_measure(measure, score, text):
+    assert number(overview([], name=measure), score) == text
+
+
+def test_a_variant_with_one_subject_has_no_line_over_all():
+    one = [group(None, "dqn", subjects=57, subjects_scored=1)]
+    assert "all (" not in printed(sweep_view(overview(MANY, GROUPS, one), width=120), 120)
 
 
 def test_markup_in_a_label_is_text():

@@ -25,7 +25,7 @@ from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import LocalStore, open_store
 from svrl.sweeps.sweep_file import parse_sweep, read_sweep
 
-OF_TIME = ("seconds", "per_second", "speed", "wall", "ratio_of_time", "time")
+OF_TIME = ("seconds", "per_second", "break_even_cost")
 OF_PLACE = ("run", "out", "folder")
 ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl", "rows.jsonl")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import http.client
 import json
@@ -114,6 +115,17 @@ def test_own_names_are_answered_through_any_port(page, host):
     assert ask(page, "/status.json", Host=host)[0] == 200
 
 
+def test_the_other_kind_of_address_is_this_machine_too(store):
+    try:
+        served = serve(store, "trial", host="::1")
+    except ValueError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    with served:
+        assert served.address.startswith("http://[::1]:")
+        assert ask(served, "/status.json")[0] == 200
+        assert ask(served, "/status.json", Host="evil.example")[0] == 403
+
+
 def test_a_page_for_other_machines_answers_to_any_name(store):
     with serve(store, "trial", host="0.0.0.0") as served:
         connection = http.client.HTTPConnection("127.0.0.1", urlsplit(served.address).port)
@@ -207,6 +219,19 @@ def test_plans_have_curves_of_their_error(tmp_path):
     assert told["variants"][0]["runs"][0]["points"] == [[1, 4], [2, 2], [3, 1], [4, 0.5], [5, 0.125]]
 
 
+def test_long_answers_are_packed_for_those_who_understand(page):
+    _, plain, body = ask(page, "/")
+    connection = http.client.HTTPConnection(urlsplit(page.address).netloc)
+    connection.request("GET", "/", headers={"Accept-Encoding": "gzip"})
+    answer = connection.getresponse()
+    packed = answer.read()
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed).decode() == body
+    assert len(packed) < 0.5 * len(body)
+    assert answer.headers["ETag"] == plain["ETag"]
+    assert "Content-Encoding" not in plain
+
+
 def test_a_browser_that_goes_away_or_stays_silent_does_no_harm(page, capfd):
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", urlsplit(page.address).port)) as rude:
@@ -238,7 +263,11 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(store, page):
 
 def test_a_closed_page_answers_no_more(store):
     with serve(store, "trial") as served:
-        pass
+        kept = http.client.HTTPConnection(urlsplit(served.address).netloc)
+        kept.request("GET", "/status.json")
+        kept.getresponse().read()
+    assert kept.sock.recv(1) == b""
+    kept.close()
     with pytest.raises(ConnectionRefusedError):
         ask(served, "/")
     assert not served.thread.is_alive()

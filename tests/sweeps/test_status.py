@@ -186,6 +186,27 @@ def test_a_finished_run_is_read_once(tmp_path):
     assert look(store, "trial", before=seen, now=NOW + 2).runs == seen.runs
 
 
+def test_a_store_far_away_is_asked_for_all_runs_at_once_and_not_for_finished_ones(tmp_path):
+    specs = [training(seed=seed) for seed in range(3)]
+    near = sweep_of(tmp_path, specs)
+    finish(near, specs[1], 5.0)
+    asked = []
+
+    class Far(LocalStore):
+        def looked_at(self, runs):
+            asked.append(list(runs))
+            return near
+
+        def attempts(self, run):
+            raise AssertionError("asked for one run")
+
+    far = Far(root=tmp_path, code=near.code)
+    seen = look(far, "trial", now=NOW)
+    look(far, "trial", before=seen, now=NOW + 2)
+    assert asked == [[spec.id for spec in specs], [specs[0].id, specs[2].id]]
+    assert [run.state for run in seen.runs] == ["waiting", "done", "waiting"]
+
+
 def test_ids_may_be_given_and_an_unknown_name_is_refused(tmp_path):
     specs = [training(seed=seed) for seed in range(3)]
     store = sweep_of(tmp_path, specs)

@@ -127,7 +127,7 @@ def overview_of(request: SweepRequest, before: Overview | None = None) -> Overvi
 
     from svrl.sweeps.status import look
 
-    found = look(request.store, [spec.id for spec in request.specs], before=before)
+    found = look(request.store, request.specs, before=before)
     return replace(found, name=request.sweep.name)
 
 

@@ -38,7 +38,7 @@ def show_page(request: SweepRequest, *, host: str, port: int, every: float) -> N
     """Serve the page until Ctrl-C."""
     from svrl.sweeps.live_page import serve
 
-    with serve(request.store, request.sweep.name, port=port, host=host) as page:
+    with serve(request.store, request.sweep.name, port=port, host=host, runs=request.specs) as page:
         say(f"{request.sweep.name} is shown at {page.address}, until Ctrl-C.")
         while True:
             time.sleep(max(every, 1.0))

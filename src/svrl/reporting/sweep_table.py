@@ -68,7 +68,7 @@ def totals_lines(overview: Row, *, width: int) -> Text:
 def groups_table(overview: Row, *, width: int, most: int) -> Table:
     """Scores over seeds by subject and arm, and by arm over all subjects where they have a common scale."""
     both = width >= _WIDE
-    over_all = [group for group in overview["variants"] if group["scored"]]
+    over_all = [group for group in overview["variants"] if group["subjects_scored"] > 1]
     groups = [group for group in overview["groups"] if group["scored"]]
     names = ["IQM", "mean"] if both else ["IQM, mean" if over_all else "mean"]
     table = _table("Scores", ["subject", "arm", "done", *names, "best"], left=2)
@@ -131,8 +131,10 @@ def number(overview: Row, score: float | None) -> str:
     """A score as its measure is written."""
     if score is None:
         return "-"
-    percent = overview["measure"]["name"] in ("human_normalised", "policy_loss_relative")
-    return f"{score:.1%}" if percent else f"{score:.4g}"
+    name = overview["measure"]["name"]
+    if name == "human_normalised":
+        return f"{score:.1%}"
+    return f"{100 * score:.3g}%" if name == "policy_loss_relative" else f"{score:.4g}"
 
 
 def duration(seconds: float | None) -> str:

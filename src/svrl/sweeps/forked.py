@@ -18,9 +18,8 @@ from pathlib import Path
 
 from svrl.sweeps.run_spec import Kind
 from svrl.sweeps.work import Terms, work_on
-from svrl.sweeps.work_together import work_on_several
 
-_ALWAYS = ("svrl.sweeps.forked", "svrl.cli.main", "matplotlib.backends.backend_agg")
+_ALWAYS = ("svrl.sweeps.forked", "svrl.sweeps.work_together", "svrl.cli.main", "matplotlib.backends.backend_agg")
 _OF_KIND: dict[Kind, tuple[str, ...]] = {
     # Making an optimiser imports torch._dynamo, which takes longer than all the rest.
     "train": (
@@ -126,6 +125,8 @@ def _work(address: str, code: str, runs: tuple[str, ...], terms: Terms, telling:
 def _code(address: str, code: str, runs: Sequence[str], terms: Terms, tell: Callable[[str], None]) -> int:
     if len(runs) == 1:
         return work_on(address, code, runs[0], terms, tell)
+    from svrl.sweeps.work_together import work_on_several  # torch with it, which whoever asks has no use for
+
     return work_on_several(address, code, runs, terms, tell)
 
 

@@ -32,6 +32,7 @@ def job_of(address: str, code: str, run: str, terms: Terms) -> dict[str, Any]:
 
 def main(text: str) -> int:
     """Work on the run that a job names; the exit code."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # Ray's workers block Ctrl-C, and what they start inherits that
     job = json.loads(text)
     if job["code"] != code_version():
         sys.stderr.write(

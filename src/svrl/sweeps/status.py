@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from svrl.sweeps import pace, scores
 from svrl.sweeps.run_spec import RunSpec
@@ -151,13 +151,17 @@ class Overview:
 
 
 def look(
-    store: Store, sweep: str | Sequence[str], *, before: Overview | None = None, now: float | None = None
+    store: Store,
+    sweep: str | Sequence[str] | Sequence[RunSpec],
+    *,
+    before: Overview | None = None,
+    now: float | None = None,
 ) -> Overview:
     """See how the runs of a sweep stand.
 
     Args:
         store: Where they are.
-        sweep: The name of a sweep, or ids of runs.
+        sweep: The name of a sweep, or its runs, or their ids.
         before: An earlier look at the same sweep.
         now: Seconds since 1970; the clock's by default.
 
@@ -165,11 +169,17 @@ def look(
         ValueError: If the store has no sweep of that name.
     """
     now = time.time() if now is None else now
-    specs = specs_of(store, ids_of(store, sweep), before.specs if before else None)
+    given = {one.id: one for one in sweep if isinstance(one, RunSpec)} if not isinstance(sweep, str) else {}
+    ids = list(given) or ids_of(store, cast("str | Sequence[str]", sweep))
+    specs = specs_of(store, ids, before.specs if before else given)
     known = [spec for spec in specs.values() if spec is not None]
     names, measure = varied(known), scores.measure_of(known)
     earlier = {run.id: run for run in before.runs} if before is not None and before.measure == measure else {}
-    runs = tuple(_view(store, run, spec, names, measure, earlier.get(run), now) for run, spec in specs.items())
+    changing = [run for run in specs if run not in earlier or earlier[run].seconds is None]
+    # A store far away reads what is small of all runs at once.
+    at_once = getattr(store, "looked_at", None)
+    near = store if at_once is None else at_once(changing)
+    runs = tuple(_view(near, run, spec, names, measure, earlier.get(run), now) for run, spec in specs.items())
     scored = [_scored(run) for run in runs if run.kind]
     return Overview(
         name=sweep if isinstance(sweep, str) else "",

@@ -12,7 +12,7 @@ from typing import Any
 
 from svrl.sweeps.run_spec import SUBJECT, RunSpec
 from svrl.sweeps.settings import STRUCTURE
-from svrl.sweeps.store import LocalStore, Store, read_spec
+from svrl.sweeps.store import Store
 
 _TOLD_OTHERWISE = (*SUBJECT.values(), "seed", "agent", "structured", "method")
 """Settings that are the subject, the seed or the arm."""
@@ -74,10 +74,7 @@ def variant_of(spec: RunSpec, names: Sequence[str]) -> str:
 def _spec_of(store: Store, run: str) -> RunSpec | None:
     for _ in range(ONCE_MORE):
         try:
-            if isinstance(store, LocalStore):
-                return read_spec(store.folder(run))
-            reader = getattr(store, "spec", None)
-            return None if reader is None else reader(run)
+            return store.spec(run)
         except (OSError, ValueError, KeyError, TypeError):  # being made, or not there yet
             continue
     return None

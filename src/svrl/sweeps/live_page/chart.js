@@ -98,7 +98,7 @@ const path = (points, scale, column = 1) =>
   points.map((point, at) => `${at ? "L" : "M"}${scale.x(point[0]).toFixed(1)} ${scale.y(point[column]).toFixed(1)}`).join("");
 
 function series(variant, colour, scale, isHidden) {
-  const made = drawn("g", { class: `series c${colour}${isHidden ? " off" : ""}` });
+  const made = drawn("g", { class: `series ${colour}${isHidden ? " off" : ""}` });
   made.dataset.variant = variant.name;
   if (variant.mean.length) {
     const back = [...variant.mean].reverse();

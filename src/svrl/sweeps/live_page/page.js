@@ -34,10 +34,11 @@ function keep(parent, items, key, make, update) {
   there.forEach((child) => child.remove());
 }
 
-const percent = () => ["human_normalised", "policy_loss_relative"].includes(now.status.measure.name);
 const score = (value) => {
   if (value === null) return "\u2013";
-  return percent() ? `${(100 * value).toFixed(1)}%` : String(Number(value.toPrecision(4)));
+  const name = now.status.measure.name;
+  if (name === "human_normalised") return `${(100 * value).toFixed(1)}%`;
+  return name === "policy_loss_relative" ? `${Number((100 * value).toPrecision(3))}%` : String(Number(value.toPrecision(4)));
 };
 
 function duration(seconds) {
@@ -76,8 +77,10 @@ function showTotals() {
     ["time left", duration(totals.eta_seconds), totals.eta_seconds === null ? "" : "if it goes on like this"],
     ["best so far", totals.best ? score(totals.best.score) : "\u2013", totals.best ? totals.best.label : now.status.measure.reason],
   ];
+  // Plans say nothing of their steps before their end.
+  const told = facts.filter(([name]) => totals.steps_in_all !== null || !["steps", "speed"].includes(name));
   const fact = () => made("div", "", made("dt"), made("dd", "", made("span"), made("small")));
-  keep(byId("facts"), facts, ([name]) => name, fact, (part, [name, value, more]) => {
+  keep(byId("facts"), told, ([name]) => name, fact, (part, [name, value, more]) => {
     say(part.querySelector("dt"), name);
     say(part.querySelector("span"), value);
     say(part.querySelector("small"), more);
@@ -93,7 +96,7 @@ function unfold(which, total, show) {
 
 function showScores() {
   const { variants, groups, measure } = now.status;
-  const together = variants.filter((group) => group.scored);
+  const together = variants.filter((group) => group.subjects_scored > 1);
   const rows = groups.filter((group) => group.scored);
   byId("scores-part").hidden = !rows.length;
   const shown = [...together, ...(now.all.has("scores") ? rows : rows.slice(0, MOST.scores))];
@@ -184,7 +187,7 @@ function showCurves() {
   const chart = byId("chart"), curves = now.curves;
   const size = { width: chart.clientWidth, height: chart.clientHeight };
   if (!curves || !size.width) return;
-  const colours = new Map(curves.variants.map((variant, at) => [variant.name, at % 8]));
+  const colours = new Map(curves.variants.map((variant, at) => [variant.name, `c${at % 8}${at < 8 ? "" : " dashed"}`]));
   const toggle = (variant) => {
     const button = made("button", "", made("span", "", variant.name));
     button.type = "button";
@@ -195,7 +198,7 @@ function showCurves() {
     return button;
   };
   keep(byId("legend"), curves.variants, (variant) => variant.name, toggle, (button, variant) => {
-    button.className = `c${colours.get(variant.name)}`;
+    button.className = colours.get(variant.name);
     button.dataset.toggle = variant.name;
     button.setAttribute("aria-pressed", String(!now.hidden.has(variant.name)));
   });
@@ -221,7 +224,7 @@ function showTip(picture, span, scale, size, colours) {
     if (!values.length) return;
     const [mean, low, high] = values;
     const shown = variant.mean.length && valueAt(variant.mean, x) ? `${short(mean)} [${short(low)}, ${short(high)}]` : values.map(short).join(", ");
-    tip.append(made("p", `c${colours.get(variant.name)}`, "\u25cf ", made("span", "", `${variant.name}: ${shown}`)));
+    tip.append(made("p", colours.get(variant.name), "\u25cf ", made("span", "", `${variant.name}: ${shown}`)));
   });
   const at = scale.x(x);
   picture.append(drawn("line", { class: "hair", x1: at, x2: at, y1: ROOM.top, y2: scale.bottom }));

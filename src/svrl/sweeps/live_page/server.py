@@ -9,14 +9,16 @@ Looks at the store are shared: however many pages are open, it is looked at once
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -26,11 +28,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from svrl.sweeps.live_page.curves import Read, curves_of
 from svrl.sweeps.live_page.document import document
+from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.status import Overview, look
 from svrl.sweeps.store import Store
 
 REST = 1.0
 """Seconds between two looks at the store."""
+_SMALL = 1400
+"""Bytes that fit into one packet anyway."""
 _OWN_NAMES = ("localhost", "127.0.0.1", "::1")
 _JSON, _HTML, _TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
 
@@ -44,13 +49,14 @@ class LivePage:
     """
 
     address: str
-    server: ThreadingHTTPServer
+    server: _Server
     thread: threading.Thread
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving, also those who keep a connection open."""
         self.server.shutdown()
         self.server.server_close()
+        self.server.hang_up()
         self.thread.join()
 
     def __enter__(self) -> LivePage:
@@ -62,7 +68,14 @@ class LivePage:
         self.close()
 
 
-def serve(store: Store, name: str, port: int = 0, host: str = "127.0.0.1") -> LivePage:
+def serve(
+    store: Store,
+    name: str,
+    port: int = 0,
+    host: str = "127.0.0.1",
+    *,
+    runs: Sequence[str] | Sequence[RunSpec] | None = None,
+) -> LivePage:
     """Serve the page of a sweep, in a thread of its own.
 
     Args:
@@ -70,11 +83,12 @@ def serve(store: Store, name: str, port: int = 0, host: str = "127.0.0.1") -> Li
         name: Of the sweep.
         port: 0 takes any that is free.
         host: The address to listen on; other machines see the page if it is not one of this machine's own.
+        runs: Those to show, or their ids; by default those that the store has for the sweep.
 
     Raises:
         ValueError: If there is no such sweep, or if the address cannot be listened on.
     """
-    watched = _Watched(store, name)
+    watched = _Watched(store, name, runs)
     watched.overview()
     try:
         server = _Server(host, port, watched, *document(name))
@@ -90,8 +104,9 @@ def serve(store: Store, name: str, port: int = 0, host: str = "127.0.0.1") -> Li
 class _Watched:
     """A sweep that is looked at again when somebody asks and the last look is old."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str, runs: Sequence[str] | Sequence[RunSpec] | None) -> None:
         self._store, self._name = store, name
+        self._asked = name if runs is None else runs
         self._one_at_a_time = threading.Lock()
         self._last: Overview | None = None
         self._looked = 0.0
@@ -100,7 +115,7 @@ class _Watched:
     def overview(self) -> Overview:
         with self._one_at_a_time:
             if self._last is None or time.monotonic() - self._looked >= REST:
-                self._last = look(self._store, self._name, before=self._last)
+                self._last = replace(look(self._store, self._asked, before=self._last), name=self._name)
                 self._looked = time.monotonic()
             return self._last
 
@@ -120,9 +135,25 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, watched: _Watched, page: str, policy: str) -> None:
         self.watched, self.page, self.policy = watched, page, policy
         self.own_names_only = _is_own(host)
+        self._callers: set[socket.socket] = set()
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        caller, address = super().get_request()
+        self._callers.add(caller)
+        return caller, address
+
+    def shutdown_request(self, request: Any) -> None:
+        self._callers.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """End all connections; their threads end by that."""
+        for caller in list(self._callers):
+            with suppress(OSError):
+                caller.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away in the middle of an answer is nothing to tell of."""
@@ -186,8 +217,12 @@ class _Handler(BaseHTTPRequestHandler):
         mark = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         if status == HTTPStatus.OK and self.headers.get("If-None-Match") == mark:
             status, body = HTTPStatus.NOT_MODIFIED, b""
+        more = dict(headers or {})
+        if len(body) > _SMALL and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            more["Content-Encoding"] = "gzip"
         self.send_response(status)
-        for header, value in {**_always(self.server.policy), "ETag": mark, **(headers or {})}.items():
+        for header, value in {**_always(self.server.policy), "ETag": mark, **more}.items():
             self.send_header(header, value)
         if status != HTTPStatus.NOT_MODIFIED:
             self.send_header("Content-Type", kind)
@@ -208,6 +243,7 @@ def _always(policy: str) -> dict[str, str]:
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cache-Control": "no-cache",
+        "Vary": "Accept-Encoding",
     }
 
 

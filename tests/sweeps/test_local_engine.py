@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_rig import (
+    Told,
+    all_of,
+    at_first,
+    at_work,
+    children_of,
+    driver,
+    has_checkpoint,
+    is_there,
+    leftovers,
+    plans,
+    process_of,
+    runs,
+    store_at,
+    trainings,
+    wait_until,
+    written,
+)
+
+from svrl.sweeps.engine import Effort, Summary
+from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.sweep_file import Resources
+
+SMALL = trainings(300, arms=("dqn", "sv-dqn"))
+LONG = trainings(1500, arms=("dqn", "sv-dqn"), log_every=500)
+OFTEN = Effort(checkpoint_every=0.2)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the long runs become if nobody disturbs them."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    run_locally(LONG, str(place), effort=OFTEN)
+    return all_of(place, LONG)
+
+
+def outcomes(place: Path, spec: RunSpec) -> list[str]:
+    return [row["outcome"] for row in store_at(place).attempts(spec.id) if "outcome" in row]
+
+
+def begun(place: Path, spec: RunSpec) -> int:
+    return sum("began" in row for row in store_at(place).attempts(spec.id))
+
+
+def assert_same(place: Path, undisturbed: dict[str, Any]) -> None:
+    assert all_of(place, LONG) == undisturbed
+    assert leftovers(place) == []
+
+
+def test_all_runs_are_done_and_a_second_call_does_nothing(tmp_path):
+    specs = [*SMALL, *plans()]
+    told = Told()
+    found = run_locally(specs, str(tmp_path), listener=told)
+    assert found == Summary(states={spec.id: "done" for spec in specs})
+    assert told.begun == [spec.id for spec in specs]
+    assert sorted(told.ended) == sorted((spec.id, "done", "") for spec in specs)
+    assert leftovers(tmp_path) == []
+    for spec in specs:
+        assert outcomes(tmp_path, spec) == ["done"]
+        assert "written: " in "\n".join(store_at(tmp_path).log_tail(spec.id, 3))
+        assert not is_there(process_of(tmp_path, spec))
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = Told()
+    assert run_locally(specs, str(tmp_path), listener=again) == found
+    assert (again.begun, again.ended) == ([], [])
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == files
+
+
+def test_sweeps_that_share_runs_do_each_once(tmp_path):
+    first, both = trainings(200), trainings(200, seeds=2)
+    run_locally(first, str(tmp_path))
+    told = Told()
+    found = run_locally(both, str(tmp_path), listener=told)
+    assert found.count("done") == 2
+    assert told.begun == [both[1].id]
+    assert [begun(tmp_path, spec) for spec in both] == [1, 1]
+
+
+def test_processes_stay_on_their_cores(tmp_path):
+    seen: dict[int, str] = {}
+
+    def look(told: Told) -> None:
+        for process in at_work(tmp_path, LONG):
+            status = Path(f"/proc/{process}/status").read_text()
+            seen[process] = status.partition("Cpus_allowed_list:")[2].split()[0]
+
+    cores = sorted(os.sched_getaffinity(0))
+    run_locally(LONG, str(tmp_path), effort=Effort(jobs=min(2, len(cores))), listener=Told(look))
+    assert len(seen) == 2
+    assert all(allowed.isdecimal() for allowed in seen.values()), seen
+    if len(cores) > 1:
+        assert sorted(map(int, seen.values())) == cores[:2]
+    config = json.loads((store_at(tmp_path).folder(LONG[0].id) / "run" / "config.json").read_text())
+    assert config["threads"] == 1
+
+
+def test_more_processes_than_cores_share_them(tmp_path):
+    seen: list[int] = []
+
+    def look(told: Told) -> None:
+        seen.append(len(at_work(tmp_path, specs)))
+
+    specs = trainings(200, seeds=3)
+    found = run_locally(specs, str(tmp_path), effort=Effort(jobs=len(os.sched_getaffinity(0)) + 1), listener=Told(look))
+    assert found.count("done") == 3
+
+
+def test_failures_are_told_and_stop_nobody(tmp_path):
+    wrong = runs('[fixed]\npreset = "smoke"\nenv = "Nope-v3"')
+    diverging = trainings(400, learning_rate=1e30)
+    told = Told()
+    found = run_locally([*wrong, *diverging, *SMALL], str(tmp_path), listener=told)
+    assert [found.states[spec.id] for spec in SMALL] == ["done", "done"]
+    assert set(found.failures) == {wrong[0].id, diverging[0].id}
+    assert "There is no environment 'Nope-v3'" in found.failures[wrong[0].id]
+    assert "update" in found.failures[diverging[0].id]
+    assert "seed 0" in found.failures[diverging[0].id]
+    for spec in (wrong[0], diverging[0]):
+        last = store_at(tmp_path).attempts(spec.id)[-1]
+        assert (last["outcome"], last["reason"]) == ("failed", found.failures[spec.id])
+        assert any(found.failures[spec.id] in line for line in last["last_lines"])
+    again = Told()
+    assert run_locally([*wrong, *diverging], str(tmp_path), listener=again).failures == found.failures
+    assert again.begun == []
+    store_at(tmp_path).note(wrong[0].id, {"retry": "now"})
+    run_locally(wrong, str(tmp_path), listener=again)
+    assert again.begun == [wrong[0].id]
+
+
+def test_a_run_that_takes_too_much_memory_fails_alone(tmp_path):
+    large = plans(states="3000", actions=3000, iterations=2)
+    most = Resources(memory_gb=0.62)
+    told = Told()
+    found = run_locally([*large, *SMALL], str(tmp_path), resources=most, effort=Effort(jobs=1), listener=told)
+    assert [found.states[spec.id] for spec in SMALL] == ["done", "done"], found
+    reason = found.failures[large[0].id]
+    assert "more than resources.memory_gb = 0.62" in reason
+    assert float(reason.split()[3]) > 0.62
+    assert outcomes(tmp_path, large[0]) == ["failed"]
+
+
+def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path, undisturbed):
+    victim = LONG[0]
+    kill = at_first(
+        lambda: has_checkpoint(tmp_path, victim), lambda: os.kill(process_of(tmp_path, victim), signal.SIGKILL)
+    )
+    told = Told(kill)
+    found = run_locally(LONG, str(tmp_path), effort=OFTEN, listener=told)
+    assert found.count("done") == 2
+    assert outcomes(tmp_path, victim) == ["killed", "done"]
+    assert "SIGKILL" in next(reason for run, ended, reason in told.ended if ended == "killed")
+    assert_same(tmp_path, undisturbed)
+
+
+def test_a_run_that_is_killed_too_often_fails(tmp_path):
+    def kill(told: Told) -> None:
+        for process in at_work(tmp_path, LONG[:1]):
+            os.kill(process, signal.SIGKILL)
+
+    found = run_locally(LONG[:1], str(tmp_path), effort=Effort(checkpoint_every=0.2, retries=1), listener=Told(kill))
+    assert found.states == {LONG[0].id: "failed"}
+    assert "SIGKILL" in found.failures[LONG[0].id]
+    assert outcomes(tmp_path, LONG[0]) == ["killed", "killed"]
+    assert run_locally(LONG[:1], str(tmp_path), effort=Effort(retries=1)).count("failed") == 1
+
+
+def test_a_run_that_somebody_else_tells_to_stop_is_begun_again(tmp_path, undisturbed):
+    victim = LONG[1]
+    stop = at_first(
+        lambda: has_checkpoint(tmp_path, victim), lambda: os.kill(process_of(tmp_path, victim), signal.SIGTERM)
+    )
+    found = run_locally(LONG, str(tmp_path), effort=OFTEN, listener=Told(stop))
+    assert found.count("done") == 2
+    assert outcomes(tmp_path, victim) == ["stopped", "done"]
+    assert_same(tmp_path, undisturbed)
+
+
+def test_runs_go_on_if_the_process_that_forks_them_is_killed(tmp_path, undisturbed):
+    def kill_server() -> None:
+        status = Path(f"/proc/{process_of(tmp_path, LONG[0])}/status").read_text()
+        os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
+
+    told = Told(at_first(lambda: all(has_checkpoint(tmp_path, spec) for spec in LONG), kill_server))
+    found = run_locally(LONG, str(tmp_path), effort=OFTEN, listener=told)
+    assert found.count("done") == 2, (found, told.ended)
+    assert [begun(tmp_path, spec) for spec in LONG] == [2, 2]
+    assert_same(tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_saves_and_the_same_call_goes_on(tmp_path, undisturbed, number):
+    stop = at_first(lambda: has_checkpoint(tmp_path, LONG[0]), lambda: os.kill(os.getpid(), number))
+    before = signal.getsignal(number)
+    found = run_locally(LONG, str(tmp_path), effort=OFTEN, listener=Told(stop))
+    assert found.stopped == number
+    assert set(found.states.values()) == {"stopped"}
+    assert [outcomes(tmp_path, spec) for spec in LONG] == [["stopped"], ["stopped"]]
+    assert not any(is_there(process_of(tmp_path, spec)) for spec in LONG)
+    assert signal.getsignal(number) == before
+    assert run_locally(LONG, str(tmp_path), effort=OFTEN).count("done") == 2
+    assert_same(tmp_path, undisturbed)
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path, undisturbed):
+    def twice(told: Told) -> None:
+        if all(has_checkpoint(tmp_path, spec) for spec in LONG):
+            processes.extend(process_of(tmp_path, spec) for spec in LONG)
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    processes: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        run_locally(LONG, str(tmp_path), effort=OFTEN, listener=Told(twice))
+    assert len(processes) == 2
+    assert not any(is_there(process) for process in processes)
+    assert run_locally(LONG, str(tmp_path), effort=OFTEN).count("done") == 2
+    assert_same(tmp_path, undisturbed)
+
+
+def test_no_run_is_begun_after_the_hours_are_over_and_those_at_work_are_saved(tmp_path):
+    specs = trainings(100_000, seeds=3)
+    found = run_locally(specs, str(tmp_path), effort=Effort(jobs=1, hours=3 / 3600))
+    assert found.out_of_time
+    assert found.stopped is None
+    assert sorted(found.states.values()) == ["stopped", "waiting", "waiting"]
+    assert outcomes(tmp_path, specs[0]) == ["stopped"]
+    assert has_checkpoint(tmp_path, specs[0])
+
+
+def test_a_plan_goes_on_with_the_threads_that_it_was_begun_with(tmp_path):
+    spec = plans(states="1500", actions=1500, iterations=100)[0]
+    running = at_first(lambda: bool(at_work(tmp_path, [spec])), lambda: os.kill(os.getpid(), signal.SIGINT))
+    found = run_locally([spec], str(tmp_path), listener=Told(running))
+    assert found.states[spec.id] in ("stopped", "waiting")
+    config = store_at(tmp_path).folder(spec.id) / "run" / "config.json"
+    if config.exists():
+        config.write_text(json.dumps({**json.loads(config.read_text()), "threads": 3}))
+    small = plans(iterations=4)[0]
+    place = store_at(tmp_path)
+    place.add(small)
+    folder = place.folder(small.id) / "run"
+    folder.mkdir()
+    begin = {**small.full, "threads": 3}
+    (folder / "config.json").write_text(json.dumps(begin))
+    assert run_locally([small], str(tmp_path)).failures == {}
+    assert json.loads((folder / "config.json").read_text())["threads"] == 3
+
+
+def everything(process: int) -> list[int]:
+    return [*children_of(process), process]
+
+
+STOPS: dict[str, tuple[Callable[[int], None], int]] = {
+    "Ctrl-C in a terminal": (lambda pid: os.killpg(pid, signal.SIGINT), 130),
+    "SIGINT to the driver": (lambda pid: os.kill(pid, signal.SIGINT), 130),
+    "SIGTERM to the group": (lambda pid: os.killpg(pid, signal.SIGTERM), 143),
+    "SIGTERM to everything": (lambda pid: [os.kill(one, signal.SIGTERM) for one in everything(pid)], 143),  # type: ignore
+}
+
+
+@pytest.mark.parametrize("how", STOPS)
+def test_a_driver_that_is_stopped_leaves_no_process_and_goes_on(tmp_path, undisturbed, how):
+    stop, code = STOPS[how]
+    place, file = tmp_path / "store", written(tmp_path, LONG)
+    process = driver(file, place, 0.2)
+    wait_until(lambda: all(has_checkpoint(place, spec) for spec in LONG), process)
+    processes = everything(process.pid)
+    assert len(processes) >= 4
+    stop(process.pid)
+    out, errors = process.communicate()
+    assert process.returncode == code, (out, errors)
+    assert errors == ""
+    wait_for_end(processes)
+    assert [outcomes(place, spec) for spec in LONG] == [["stopped"], ["stopped"]], out
+    assert run_locally(LONG, str(place), effort=OFTEN).count("done") == 2
+    assert_same(place, undisturbed)
+
+
+def wait_for_end(processes: list[int]) -> None:
+    """The helpers of multiprocessing end a moment after the driver."""
+    while any(is_there(process) for process in processes):
+        time.sleep(0.02)
+
+
+def test_two_drivers_on_one_store_do_each_run_once(tmp_path):
+    specs = trainings(200, seeds=6)
+    place, file = tmp_path / "store", written(tmp_path, specs)
+    drivers = [driver(file, place) for _ in range(2)]
+    told = [process.communicate() for process in drivers]
+    assert [process.returncode for process in drivers] == [0, 0], told
+    for out, errors in told:
+        assert errors == ""
+        assert set(json.loads(out.splitlines()[-1].removeprefix("summary "))["states"].values()) == {"done"}
+    assert [begun(place, spec) for spec in specs] == [1] * 6
+    assert leftovers(place) == []
