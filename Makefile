@@ -32,12 +32,13 @@ test-slow: $(VENV)/.dev ## run the slow tests
 test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
 
-test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL and Tianshou, in an environment of their own
+test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou, Ray and object stores, in an environment of their own
 	@echo "==> running the tests of the integrations"
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu" \
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
-		tests/benchmarks/test_integrations.py
+		tests/benchmarks/test_integrations.py tests/sweeps/test_remote_store.py tests/sweeps/test_remote_store_failures.py \
+		tests/sweeps/test_ray_engine.py tests/sweeps/test_export.py
 
 check: format lint types spelling structure docs ## all checks that are not tests
 	@echo "==> all checks passed"
@@ -92,10 +93,10 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 $(HEAVY)/.ready: pyproject.toml constraints-integrations.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "svrl needs Python 3.11 or newer; got $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 2; }
-	@echo "==> installing svrl, RLlib, TorchRL and Tianshou into $(HEAVY) (a few minutes, once)"
+	@echo "==> installing svrl, Ray, TorchRL, Tianshou and moto into $(HEAVY) (a few minutes, once)"
 	@test -d $(HEAVY) || $(PYTHON) -m venv $(HEAVY)
 	@$(HEAVY)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-integrations.txt \
-		-e ".[ray,tianshou,torchrl,test]"
+		-e ".[test-heavy]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -36,6 +36,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 def test_sweeps_specs_and_attempts_are_kept(address: str) -> None:
     store = opened(address)
     assert (store.sweeps(), store.sweep("one"), store.codes(), store.attempts(RUN)) == ([], None, [], [])
+    with pytest.raises(FileNotFoundError):
+        store.spec(RUN)
     store.keep_sweep("one", {"runs": [RUN]})
     store.keep_sweep("one", {"runs": [RUN], "code": CODE})
     store.add(SPEC)
@@ -44,6 +46,7 @@ def test_sweeps_specs_and_attempts_are_kept(address: str) -> None:
     for row in rows:
         store.note(RUN, row)
     again = pickle.loads(pickle.dumps(open_store(address, CODE)))
+    assert again.spec(RUN) == SPEC
     assert (again.sweeps(), again.sweep("one")) == (["one"], {"runs": [RUN], "code": CODE})
     assert (again.codes(), again.attempts(RUN), again.code, again.address) == ([CODE], rows, CODE, address)
 

@@ -23,18 +23,26 @@ _REMEMBERED = 1 << 16
 
 
 def end_with(parent: int | None) -> None:
-    """Be told to stop, by SIGTERM, when the parent process ends, however it ends; Linux only.
+    """Be told to stop, by SIGTERM, when the parent process ends, however it ends.
+
+    The system tells, on Linux only, when the process ends that has forked this one. Where that is a server of
+    multiprocessing, it outlives whoever asked it for as long as this process lives; so a thread waits for that one too.
 
     Args:
-        parent: Its number as it was seen before this process began; it may be gone already.
+        parent: The number of the process that has forked this one, as it was seen before; it may be gone already.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    # A process of a pool is forked by a server, which ends with the one that asked for it.
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if parent is not None and os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
     asker = multiprocessing.parent_process()
-    if (parent is not None and os.getppid() != parent) or (asker is not None and not asker.is_alive()):
-        os.kill(os.getpid(), signal.SIGTERM)
+    if asker is not None:
+
+        def wait() -> None:
+            asker.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=wait, daemon=True, name="waits for the end of the parent").start()
 
 
 def leave_the_terminal() -> None:

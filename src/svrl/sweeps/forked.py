@@ -1,7 +1,7 @@
 """Processes that work on runs, forked from a server that has imported everything: each begins in a moment.
 
-The server has one thread and has not touched a card, so what it forks is as good as new. It ends with the process that
-asked for it, and what it has forked is told by the system to save then (`svrl.sweeps.child.end_with`).
+The server has one thread and has not touched a card, so what it forks is as good as new. What it has forked saves and
+ends when the process is gone that asked for it (`svrl.sweeps.child.end_with`), and the server after that.
 """
 
 from __future__ import annotations

@@ -134,6 +134,14 @@ class RemoteStore:
         elif self.files.read(name) is None:
             self.files.write(name, _json(spec.as_json()))
 
+    def spec(self, run: str) -> RunSpec:
+        """What a run is, by its id; FileNotFoundError if it was never added."""
+        name = self._name(run, SPEC)
+        text = self.files.read(name)
+        if text is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.address}/{name}")
+        return RunSpec.from_json(json.loads(text))
+
     def attempts(self, run: str) -> list[dict[str, Any]]:
         """Rows about the attempts of a run, by its id; none if there is nothing."""
         if run in self._glances:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +115,10 @@ class Store(Protocol):
         """Whether somebody works on it now."""
         ...
 
+    def looked_at(self, runs: Sequence[str]) -> Store:
+        """The same store for one look at many runs, what is small of all read at once where that is quicker."""
+        ...
+
     def working_on(self, run: str) -> AbstractContextManager[Workplace]:
         """Hold a run; BusyError if somebody else does."""
         ...
@@ -208,6 +212,10 @@ class LocalStore:
     def is_running(self, run: str) -> bool:
         """Whether somebody works on it now."""
         return self.folder(run).exists() and is_running(self.folder(run))
+
+    def looked_at(self, runs: Sequence[str]) -> LocalStore:
+        """Itself: files are near."""
+        return self
 
     @contextmanager
     def working_on(self, run: str) -> Iterator[Place]:
