@@ -7,7 +7,8 @@ HEAVY := .venv-integrations
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # One thread a test process: the processes already fill the cores.
 KERNELS := src/svrl/matrix/soft_impute
-TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
+# Compiled modules are written even where the environment forbids it: many tests start processes.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg PYTHONDONTWRITEBYTECODE=
 
 .PHONY: help demo test test-slow test-gpu test-integrations check format lint types spelling structure docs reproducing fix clean
 

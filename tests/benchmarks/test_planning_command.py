@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 
 
-def test_the_quick_bench_end_to_end():
-    command = [sys.executable, "-m", "svrl", "bench", "planning", "--quick", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+def test_the_quick_bench_end_to_end(svrl_json: Callable[..., list[dict]]):
+    rows = svrl_json("bench", "planning", "--quick")
     assert {row["peer_name"] for row in rows} == {"QuantEcon", "SciPy CSR", "mdpsolver"}
     for row in rows:
         assert row["ratio"] == pytest.approx(row["peer"] / row["ours"])

@@ -292,7 +292,7 @@ def test_a_killed_process_loses_at_most_the_last_interval(svrl, tmp_path, plain)
 
 
 def test_a_full_disk_is_said_in_one_sentence_and_loses_nothing(svrl, tmp_path, plain):
-    command = (*SMOKE, "--steps", 1500)
+    command = (*SMOKE, "--steps", 700)
     run = tmp_path / "run"
     process = program(
         *command,

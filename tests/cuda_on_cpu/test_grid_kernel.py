@@ -118,9 +118,17 @@ def assert_sweep(grid: CardTable, v: Tensor) -> None:
     assert bool(clear.any()) or q.shape[1] == 1
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
-@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
-@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("dimensions", "dtype", "nodes"),
+    [
+        # A kernel is compiled for each: of a single and a double one, half go with the slow tests.
+        pytest.param(d, dtype, nodes, marks=[pytest.mark.slow] if (d + nodes // 2 + (dtype == DOUBLE)) % 2 else [])
+        for d in (1, 2, 3, 4)
+        for dtype in (SINGLE, DOUBLE)
+        for nodes in (1, 3)
+    ],
+    ids=str,
+)
 def test_a_sweep_follows_from_the_definition(dimensions: int, dtype: torch.dtype, nodes: int) -> None:
     grid = made_up(SHAPES[dimensions], 37, nodes=nodes, stored=dtype)
     assert grid._wide == (nodes == 1)

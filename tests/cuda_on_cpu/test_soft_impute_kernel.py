@@ -25,7 +25,8 @@ from svrl.matrix.soft_impute.solution import Solution
 
 from .compile import pretend_a_card
 
-SHAPES = [(2, 1), (5, 3), (17, 9), (32, 18), (33, 17), (64, 18)]
+RARELY = pytest.mark.slow
+"""Not every shape in make test: a kernel is compiled for each and each precision, a second."""
 RATIO = 0.02
 
 
@@ -71,7 +72,17 @@ def far(one: Tensor | None, other: Tensor | None) -> float:
     return float((one - other).abs().max())
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param((2, 1), marks=RARELY),
+        (5, 3),
+        (17, 9),
+        (32, 18),
+        *(pytest.param(s, marks=RARELY) for s in ((33, 17), (64, 18))),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_double_it_is_the_optimum(family: str, shape: tuple[int, int]) -> None:
     values, mask = problem(family, 1, *shape)
@@ -84,7 +95,11 @@ def test_in_double_it_is_the_optimum(family: str, shape: tuple[int, int]) -> Non
     assert float(found.change) < 1e-9
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [(2, 1), (5, 3), pytest.param((17, 9), marks=RARELY), (32, 18), pytest.param((33, 17), marks=RARELY), (64, 18)],
+    ids=str,
+)
 @pytest.mark.parametrize("family", FAMILIES[:3:2])
 def test_in_single_it_fills_up_to_rounding(family: str, shape: tuple[int, int]) -> None:
     values, mask = problem(family, 1, *shape)

@@ -19,7 +19,13 @@ def lanes(game: str, count: int = 1, seed: int = 0, **settings: object) -> Atari
 
 
 @pytest.mark.parametrize(
-    ("game", "games_over"), [("breakout", 1), ("ms_pacman", 0), ("qbert", 1), ("space_invaders", 0), ("bank_heist", 0)]
+    ("game", "games_over"),
+    [
+        ("breakout", 1),
+        ("ms_pacman", 0),
+        ("qbert", 1),
+        *(pytest.param(game, 0, marks=pytest.mark.slow) for game in ("space_invaders", "bank_heist")),
+    ],
 )
 def test_every_step_is_that_of_a_single_emulator(game: str, games_over: int) -> None:
     env, hand = lanes(game, noop_max=0), GameByHand(game)

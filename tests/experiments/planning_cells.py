@@ -46,7 +46,7 @@ def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -
     for name in experiment.figures:
         assert len(experiment.says[name]) > 20
         path = folder / f"{name}.svg"
-        experiment.draw(name, evidence).savefig(path)
+        experiment.draw(name, evidence).savefig(path, dpi=40)  # nobody looks at the maps in it
         series[name] = set(re.findall(r'id="series--([a-z0-9-]+)"', path.read_text()))
         sentence = experiment.got(name, evidence)
         assert sentence.endswith(".")

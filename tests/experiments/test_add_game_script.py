@@ -45,6 +45,7 @@ def test_a_game_is_added_once_and_never_written_over(tmp_path: Path) -> None:
     assert cells[0].read_text() == "mine"
 
 
+@pytest.mark.slow  # the sentence is that of svrl paper run --where, which has tests of its own
 def test_a_game_that_is_not_there_is_one_sentence_and_adds_nothing(tmp_path: Path) -> None:
     done = add(tmp_path, "chess")
     assert done.returncode == 2

@@ -98,7 +98,7 @@ SETUPS: dict[str, tuple[str, Callable[[], Any], dict[str, Any]]] = {
 }
 
 
-def trained(kind: type[OffPolicyAlgorithm], setup: str = "one environment", steps: int = 150, **settings: Any) -> Any:
+def trained(kind: type[OffPolicyAlgorithm], setup: str = "one environment", steps: int = 100, **settings: Any) -> Any:
     policy, env, own = SETUPS[setup]
     return kind(policy, env(), **{**SMALL, **own, **settings}).learn(steps)
 

@@ -9,28 +9,56 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.running_examples import output_of
 
 ELSEWHERE = {"cleanrl_style.py"}
 """Run by the tests of the hook, which look at its score, too."""
 FOLDER = Path(__file__).parents[2] / "examples" / "integrations"
 NEEDS = {
-    "sb3_dqn": "stable_baselines3",
-    "qr_dqn": "sb3_contrib",
-    "rllib": "ray",
-    "tianshou_dqn": "tianshou",
-    "torchrl_dqn": "torchrl",
+    "sb3_dqn.py": "stable_baselines3",
+    "qr_dqn.py": "sb3_contrib",
+    "rllib.py": "ray",
+    "tianshou_dqn.py": "tianshou",
+    "torchrl_dqn.py": "torchrl",
 }
+SMALLER = {
+    "own_pytorch.py": {"range(200)": "range(60)"},
+    "qr_dqn.py": {
+        "learning_starts=1_000": "learning_starts=200",
+        "model.learn(8_000)": "model.learn(600)",
+    },
+    "sb3_dqn.py": {"model.learn(3_000,": "model.learn(300,"},
+}
+"""What stands for which part of a script; the slow tests run it as it is."""
+SCRIPTS = {path.name: path for path in sorted(FOLDER.glob("*.py")) if path.name not in ELSEWHERE}
+
+
+def skip_without_its_library(name: str) -> None:
+    library = NEEDS.get(name)
+    if library and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed in this environment; make test or make test-integrations has it")
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_runs_at_a_small_size(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_without_its_library(name)
+    assert output_of(SCRIPTS[name], tmp_path, capsys, monkeypatch, SMALLER[name]).strip()
 
 
 @pytest.mark.parametrize(
-    "script", sorted(path for path in FOLDER.glob("*.py") if path.name not in ELSEWHERE), ids=lambda path: path.name
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SMALLER else []) for name in SCRIPTS]
 )
-def test_runs(script: Path, tmp_path: Path) -> None:
-    library = NEEDS.get(script.stem)
-    if library and importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed in this environment; make test or make test-integrations has it")
+def test_runs(name: str, tmp_path: Path) -> None:
+    skip_without_its_library(name)
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False, env={**os.environ}
+        [sys.executable, str(SCRIPTS[name])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -27,7 +27,16 @@ from svrl.integrations.stable_baselines3 import RankMonitorCallback
 FEW = {"policy_kwargs": {"n_quantiles": 10}}
 
 
-@pytest.mark.parametrize("setup", ["one environment", "n-step", "four environments", "pictures", "several inputs"])
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "one environment",
+        "n-step",
+        "four environments",
+        "pictures",
+        pytest.param("several inputs", marks=pytest.mark.slow),
+    ],
+)
 def test_everything_observed_is_the_librarys_own_result(setup: str) -> None:
     def run(kind: type[QRDQN], **settings: Any) -> QRDQN:
         return trained(kind, setup, policy_kwargs={"n_quantiles": 10}, **settings)

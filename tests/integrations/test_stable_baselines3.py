@@ -42,7 +42,9 @@ def test_everything_observed_is_the_librarys_own_result(setup: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [DoubleDQN, DuelingDQN])
-@pytest.mark.parametrize("setup", ["one environment", "pictures", "several inputs"])
+@pytest.mark.parametrize(
+    "setup", ["one environment", "pictures", pytest.param("several inputs", marks=pytest.mark.slow)]
+)
 def test_everything_observed_is_the_plain_double_or_dueling_agent(kind: type[DQN], setup: str) -> None:
     plain = trained(kind, setup)
     assert same(plain, trained(kind, setup, structure=StructuredTargets(observe=1.0)))

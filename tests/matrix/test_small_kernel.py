@@ -53,7 +53,18 @@ def assert_same(kernel: Solution, twin: Solution, close: float) -> None:
 @precisions
 @pytest.mark.parametrize("fill", [False, True], ids=["estimate", "fill"])
 @pytest.mark.parametrize(
-    "shape", [(1, 1), (1, 7), (7, 1), (5, 5), (32, 18), (33, 31), (18, 32), (64, 64), (512, 9), (20, 300)]
+    "shape",
+    [
+        (1, 1),
+        (1, 7),
+        (7, 1),
+        (5, 5),
+        (32, 18),
+        (18, 32),
+        (512, 9),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ((33, 31), (64, 64), (20, 300))),
+    ],
+    ids=str,
 )
 def test_the_kernel_equals_its_twin(shape: tuple[int, int], fill: bool, dtype: torch.dtype):
     observed = noisy(*shape, min(3, *shape), 0.8, dtype=dtype)

@@ -90,7 +90,7 @@ def assert_same(mine: Solution, twin: Solution, close: float) -> None:
 @pytest.mark.parametrize(("low", "high"), [(1e-8, 1.0), (1e-3, 1.0), (0.14, 1.86), (0.9, 1.1)])
 def test_each_quintic_deviates_equally_at_four_points_so_none_is_nearer(low: float, high: float):
     (a, b, c), deviation = nearest_to_one(low, high)
-    x = np.concatenate([np.linspace(low, high, 200_001), np.geomspace(low, high, 10_001)])
+    x = np.concatenate([np.linspace(low, high, 100_001), np.geomspace(low, high, 10_001)])
     x.sort()
     error = 1 - (a * x + b * x**3 + c * x**5)
     assert np.abs(error).max() == pytest.approx(deviation, rel=1e-6)
@@ -100,7 +100,7 @@ def test_each_quintic_deviates_equally_at_four_points_so_none_is_nearer(low: flo
 
 @pytest.mark.parametrize("reach", [SIGN_REACH, FINEST, 0.5])
 def test_a_schedule_takes_its_interval_to_one(reach: float):
-    x = np.geomspace(reach, 1.0, 100_001)
+    x = np.geomspace(reach, 1.0, 20_001)
     for a, b, c in schedule(reach):
         x = x * (a + x**2 * (b + c * x**2))
     assert np.abs(x - 1).max() < 1e-13
@@ -155,7 +155,19 @@ def test_a_singular_value_at_the_shrinkage_makes_no_jump(distance: float):
 
 @precisions
 @pytest.mark.parametrize("fill", [False, True], ids=["estimate", "fill"])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (7, 1), (3, 2), (5, 5), (32, 18), (23, 21), (128, 18), (200, 9)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 1),
+        (7, 1),
+        (3, 2),
+        (5, 5),
+        (32, 18),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ((2, 1), (23, 21), (128, 18))),
+        (200, 9),
+    ],
+    ids=str,
+)
 def test_it_equals_the_twin(shape: tuple[int, int], fill: bool, dtype: torch.dtype):
     observed = noisy(*shape, min(3, *shape), 0.8, dtype=dtype)
     for shrinkage in (None, 0.1 * top_of(observed)):
@@ -195,7 +207,7 @@ def test_the_optimality_conditions_hold(dtype: torch.dtype):
     assert_optimal(observed, mine.estimate[0], mine.shrinkage[0], 1e-6 if dtype == torch.float64 else 1e-3)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(observed=any_observed())
 def test_it_reaches_the_minimum_of_any_problem(observed: Observed):
     values, mask = observed.tensors
@@ -216,7 +228,7 @@ def test_it_reaches_the_minimum_of_any_problem(observed: Observed):
 def test_the_cap_suffices_for_the_families_of_the_benchmark(
     name: str, tolerance: float, farthest: float, dtype: torch.dtype
 ):
-    values, mask = family(name, 0.9, 16)
+    values, mask = family(name, 0.9, 6)
     exact = solve_small_twin(values.double(), mask, None, 0.02, None, 1e-10, 2000, fill=True).filled
     mine = solve_small_matmul(values.to(dtype), mask, None, 0.02, None, tolerance, 1000, fill=True)
     assert mine.filled.dtype == dtype

@@ -56,7 +56,7 @@ def test_means_are_the_exact_backups(k: int):
     sampler = samplers()[k]
     v = TASK.states() @ torch.tensor([0.2, 0.1], dtype=torch.float64)
     nodes = 10 if k == 0 else 1
-    exact = GridMDP(TASK, dtype=torch.float64, noise_nodes=nodes).backup(v)
+    exact = GridMDP(TASK, noise_nodes=nodes).backup(v)
     generator = seeded(1)
     draws = torch.stack([sampler.sample(v, generator) for _ in range(MANY)])
     error = draws.std(0) / math.sqrt(MANY)

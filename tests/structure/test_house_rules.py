@@ -5,24 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 VAGUE = {"utils", "util", "common", "helpers", "core", "manager", "misc"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_files_stay_small_and_named(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= 400, "split it: one file does one thing"
-    assert path.stem not in VAGUE, "the name says nothing"
-    assert text.startswith('"""'), "say what the file is for"
+def test_files_stay_small_and_named() -> None:
+    assert SOURCES
+    texts = {path: path.read_text() for path in SOURCES}
+    assert [path for path, text in texts.items() if text.count("\n") > 400] == [], "split it: one file does one thing"
+    assert [path for path in SOURCES if path.stem in VAGUE] == [], "the name says nothing"
+    assert [path for path, text in texts.items() if not text.startswith('"""')] == [], "say what the file is for"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_nothing_is_left_for_later(path: Path) -> None:
-    assert not re.search(r"\b(TODO|FIXME|XXX)\b|NotImplementedError", path.read_text())
+def test_nothing_is_left_for_later() -> None:
+    pattern = re.compile(r"\b(TODO|FIXME|XXX)\b|NotImplementedError")
+    assert [path for path in SOURCES if pattern.search(path.read_text())] == []
 
 
 def test_global_random_state_is_never_used() -> None:

@@ -66,32 +66,35 @@ class Cluster:
         address: Of the head.
         folder: Where Ray keeps its files.
         token: Lets a process in; of this cluster alone.
+        around: Environment of all nodes, beside this process's.
         nodes: The head first.
     """
 
     address: str
     folder: Path
     token: str
+    around: dict[str, str] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
         """What a process needs to be let in."""
         return {"RAY_ADDRESS": self.address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
-    def add(self, *, cpus: int = 1, environment: Mapping[str, str] | None = None) -> Node:
+    def add(self, *, cpus: int = 1) -> Node:
         """Start one more node; it is there when this returns."""
         host = f"127.0.0.{len(self.nodes) + 2}"
         words = ["--address", self.address, "--node-ip-address", host, "--num-cpus", str(cpus)]
-        return self._start(words, environment or {})
+        return self.start(words)
 
-    def _start(self, words: list[str], environment: Mapping[str, str]) -> Node:
+    def start(self, words: list[str]) -> Node:
+        """Start a node with these options."""
         mark = uuid.uuid4().hex
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *_SMALL, *words]
         said = self.folder / f"start-{mark[:8]}.txt"
         with said.open("wb") as log:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, **_HABITS, **self.environment(), **environment, MARK: mark},
+                env={**os.environ, **_HABITS, **self.environment(), **self.around, MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -107,18 +110,21 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, *, cpus: int = 1) -> Iterator[Cluster]:
+def running_cluster(folder: Path, *, cpus: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """A cluster of one node; whatever happens, no process of it is left.
 
     Args:
         folder: For Ray's files; sockets are in it, so its name must be short.
         cpus: Of the head, which also works.
+        environment: Of all nodes, beside this process's.
     """
     port = _free_port()
-    cluster = Cluster(address=f"{HOST}:{port}", folder=folder, token=secrets.token_hex(32))
+    cluster = Cluster(
+        address=f"{HOST}:{port}", folder=folder, token=secrets.token_hex(32), around=dict(environment or {})
+    )
     words = ["--head", "--port", str(port), "--node-ip-address", HOST, "--num-cpus", str(cpus)]
     try:
-        cluster._start([*words, "--include-dashboard", "false", "--temp-dir", str(folder)], {})
+        cluster.start([*words, "--include-dashboard", "false", "--temp-dir", str(folder)])
         yield cluster
     finally:
         for node in reversed(cluster.nodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed here; make test-integrations installs it")
 
+from tests.sweeps.object_store import BUCKET, REASON, ObjectStore, object_store
 from tests.sweeps.ray_cluster import Cluster, Node, command_line, running_cluster
 
 from svrl.runs.rows import read_rows
@@ -27,20 +29,24 @@ from svrl.sweeps.local_engine import run_locally
 from svrl.sweeps.one_run import job_of
 from svrl.sweeps.outcome import DONE
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.store import LocalStore
+from svrl.sweeps.store import LocalStore, open_store
 from svrl.sweeps.sweep_file import parse_sweep
 from svrl.sweeps.work import Terms
 
 CHECKPOINT_EVERY = 0.5
+ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")
 TRAININGS = """
 kind = "train"
 [fixed]
 preset = "classic"
 steps = 1500
+learn_from = 200
+log_every = 250
+eval_every = 500
+eval_episodes = 2
 [axes]
 env = "CartPole-v1"
-arm = ["dqn", "sv-dqn"]
-seeds = 2
+arm = ["dqn", "sv-dqn", "double"]
 """
 PLANS = """
 kind = "plan"
@@ -77,13 +83,14 @@ except ValueError as error:
     sys.exit(f"ValueError: {error}")
 print(json.dumps(["summary", summary.states, summary.failures, summary.stopped, summary.broken]), flush=True)
 """
-MAY_DIFFER = ("run", "out", "path", "paths", "seconds", "time", "steps_per_second", "began", "begun", "machine", "host")
+MAY_DIFFER = ("run", "out", "steps_per_second", "break_even_cost_against_value_iteration")
+"""Names of rows and results that tell of time or place, beside those with "seconds" in them."""
 
 
 class Driver:
     """A process that runs a sweep on the cluster, as `svrl sweep run` does."""
 
-    def __init__(self, cluster: Cluster, store: Path, *sweeps: str, **given: Any) -> None:
+    def __init__(self, cluster: Cluster, store: str | Path, *sweeps: str, **given: Any) -> None:
         words = {
             "sweeps": sweeps,
             "store": str(store),
@@ -106,11 +113,23 @@ class Driver:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def server() -> Iterator[ObjectStore | None]:
+    """An S3 server, if its libraries are there: nodes have to know it before they begin."""
+    if any(importlib.util.find_spec(library) is None for library in ("moto", "s3fs", "flask")):
+        yield None
+        return
+    with object_store() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(server: ObjectStore | None) -> Iterator[Cluster]:
     """The head, which also works; tests add their own second node."""
     folder = Path(tempfile.mkdtemp(prefix="svrl-ray-", dir="/tmp"))  # sockets need a short path
+    (folder / "scratch").mkdir()
+    environment = {"TMPDIR": str(folder / "scratch"), **(server.environment() if server else {})}
     try:
-        with running_cluster(folder) as head:
+        with running_cluster(folder, environment=environment) as head:
             yield head
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -165,7 +184,8 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(
 
     run_locally(specs, alone.address)
     for spec in specs:
-        _assert_equal_runs(store.folder(spec.id) / "run", alone.folder(spec.id) / "run")
+        names = ROWS if spec.kind == "train" else ()
+        _assert_equal_runs(store.folder(spec.id) / "run", alone.folder(spec.id) / "run", names)
 
 
 def test_runs_that_are_done_are_not_begun_and_bad_ones_not_again(
@@ -186,6 +206,39 @@ def test_runs_that_are_done_are_not_begun_and_bad_ones_not_again(
     assert "CartPole" in told[-1][2][wrong.id]
     assert [row[1] for row in told if row[0] == "begins"].count(first.id) == 0
     assert len(store.attempts(first.id)) == len(store.attempts(wrong.id)) == 2
+
+
+def test_an_object_store_does_as_well(
+    cluster: Cluster,
+    server: ObjectStore | None,
+    drivers: list[Driver],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if server is None:
+        pytest.skip(REASON.format("moto, s3fs or flask"))
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    text = TRAININGS.replace('"dqn", "sv-dqn", "double"', '"sv-dqn"')
+    (spec,) = runs_of(parse_sweep(text, "test"))
+    drivers.append(driver := Driver(cluster, f"s3://{BUCKET}/sweeps", text))
+    scratch = cluster.folder / "scratch"
+    _wait_for(lambda: [*scratch.glob("svrl-run-*/**/checkpoints/*.npz")], driver)
+    os.kill(_worker_of(cluster.nodes[0].processes("svrl.sweeps.one_run")[0]), signal.SIGKILL)
+    told, errors = driver.finish()
+
+    assert driver.process.returncode == 0, errors
+    assert told[-1] == ["summary", {spec.id: "done"}, {}, None, ""]
+    store = open_store(f"s3://{BUCKET}/sweeps")
+    assert [row["outcome"] for row in store.attempts(spec.id) if "outcome" in row] == ["stopped", "done"]
+    alone = LocalStore(root=tmp_path, code=code_version())
+    assert _alone(alone, spec) == DONE
+    for name in ROWS:
+        rows = alone.rows(spec.id, name)
+        assert rows
+        assert _without_time(store.rows(spec.id, name)) == _without_time(rows), name
+    assert _without_time(store.result(spec.id)) == _without_time(alone.result(spec.id))
+    assert not [*scratch.glob("svrl-run-*")]
 
 
 def test_a_signal_saves_and_the_same_command_goes_on(cluster: Cluster, drivers: list[Driver], tmp_path: Path) -> None:
@@ -274,7 +327,10 @@ def _alone(store: LocalStore, spec: RunSpec) -> int:
     return subprocess.run([sys.executable, "-m", "svrl.sweeps.one_run", json.dumps(job)], check=False).returncode
 
 
-def _assert_equal_runs(got: Path, wanted: Path) -> None:
+def _assert_equal_runs(got: Path, wanted: Path, names: Sequence[str]) -> None:
+    """All rows, which must be there in files of these names, and the result."""
+    for name in names:
+        assert read_rows(wanted / name), name
     for path in sorted(wanted.glob("*.jsonl")):
         assert _without_time(read_rows(got / path.name)) == _without_time(read_rows(path)), path.name
     assert _result(got) == _result(wanted)

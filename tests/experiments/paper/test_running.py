@@ -54,6 +54,7 @@ def test_cells_are_computed_once_each_and_kept(store):
     assert kept.provenance["seconds"] >= 0
 
 
+@pytest.mark.slow  # the kinds that do their long part together are computed by two processes, too
 def test_several_processes_keep_the_same_cells(store, tmp_path):
     cells = [small.cell(x) for x in range(5)]
     computed = Computer(store=store, jobs=2).compute(cells)
@@ -113,7 +114,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_several_processes_stop_and_begin_nothing_new(tmp_path, number):
     (tmp_path / "run.py").write_text(SCRIPT)
     path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])

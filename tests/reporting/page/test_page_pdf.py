@@ -19,9 +19,15 @@ def sheets(path: Path) -> list[tuple[float, float]]:
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory) -> Path:
+def page() -> Page:
+    """The one that was written as `book`."""
+    return sample_page()
+
+
+@pytest.fixture(scope="module")
+def book(page, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.pdf"
-    write_pdf(sample_page(), path)
+    write_pdf(page, path)
     return path
 
 
@@ -48,12 +54,13 @@ def test_many_claims_take_many_pages(tmp_path):
     assert 4 <= len(sheets(tmp_path / "many.pdf")) <= 8
 
 
-def test_figures_are_left_as_they_were(tmp_path):
-    page = sample_page()
-    figures = [exhibit.figure for part in page.sections for entry in part.figures for exhibit in entry.exhibits]
-    before = [(len(figure.texts), tuple(figure.get_size_inches())) for figure in figures]
-    write_pdf(page, tmp_path / "report.pdf")
-    assert [(len(figure.texts), tuple(figure.get_size_inches())) for figure in figures] == before
+@pytest.mark.usefixtures("book")
+def test_figures_are_left_as_they_were(page):
+    def measured(some: Page) -> list[tuple[int, tuple[float, ...]]]:
+        figures = [exhibit.figure for part in some.sections for entry in part.figures for exhibit in entry.exhibits]
+        return [(len(figure.texts), tuple(figure.get_size_inches())) for figure in figures]
+
+    assert measured(page) == measured(sample_page())
 
 
 def test_a_long_text_does_not_push_the_picture_off_its_page(tmp_path):

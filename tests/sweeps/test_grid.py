@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from svrl.sweeps.grid import runs_of
+from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.sweep_file import parse_sweep
+
+
+def runs(text: str, **more: Any) -> list[RunSpec]:
+    return runs_of(parse_sweep(text, "trial"), **more)
+
+
+def told(specs: list[RunSpec], *names: str) -> list[tuple[Any, ...]]:
+    values = {"arm": lambda spec: spec.arm, "env": lambda spec: spec.subject, "task": lambda spec: spec.subject}
+    return [tuple(values[name](spec) if name in values else spec.full[name] for name in names) for spec in specs]
+
+
+TWO_BY_TWO = '[fixed]\npreset = "smoke"\n[axes]\nenv = "CartPole-v1"\narm = ["dqn", "sv-dqn"]\nseeds = 2\n'
+
+
+def test_every_combination_is_a_run_in_the_order_of_the_file():
+    assert told(runs(TWO_BY_TWO), "arm", "seed") == [("dqn", 0), ("dqn", 1), ("sv-dqn", 0), ("sv-dqn", 1)]
+    swapped = '[axes]\nseed = [3, 1]\nenv = ["CartPole-v1", "Acrobot-v1"]'
+    assert told(runs(swapped), "seed", "env") == [
+        (3, "CartPole-v1"),
+        (3, "Acrobot-v1"),
+        (1, "CartPole-v1"),
+        (1, "Acrobot-v1"),
+    ]
+
+
+def test_fixed_settings_and_the_budget_are_every_run_s():
+    specs = runs(TWO_BY_TWO + "[budget]\nsteps = 70\n")
+    assert {spec.steps for spec in specs} == {70}
+    assert {spec.full["steps"] for spec in specs} == {70}
+    assert {spec.settings["preset"] for spec in specs} == {"smoke"}
+    plans = runs('kind = "plan"\n[axes]\ntask = "toy"\n[budget]\nsteps = 7')
+    assert (plans[0].full["iterations"], plans[0].steps) == (7, 7)
+
+
+def test_an_axis_goes_before_what_is_fixed():
+    specs = runs('[fixed]\nbatch_size = 8\n[axes]\nenv = "CartPole-v1"\nbatch_size = [16, 32]')
+    assert told(specs, "batch_size") == [(16,), (32,)]
+
+
+def test_included_grids_take_the_place_of_axes_and_no_run_comes_twice():
+    specs = runs(TWO_BY_TWO + '[[include]]\narm = ["double", "dqn"]\n')
+    assert told(specs, "arm", "seed") == [
+        ("dqn", 0),
+        ("dqn", 1),
+        ("sv-dqn", 0),
+        ("sv-dqn", 1),
+        ("double", 0),
+        ("double", 1),
+    ]
+    agents = runs(TWO_BY_TWO + '[[include]]\nagent = "dueling"\nstructured = [false, true]\n')
+    assert told(agents, "arm")[4:] == [("dueling",), ("dueling",), ("sv-dueling",), ("sv-dueling",)]
+
+
+def test_a_seed_of_an_included_grid_takes_the_place_of_seeds():
+    specs = runs(TWO_BY_TWO + '[[include]]\narm = "double"\nseed = [7]\n')
+    assert told(specs, "arm", "seed")[4:] == [("double", 7)]
+
+
+def test_exclude_leaves_out_runs_in_which_everything_holds():
+    text = TWO_BY_TWO + '[[exclude]]\narm = "sv-dqn"\nseed = [1, 2]\n'
+    assert told(runs(text), "arm", "seed") == [("dqn", 0), ("dqn", 1), ("sv-dqn", 0)]
+    both = text + "[[exclude]]\nseed = 0\n"
+    assert told(runs(both), "arm", "seed") == [("dqn", 1)]
+    with pytest.raises(ValueError, match="no setting 'sed'"):
+        runs(TWO_BY_TWO + "[[exclude]]\nsed = 0\n")
+    with pytest.raises(ValueError, match="trial has no run"):
+        runs(TWO_BY_TWO + '[[exclude]]\nenv = "Cart*"\n')
+
+
+def test_where_keeps_runs_and_changes_change_all():
+    assert told(runs(TWO_BY_TWO, where={"arm": ["sv-*"], "seed": [1]}), "arm", "seed") == [("sv-dqn", 1)]
+    assert told(runs(TWO_BY_TWO, where={"agent": ["dqn"], "structured": [False]}), "seed") == [(0,), (1,)]
+    assert len(runs(TWO_BY_TWO, where={"structured": [True]})) == 2
+    with pytest.raises(ValueError, match="has no run with structured=1"):
+        runs(TWO_BY_TWO, where={"structured": [1]})  # 1 is not true
+    changed = runs(TWO_BY_TWO, changes={"batch_size": 5, "seed": 9})
+    assert told(changed, "arm", "batch_size", "seed") == [("dqn", 5, 9), ("sv-dqn", 5, 9)]
+    assert told(runs(TWO_BY_TWO, changes={"arm": "double"}), "arm", "seed") == [("double", 0), ("double", 1)]
+    with pytest.raises(ValueError, match="Did you mean batch_size"):
+        runs(TWO_BY_TWO, changes={"batch_sise": 5})
+    with pytest.raises(ValueError, match="has no run with seed=5 or 6"):
+        runs(TWO_BY_TWO, where={"seed": [5, 6]})
+
+
+def test_wildcards_stand_for_environments_and_tasks():
+    games = runs('[axes]\nenv = "atari/*"')
+    assert len(games) == 57
+    assert all(spec.subject.startswith("atari/") for spec in games)
+    some = runs('[axes]\nenv = ["minatar/*", "atari/p*", "CartPole-v1"]')
+    names = [spec.subject for spec in some]
+    assert names[-1] == "CartPole-v1"
+    assert "atari/pong" in names
+    assert sum(name.startswith("minatar/") for name in names) == 5
+    tasks = {spec.subject for spec in runs('kind = "plan"\n[axes]\ntask = "*"')}
+    assert {"toy", "inverted-pendulum", "mountain-car", "double-integrator", "cart-pole"} <= tasks
+
+
+def test_the_plain_arm_of_a_grid_over_p_is_one_run():
+    text = '[axes]\nenv = "CartPole-v1"\narm = ["dqn", "sv-dqn"]\np = [0.5, 0.7, 0.9]\n'
+    assert [(spec.arm, spec.settings.get("observe")) for spec in runs(text)] == [
+        ("dqn", None),
+        ("sv-dqn", 0.5),
+        ("sv-dqn", 0.7),
+        ("sv-dqn", 0.9),
+    ]
+    assert [spec.id for spec in runs(text)] == [spec.id for spec in runs(text.replace("p =", "observe ="))]
+
+
+def test_methods_that_do_not_take_an_option_are_one_run():
+    text = 'kind = "plan"\n[axes]\ntask = "toy"\nmethod = ["svp", "value-iteration"]\nobserve = [0.2, 0.4]\n'
+    assert told(runs(text), "method", "observe") == [("svp", 0.2), ("svp", 0.4), ("value-iteration", None)]
+    final = 'kind = "plan"\n[axes]\ntask = "toy"\nmethod = "value-iteration"\nrank = [1, 2]\nfinal_sweep = true\n'
+    assert len(runs(final)) == 1
