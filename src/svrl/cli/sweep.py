@@ -45,6 +45,9 @@ Where = Annotated[
     ),
 ]
 Code = Annotated[str | None, typer.Option(metavar="VERSION", help="Runs of another code version, as status names it.")]
+Cores = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="CPU cores of each run, in place of the file's resources.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
@@ -55,6 +58,7 @@ def plan(
     changes: Changes = None,
     where: Where = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes at a time.")] = None,
+    cores: Cores = None,
     tries: Annotated[
         bool, typer.Option("--tries/--no-tries", help="Try a run of each sort for a moment, to estimate the time.")
     ] = True,
@@ -67,7 +71,7 @@ def plan(
     from svrl.cli.sweep_plan import planned, print_plan
 
     with answering(), sentences():
-        found = planned(SweepRequest.read(file, store, changes, where), jobs=jobs, tries=tries)
+        found = planned(SweepRequest.read(file, store, changes, where, cores=cores), jobs=jobs, tries=tries)
     if as_json:
         print_json(found)
     else:
@@ -90,6 +94,7 @@ def run(
         int | None,
         typer.Option(metavar="N", min=1, help="Processes at a time (default: what cores, cards and memory allow)."),
     ] = None,
+    cores: Cores = None,
     checkpoint_every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Between two checkpoints of a training.")
     ] = 60.0,
@@ -113,7 +118,7 @@ def run(
             raise nearest("engine", on, ENGINES)
         if address is not None and on != "ray":
             raise BadInputError("--address is of a Ray cluster: add --on ray.")
-        request = SweepRequest.read(file, store, changes, where)
+        request = SweepRequest.read(file, store, changes, where, cores=cores)
         found = carry_out(
             request,
             on=on,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from svrl.cli.answers import BadInputError
@@ -37,6 +37,8 @@ class SweepRequest:
         changes: Iterable[str] | None = None,
         where: Iterable[str] | None = None,
         code: str | None = None,
+        *,
+        cores: int | None = None,
     ) -> SweepRequest:
         """From the words of a command; BadInputError or ValueError if one is wrong."""
         from svrl.sweeps.grid import runs_of
@@ -44,6 +46,8 @@ class SweepRequest:
         from svrl.sweeps.sweep_file import read_sweep
 
         sweep = read_sweep(file)
+        if cores is not None:
+            sweep = replace(sweep, resources=replace(sweep.resources, cores=cores))
         wanted: dict[str, list[Any]] = {}
         for name, value in _pairs("--where", where):
             wanted.setdefault(name, []).append(value)

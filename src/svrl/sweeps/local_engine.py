@@ -96,6 +96,9 @@ def _add(store: Store, spec: RunSpec) -> None:
         store.add(spec)
     except FileNotFoundError:  # another sweep has added it at the same moment, and cleared up behind both
         store.add(spec)
+    except OSError as error:
+        error.filename = error.filename or store.address
+        raise
 
 
 class _Engine:

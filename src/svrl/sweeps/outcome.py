@@ -15,6 +15,8 @@ DONE, FAILED, STOPPED, STORE_BROKEN, BUSY = 0, 2, 3, 74, 75
 """Exit codes of a process that works on a run."""
 LAST_LINES = 20
 _OF_THE_STORE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE))
+_AS_TORCH_SAYS_IT = ("iostream error", "PytorchStreamWriter failed")
+"""torch.save does not tell the reason for which a file could not be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,9 @@ def outcome_of(code: int, finished: bool, lines: Sequence[str], *, told: bool = 
         return Outcome(ended="stopped")
     reason = reason_in(lines) or f"it ended with code {code} and said nothing"
     last = tuple(lines[-LAST_LINES:])
+    if any(words in reason for words in _AS_TORCH_SAYS_IT):
+        reason = f"A file could not be written, as on a disk without room ({reason})."
+        return Outcome(ended="stopped", reason=reason, last_lines=last, store_broken=True)
     if any(words in reason for words in _OF_THE_STORE):
         return Outcome(ended="stopped", reason=reason, last_lines=last, store_broken=True)
     if told:

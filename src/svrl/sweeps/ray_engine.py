@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import signal
+import socket
 import threading
 import time
 from collections import Counter, deque
@@ -138,6 +139,7 @@ class _Engine:
         self._lost: dict[str, str] = {}
         self._losses: Counter[str] = Counter()
         self._ray: Any = None
+        self._carry_out: Any = None
         self._told, self._warned = False, False
         self._room = 0
         self._nodes_seen = self._began_seen = float("-inf")
@@ -156,6 +158,8 @@ class _Engine:
     def work(self, ray: Any) -> None:
         """Until nothing is left, or until it has to stop; ray is the library, connected."""
         self._ray = ray
+        # Ray begins nothing again by itself: what was lost is looked up in the store first.
+        self._carry_out = ray.remote(max_retries=0)(carry_out)
         while self._waiting or self._tasks or self._elsewhere:
             if self._has_to_stop():
                 self._tell_to_stop()
@@ -230,11 +234,8 @@ class _Engine:
             spec = self._waiting.popleft()
             terms = Terms(threads=self.resources.cores, checkpoint_every=self.effort.checkpoint_every)
             job = job_of(self.store.address, self.store.code, spec.id, terms)
-            # Ray begins nothing again by itself: what was lost is looked up in the store first.
-            task = self._ray.remote(max_retries=0, **options_of(spec, self.resources))(carry_out)
-            reference = task.options(name=spec.label).remote(
-                job, memory_gb=self.resources.memory_gb, on_a_card=spec.device.startswith("cuda")
-            )
+            task = self._carry_out.options(name=spec.label, **options_of(spec, self.resources))
+            reference = task.remote(job, memory_gb=self.resources.memory_gb, on_a_card=spec.device.startswith("cuda"))
             self._tasks[reference] = _Task(spec=spec, attempts=next_attempt(self.store.attempts(spec.id)))
 
     def _tell_of_those_that_began(self) -> None:
@@ -263,7 +264,7 @@ class _Engine:
             )
             return
         except RayError as error:
-            self._lost[spec.id] = f"Its Ray worker or its node was lost: {_first_line(error)}"
+            self._lost[spec.id] = f"Its Ray worker or its node was lost: {_first_sentence(error)}"
             self._elsewhere[spec.id] = (float("-inf"), spec)
             return
         ended, reason = self._ending(spec, report)
@@ -350,13 +351,15 @@ def _connected(cluster: str | None) -> Iterator[Any]:
         raise ValueError(
             f"The address of a cluster is host:port, and the sweep runs on one of its nodes; got {cluster}."
         )
+    if cluster not in (None, "auto", "local"):
+        _refuse_silence(str(cluster))
     in_main_thread = threading.current_thread() is threading.main_thread()
     earlier = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=cluster, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
         where = "here" if cluster is None else f"at {cluster}"
-        raise ValueError(f"No Ray cluster can be reached {where}: {_first_line(error)}") from error
+        raise ValueError(f"No Ray cluster can be reached {where}: {_first_sentence(error)}") from error
     if in_main_thread:
         signal.signal(signal.SIGTERM, earlier)  # which Ray has taken
     try:
@@ -365,8 +368,22 @@ def _connected(cluster: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _refuse_silence(cluster: str) -> None:
+    """Ray itself tries for minutes to reach an address where nobody is."""
+    host, _, port = cluster.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f"The address of a cluster is host:port, as in 10.0.0.1:6379; got {cluster}.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"No Ray cluster can be reached at {cluster}: {error}. Start one with ray start --head."
+        ) from error
+
+
+def _first_sentence(error: BaseException) -> str:
+    line = (str(error).strip().splitlines() or [f"{type(error).__name__}."])[0]
+    return line.partition(". ")[0].rstrip(".") + "."
 
 
 def _last_line(error: BaseException) -> str:

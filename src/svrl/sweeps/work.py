@@ -84,7 +84,7 @@ def work_on(address: str, code: str, run: str, terms: Terms, tell: Callable[[str
                     return DONE
                 outcome = _attempt(store, run, place, terms, told)
                 if outcome.store_broken:
-                    tell(outcome.reason)
+                    tell(outcome.reason if address in outcome.reason else f"{address}: {outcome.reason}")
                 return outcome.exit_code
     except BusyError:
         return BUSY
@@ -118,7 +118,7 @@ def hear_nothing_more() -> None:
 def _carry_out(spec: RunSpec, folder: Path, terms: Terms, told: threading.Event) -> Outcome:
     argv = command(spec, folder / RUN, terms)
     with words_to(folder / LOG) as words:
-        code = _run_svrl(argv)
+        code = run_command(argv)
     return outcome_of(code, (folder / RUN / RESULT).exists(), words.lines(), told=told.is_set())
 
 
@@ -135,7 +135,7 @@ def command(spec: RunSpec, folder: Path, terms: Terms) -> list[str]:
     return argv
 
 
-def _run_svrl(argv: Sequence[str]) -> int:
+def run_command(argv: Sequence[str]) -> int:
     """Carry a command out as `python -m svrl` does; its exit code."""
     earlier, sys.argv = sys.argv, ["svrl", *argv]
     try:
