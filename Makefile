@@ -39,7 +39,9 @@ test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou,
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
 		tests/benchmarks/test_integrations.py tests/sweeps/test_remote_store.py tests/sweeps/test_remote_store_failures.py \
-		tests/sweeps/test_ray_engine.py tests/sweeps/test_export.py
+		tests/sweeps/test_export.py
+	@# One cluster at a time.
+	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -m "not slow and not gpu" tests/sweeps/test_ray_engine.py
 
 check: format lint types spelling structure docs ## all checks that are not tests
 	@echo "==> all checks passed"

@@ -36,10 +36,6 @@ def fill(disk: Path, left: int = 0) -> Path:
     return ballast
 
 
-def remount(disk: Path, how: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
-
-
 def test_a_disk_that_is_full_in_the_middle_stops_the_sweep_and_loses_nothing(tmp_path, small_disk):
     store, straight = small_disk / "store", tmp_path / "straight"
     third = trainings(1500, seeds=3)[2:]
@@ -92,13 +88,13 @@ def test_a_disk_that_is_full_from_the_beginning_is_told_before_anything_begins(s
 
 def test_a_store_that_becomes_read_only_stops_the_sweep(small_disk):
     store = small_disk / "store"
-    told = Told(at_first(lambda: all(has_checkpoint(store, spec) for spec in SPECS), lambda: read_only()))
 
     def read_only() -> None:
         # The kernel refuses while files are open for writing; a read-only bind over the same place does not wait.
         subprocess.run(["mount", "--bind", str(small_disk), str(small_disk)], check=True)
         subprocess.run(["mount", "-o", "remount,ro,bind", str(small_disk)], check=True)
 
+    told = Told(at_first(lambda: all(has_checkpoint(store, spec) for spec in SPECS), read_only))
     found = run_locally(SPECS, str(store), effort=OFTEN, listener=told)
     try:
         assert "Read-only file system" in found.broken, found
@@ -118,7 +114,7 @@ def test_a_store_that_becomes_read_only_stops_the_sweep(small_disk):
 
 def test_a_store_that_is_a_file_is_told_before_anything_begins(tmp_path):
     (tmp_path / "store").write_text("mine")
-    with pytest.raises(OSError, match="Not a directory|File exists"):
+    with pytest.raises(OSError, match=r"Not a directory|File exists"):
         run_locally(SPECS, str(tmp_path / "store"))
     assert (tmp_path / "store").read_text() == "mine"
 

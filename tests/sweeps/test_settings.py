@@ -105,9 +105,10 @@ def test_what_decides_nothing_changes_no_id():
     assert spec_of("train", card).id == spec_of("train", {**card, "device": "cuda:1"}).id
     assert spec_of("train", plain).id == spec_of("train", {**plain, "agent": "dqn", "structured": False}).id
     assert spec_of("train", {**plain, "hidden": "8x4"}).id == spec_of("train", {**plain, "hidden": [8, 4]}).id
-    assert spec_of("train", {**plain, "structured": True, "p": 0.5}).id == spec_of(
-        "train", {**plain, "structured": True, "observe": 0.5}
-    ).id
+    assert (
+        spec_of("train", {**plain, "structured": True, "p": 0.5}).id
+        == spec_of("train", {**plain, "structured": True, "observe": 0.5}).id
+    )
     assert spec_of("plan", PLAN).id == spec_of("plan", {**PLAN, "method": "svp", "starts": 1000}).id
 
 

@@ -92,6 +92,15 @@ def integrations(
     _report(_integrations(quick, only or []), _command("integrations" + named, quick, "cpu"), as_json)
 
 
+@app.command("sweep")
+def sweep(
+    quick: Annotated[bool, typer.Option("--quick", help="A few runs: shows that it works.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+) -> None:
+    """What svrl sweep costs beside its runs: 200 trivial ones, against bare loops of processes."""
+    _report(_sweep(quick), _command("sweep", quick, "cpu"), as_json)
+
+
 def _command(name: str, quick: bool, device: str) -> str:
     return f"svrl bench {name}" + (" --quick" if quick else "") + (f" --device {device}" if device != "cpu" else "")
 
@@ -162,6 +171,12 @@ def _integrations(quick: bool, only: list[str]) -> Iterator[Row]:
         yield from measure_integrations(quick, only)
     except ValueError as error:
         raise BadInputError(str(error)) from error
+
+
+def _sweep(quick: bool) -> Iterator[Row]:
+    from svrl.benchmarks.sweep import measure_sweep
+
+    yield from measure_sweep(quick)
 
 
 def _env(quick: bool) -> Iterator[Row]:

@@ -235,8 +235,9 @@ class _Engine:
             terms = Terms(threads=self.resources.cores, checkpoint_every=self.effort.checkpoint_every)
             job = job_of(self.store.address, self.store.code, spec.id, terms)
             task = self._carry_out.options(name=spec.label, **options_of(spec, self.resources))
+            attempts = next_attempt(self.store.attempts(spec.id))
             reference = task.remote(job, memory_gb=self.resources.memory_gb, on_a_card=spec.device.startswith("cuda"))
-            self._tasks[reference] = _Task(spec=spec, attempts=next_attempt(self.store.attempts(spec.id)))
+            self._tasks[reference] = _Task(spec=spec, attempts=attempts)
 
     def _tell_of_those_that_began(self) -> None:
         now = time.monotonic()
