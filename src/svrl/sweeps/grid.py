@@ -11,7 +11,13 @@ from svrl.sweeps.run_spec import SUBJECT, RunSpec
 from svrl.sweeps.settings import OTHER_NAMES, spec_of
 from svrl.sweeps.sweep_file import Sweep
 
-_REPLACES = {"arm": ("agent", "structured"), "agent": ("arm",), "structured": ("arm",), "seeds": ("seed",)}
+_REPLACES = {
+    "arm": ("agent", "structured"),
+    "agent": ("arm",),
+    "structured": ("arm",),
+    "seeds": ("seed",),
+    "seed": ("seeds",),
+}
 """Names that stand for others: where one is set, those that were set before go."""
 
 
@@ -45,6 +51,8 @@ def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
     subject = SUBJECT[sweep.kind]
     for grid in ({}, *sweep.include):
         axes = {name: _values(name, value, subject) for name, value in _over(sweep.axes, grid).items()}
+        if "seeds" in axes and "seed" in axes:
+            raise ValueError("seeds counts seeds from 0 on, so seed has no place beside it.")
         if "seeds" in axes:
             axes["seed"] = _seeds(axes.pop("seeds"))
         budget: dict[str, Any] = {}

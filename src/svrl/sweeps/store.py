@@ -166,7 +166,7 @@ class LocalStore:
 
     def sweeps(self) -> list[str]:
         """Names of all sweeps."""
-        return sorted(path.stem for path in (self.root / SWEEPS).glob("*.json"))
+        return sorted(path.stem for path in (self.root / SWEEPS).glob("[!.]*.json"))
 
     def codes(self) -> list[str]:
         """Code versions that have runs here."""

@@ -71,6 +71,8 @@ class Resources:
             got = getattr(self, name)
             if got is not None and not (_is_number(got) and 0 <= got < math.inf):
                 raise ValueError(f"resources.{name} is a number of at least 0, got {got!r}.")
+        if self.memory_gb == 0:
+            raise ValueError("resources.memory_gb is more than 0; leave it out for no limit.")
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"resources.gpus is a share up to 1 or a whole number, got {self.gpus}.")
 
