@@ -57,6 +57,7 @@ def test_a_disk_that_is_full_in_the_middle_stops_the_sweep_and_loses_nothing(tmp
 
 
 @pytest.mark.parametrize("left", [16, 48], ids=["its checkpoint", "its figures"])
+@pytest.mark.slow
 def test_a_disk_that_is_too_small_for_a_plan_is_told_and_no_run_fails(small_disk, left):
     store = small_disk / "store"
     specs = plans(seeds=2)
@@ -86,6 +87,7 @@ def test_a_disk_that_is_full_from_the_beginning_is_told_before_anything_begins(s
     assert run_locally(trainings(200), str(store)).count("done") == 1
 
 
+@pytest.mark.slow
 def test_a_store_that_becomes_read_only_stops_the_sweep(small_disk):
     store = small_disk / "store"
 

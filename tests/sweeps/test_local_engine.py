@@ -78,6 +78,7 @@ def test_all_runs_are_done_and_a_second_call_does_nothing(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == files
 
 
+@pytest.mark.slow
 def test_sweeps_that_share_runs_do_each_once(tmp_path):
     first, both = trainings(200), trainings(200, seeds=2)
     run_locally(first, str(tmp_path))
@@ -106,6 +107,7 @@ def test_processes_stay_on_their_cores(tmp_path):
     assert config["threads"] == 1
 
 
+@pytest.mark.slow
 def test_more_processes_than_cores_share_them(tmp_path):
     cores = sorted(os.sched_getaffinity(0))
     seen: list[set[int]] = []
@@ -142,6 +144,7 @@ def test_failures_are_told_and_stop_nobody(tmp_path):
     assert again.begun == [wrong[0].id]
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_much_memory_fails_alone(tmp_path):
     large = plans(states="3000", actions=3000, iterations=2)
     most = Resources(memory_gb=0.62)
@@ -167,6 +170,7 @@ def test_a_killed_process_goes_on_from_its_checkpoint(tmp_path, undisturbed):
     assert_same(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_too_often_fails(tmp_path):
     def kill(told: Told) -> None:
         for process in at_work(tmp_path, LONG[:1]):
@@ -179,6 +183,7 @@ def test_a_run_that_is_killed_too_often_fails(tmp_path):
     assert run_locally(LONG[:1], str(tmp_path), effort=Effort(retries=1)).count("failed") == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_somebody_else_tells_to_stop_is_begun_again(tmp_path, undisturbed):
     victim = LONG[1]
     stop = at_first(
@@ -190,6 +195,7 @@ def test_a_run_that_somebody_else_tells_to_stop_is_begun_again(tmp_path, undistu
     assert_same(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_runs_go_on_if_the_process_that_forks_them_is_killed(tmp_path, undisturbed):
     def kill_server() -> None:
         status = Path(f"/proc/{process_of(tmp_path, LONG[0])}/status").read_text()
@@ -202,7 +208,9 @@ def test_runs_go_on_if_the_process_that_forks_them_is_killed(tmp_path, undisturb
     assert_same(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["SIGINT", "SIGTERM"]
+)
 def test_a_signal_saves_and_the_same_call_goes_on(tmp_path, undisturbed, number):
     stop = at_first(lambda: has_checkpoint(tmp_path, LONG[0]), lambda: os.kill(os.getpid(), number))
     before = signal.getsignal(number)
@@ -216,6 +224,7 @@ def test_a_signal_saves_and_the_same_call_goes_on(tmp_path, undisturbed, number)
     assert_same(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_at_once(tmp_path, undisturbed):
     def twice(told: Told) -> None:
         if all(has_checkpoint(tmp_path, spec) for spec in LONG):
@@ -232,6 +241,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path, undisturbed):
     assert_same(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_no_run_is_begun_after_the_hours_are_over_and_those_at_work_are_saved(tmp_path):
     specs = trainings(100_000, seeds=3)
     found = run_locally(specs, str(tmp_path), effort=Effort(jobs=1, hours=3 / 3600))
@@ -292,6 +302,7 @@ def wait_for_end(processes: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_drivers_on_one_store_do_each_run_once(tmp_path):
     specs = trainings(200, seeds=4)
     place, file = tmp_path / "store", written(tmp_path, specs)

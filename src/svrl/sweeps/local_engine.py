@@ -21,7 +21,7 @@ from svrl.experiments.training.stop_signals import Signals
 from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, summary_of
 from svrl.sweeps.forked import LOST, Forked, fork_server
 from svrl.sweeps.machine import Machine, Share, memory_of
-from svrl.sweeps.outcome import BUSY, DONE, LAST_LINES, STOPPED, STORE_BROKEN, Ended, Outcome, killed_by
+from svrl.sweeps.outcome import BUSY, DONE, LAST_LINES, STOPPED, STORE_BROKEN, Ended, Outcome, killed_by, took_too_much
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import state_of
 from svrl.sweeps.store import BusyError, LocalStore, Store, open_store
@@ -295,10 +295,7 @@ class _Engine:
         """A process that could not write down how it ended."""
         code, lines = job.process.code, tuple(self.store.log_tail(spec.id, LAST_LINES))
         if job.too_large:
-            reason = (
-                f"The run took {job.peak_gb:.2f} GB, more than resources.memory_gb = {self.resources.memory_gb:g}. "
-                "Raise that, or lower replay, envs or batch_size."
-            )
+            reason = took_too_much(job.peak_gb, self.resources.memory_gb)
             outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
         elif code == LOST:
             reason = "The process was ended, and the one that had started it too, so nobody knows why."

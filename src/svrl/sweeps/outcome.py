@@ -85,3 +85,11 @@ def killed_by(number: int, peak_gb: float | None) -> str:
     memory = "" if peak_gb is None else f" It had taken {peak_gb:.1f} GB."
     hint = " The system does that to processes when memory runs out." if number == signal.SIGKILL else ""
     return f"The process was ended by {name}.{memory}{hint}"
+
+
+def took_too_much(peak_gb: float, most_gb: float | None) -> str:
+    """What is said of a run that was ended for its memory."""
+    return (
+        f"The run took {peak_gb:.2f} GB, more than resources.memory_gb = {most_gb:g}. Raise that, or lower replay, envs "
+        "or batch_size."
+    )

@@ -301,10 +301,7 @@ class _Engine:
         lines = tuple(self.store.log_tail(spec.id, LAST_LINES))
         code, peak_gb = int(report["code"]), float(report["peak_gb"])
         if report["too_large"]:
-            reason = (
-                f"The run took {peak_gb:.2f} GB, more than resources.memory_gb = {self.resources.memory_gb:g} of each "
-                "run. Raise that, or lower replay, envs or batch_size."
-            )
+            reason = took_too_much(peak_gb, self.resources.memory_gb)
             outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
         elif code < 0:
             outcome = Outcome(ended="killed", reason=killed_by(-code, peak_gb), last_lines=lines)
