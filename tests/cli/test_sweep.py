@@ -87,6 +87,7 @@ def test_what_is_done_is_not_done_again(swept, svrl):
     assert again.exit_code == 1
     assert "1 of 3 runs failed" in again.stderr
     assert "begun" not in again.stderr
+    assert f"svrl sweep retry {file} --failed --store {store}" in again.stderr
     assert times_of(store) == before
     some = svrl("sweep", "run", file, "--store", store, "--where", "env=CartPole-v1")
     assert some.exit_code == 0
@@ -106,7 +107,7 @@ def test_a_short_try_tells_it_too(svrl_json, file, tmp_path):
     found = svrl_json("sweep", "plan", file, "--store", tmp_path, "--where", "env=CartPole-v1", "--where", "arm=dqn")
     (sort,) = found["sorts"]
     assert sort["source"] == "a short try"
-    assert found["seconds"] == pytest.approx(sort["steps"] / sort["steps_per_second"] / found["at_a_time"])
+    assert found["seconds"] == pytest.approx(sort["steps"] / sort["steps_per_second"])  # one run is not shared out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,6 +123,17 @@ def test_retry_is_for_those_that_failed(swept, svrl, svrl_json):
     assert again.exit_code == 1
     attempts = next(path for path in store.glob("*/*/attempts.jsonl") if "retry" in path.read_text())
     assert [json.loads(line).get("attempt") for line in attempts.read_text().splitlines()] == [1, 1, None, 2, 2]
+
+
+def test_runs_of_another_code_are_found_by_its_name(swept, svrl, svrl_json):
+    file, store, _ = swept
+    code = svrl_json("sweep", "status", "--store", store)[0]["code"]
+    found = svrl_json("sweep", "status", file, "--store", store, "--code", code, "--where", "env=CartPole-v1")
+    assert [run["state"] for run in found["runs"]] == ["done", "done"]
+    other = svrl("sweep", "status", file, "--store", store, "--code", "0.0.1-none")
+    assert other.exit_code == 2
+    assert f"has no runs of small by the code 0.0.1-none. It has those of {code}." in other.stderr
+    assert svrl("sweep", "status", file, "--store", store, "--code", code, "--set", "steps=1").exit_code == 2
 
 
 def test_rows_are_exported_as_one_table(swept, svrl_json, svrl, tmp_path):
@@ -152,6 +164,7 @@ def test_rows_are_exported_as_one_table(swept, svrl_json, svrl, tmp_path):
         (("run", "FILE", "--set", "device=cuda"), "torch finds no CUDA device here"),
         (("run", "paper-control", "--set", "observe=2", "--where", "method=svp"), "(0, 1]"),
         (("run", "FILE", "--checkpoint-every", "0"), "more than 0 seconds"),
+        (("run", "FILE", "--hours", "0"), "hours must be more than 0, got 0."),
         (("export", "FILE", "--rows", "games", "--out", "x.csv"), "There is no table 'games'."),
         (("watch", "FILE", "--page", "--host", "203.0.113.7"), "The page cannot listen on 203.0.113.7 port 0"),
     ],

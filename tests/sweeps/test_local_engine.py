@@ -31,6 +31,7 @@ from local_rig import (
 from svrl.sweeps.engine import Effort, Summary
 from svrl.sweeps.local_engine import run_locally
 from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.store import open_store
 from svrl.sweeps.sweep_file import Resources
 
 SMALL = trainings(300, arms=("dqn", "sv-dqn"))
@@ -179,8 +180,20 @@ def test_a_run_that_is_killed_too_often_fails(tmp_path):
     found = run_locally(LONG[:1], str(tmp_path), effort=Effort(checkpoint_every=0.2, retries=1), listener=Told(kill))
     assert found.states == {LONG[0].id: "failed"}
     assert "SIGKILL" in found.failures[LONG[0].id]
-    assert outcomes(tmp_path, LONG[0]) == ["killed", "killed"]
-    assert run_locally(LONG[:1], str(tmp_path), effort=Effort(retries=1)).count("failed") == 1
+    assert "That happened 2 times." in found.failures[LONG[0].id]
+    assert outcomes(tmp_path, LONG[0]) == ["killed", "failed"]
+    assert run_locally(LONG[:1], str(tmp_path)).count("failed") == 1  # whatever number is asked for later
+
+
+def test_a_process_that_dies_far_from_its_store_is_told_at_once(tmp_path):
+    """Its lease is still fresh then, so that it once looked as if somebody else had the run."""
+    address = f"file://{tmp_path}"
+    told = Told()
+    found = run_locally(SMALL[:1], address, resources=Resources(memory_gb=0.05), listener=told)
+    (row,) = [row for row in open_store(address).attempts(SMALL[0].id) if "outcome" in row]
+    assert (row["outcome"], len(told.begun)) == ("failed", 1)
+    assert "more than resources.memory_gb = 0.05" in row["reason"]
+    assert found.count("done") == 0
 
 
 @pytest.mark.slow

@@ -72,7 +72,8 @@ def plan(
         typer.Option("--final-sweep/--no-final-sweep", help="End with one full sweep, or not (default: the method's)."),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Run the baselines for as many iterations and show them beside.")
+        bool,
+        typer.Option("--compare/--no-compare", help="Run the baselines for as many iterations and show them beside."),
     ] = False,
     backup_cost: Annotated[
         float | None, typer.Option(metavar="US", help="What one backup of your simulator costs, in microseconds.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,9 @@ METHODS = (
 )
 NOISY = ("averaged-svp", "averaged", "incumbent", "value-iteration")
 """Methods that plan from samples; the first two from nothing else."""
-NOISY_ITERATIONS = 90
 MOST_THREADS = 1024
 ESTIMATORS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
 VARIANTS = ("paper", "authors")
-MOTORS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,25 +146,11 @@ def missing_card(name: str, found: int) -> str:
 
 def make_control_task(request: PlanRequest) -> ControlTask:
     """The task of a request other than toy, on its grid and with its noise."""
-    from dataclasses import replace
+    from svrl.mdp.task_options import task_with
 
-    from svrl.mdp.catalogue import make_task
-
-    switches: dict[str, Any] = {
-        name: getattr(request, name)
-        for name in ("variant", "reward_offset", "time_step")
-        if getattr(request, name) is not None
-    }
-    if request.states is not None:
-        switches["states"] = grid_shape(request.states, make_task(request.task).dimensions)
-    if request.actions is not None:
-        switches |= _actions(request.task, request.actions)
-    task = make_task(request.task, **switches)
-    if request.noise is None:
-        return task
-    # Noise goes where the task has it; a task without any gets it on every coordinate.
-    nowhere = max(task.noise) == 0.0
-    return replace(task, noise=tuple(request.noise if nowhere or level > 0.0 else 0.0 for level in task.noise))
+    names = ("states", "actions", "noise", "variant", "reward_offset", "time_step")
+    with _flags():
+        return task_with(request.task, **{name: getattr(request, name) for name in names})
 
 
 def make_model(request: PlanRequest, device: torch.device, progress: Callable[[int, int], None]) -> Model:
@@ -184,62 +169,34 @@ def make_model(request: PlanRequest, device: torch.device, progress: Callable[[i
 
 def make_requested_method(request: PlanRequest) -> Method:
     """The method of a request."""
-    from svrl.planning.catalogue import make_method
+    from svrl.planning.catalogue import make_method, most_iterations
 
-    # Noise has no natural end: without a number value iteration would sample for hours.
-    endless = request.method == "value-iteration" and request.sample_noise is not None and request.iterations is None
     return make_method(
         request.method,
         observe=request.observe,
         estimator=request.estimator,
         rank=request.rank,
         final_sweep=request.final_sweep,
-        iterations=NOISY_ITERATIONS if endless else request.iterations,
+        iterations=most_iterations(request.method, request.iterations, noisy=request.sample_noise is not None),
     )
 
 
 def grid_shape(text: str, dimensions: int) -> tuple[int, ...]:
-    """Grid points of each axis from "50x40", or from one number, which is their product and a perfect power."""
+    """Grid points of each axis from what --states says."""
+    from svrl.mdp.task_options import grid_shape as shape_of
+
+    with _flags():
+        return shape_of(text, dimensions)
+
+
+@contextmanager
+def _flags() -> Iterator[None]:
+    """A sentence that begins with the name of an option, with its flag in place of it."""
     try:
-        sizes = tuple(int(part) for part in text.lower().split("x"))
-    except ValueError:
-        raise BadInputError(f"--states must look like {_example(dimensions)} or be one number, got {text!r}.") from None
-    least = 1 if dimensions == 1 else 2
-    if len(sizes) == 1 and dimensions > 1 and sizes[0] >= least**dimensions:
-        side = round(sizes[0] ** (1.0 / dimensions))
-        if side**dimensions != sizes[0]:
-            raise BadInputError(
-                f"--states {text} is not the {_power(dimensions)} of a whole number. "
-                f"Write the grid points of each axis, as in {_example(dimensions)}."
-            )
-        sizes = (side,) * dimensions
-    if min(sizes) < least:
-        raise BadInputError(f"--states needs at least {least} on every axis, got {text!r}.")
-    if len(sizes) != dimensions:
-        raise BadInputError(
-            f"--states {text} has {len(sizes)} axes, and the task has {dimensions}, as in {_example(dimensions)}."
-        )
-    return sizes
-
-
-def _actions(task: str, count: int) -> dict[str, int]:
-    if task != "three-motor-pendulum":
-        return {"actions": count}
-    levels = round(count ** (1.0 / MOTORS))
-    if levels**MOTORS != count:
-        raise BadInputError(
-            f"--actions of {task} is a cube, one factor for each motor; got {count}. "
-            f"Near it are {levels**MOTORS} and {(levels + (1 if levels**MOTORS < count else -1)) ** MOTORS}."
-        )
-    return {"levels": levels}
-
-
-def _example(dimensions: int) -> str:
-    return "1000" if dimensions == 1 else "x".join(["10" if dimensions > 2 else "50"] * dimensions)
-
-
-def _power(dimensions: int) -> str:
-    return {2: "square", 3: "cube"}.get(dimensions, f"{dimensions}th power")
+        yield
+    except ValueError as error:
+        said = str(error)
+        raise BadInputError(f"--{said}" if said.startswith(("states ", "actions ")) else said) from error
 
 
 def _dashed(name: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from svrl.sweeps.engine import Summary
 
 STORE = "runs/sweeps"
-ENGINES = ("local", "ray")
+ENGINES, RETRIES = ("local", "ray"), 2
 ROWS = ("results", "episodes", "learning", "evaluations", "trace")
 STOPPED = "Stopped at once; runs go on from their last checkpoints with the same command."
 
@@ -100,7 +100,7 @@ def run(
     ] = 60.0,
     retries: Annotated[
         int, typer.Option(metavar="N", min=0, help="Times that a run whose process was killed is begun again.")
-    ] = 2,
+    ] = RETRIES,
     hours: Annotated[
         float | None, typer.Option(metavar="H", help="Save and stop after so many (default: the file's budget).")
     ] = None,
@@ -126,13 +126,20 @@ def run(
             effort={"jobs": jobs, "checkpoint_every": checkpoint_every, "retries": retries, "hours": hours},
             quiet=as_json,
         )
-    again = shlex.join(
-        ["svrl", "sweep", "run", file, *_options(store, changes, where), *(["--on", on] * (on != "local"))]
-    )
-    _conclude(request, found, again, as_json)
+    asked = _options(store, changes, where)
+    more: list[tuple[str, Any, Any]] = [
+        ("--on", on, "local"),
+        ("--address", address, None),
+        ("--jobs", jobs, None),
+        ("--cores", cores, None),
+    ]
+    more += [("--checkpoint-every", checkpoint_every, 60.0), ("--retries", retries, RETRIES), ("--hours", hours, None)]
+    given = [word for flag, value, default in more if value != default for word in (flag, str(value))]
+    again = shlex.join(["svrl", "sweep", "run", file, *asked, *given])
+    _conclude(request, found, again, shlex.join(["svrl", "sweep", "retry", file, "--failed", *asked]), as_json)
 
 
-def _conclude(request: SweepRequest, found: Summary, again: str, as_json: bool) -> None:
+def _conclude(request: SweepRequest, found: Summary, again: str, retry: str, as_json: bool) -> None:
     """Say how a sweep stands, and end with the code that fits."""
     from svrl.cli.sweep_run import overview_of, print_overview
 
@@ -150,8 +157,8 @@ def _conclude(request: SweepRequest, found: Summary, again: str, as_json: bool) 
     if found.out_of_time:
         say(f"The hours are over; what was done is in {request.store.address}. Go on with: {again}")
     if found.count("failed"):
-        retry = again.replace(" sweep run ", " sweep retry --failed ", 1)
         say(f"{found.count('failed')} of {len(found.states)} runs failed. When that is repaired: {retry}")
+    if found.count("done") < len(found.states):
         raise typer.Exit(1)
 
 
@@ -233,7 +240,8 @@ def retry(
         return
     for label in labels:
         typer.echo(label)
-    say(f"{len(labels)} runs will be tried again by: svrl sweep run {file}" if labels else "No run has failed.")
+    again = shlex.join(["svrl", "sweep", "run", file, *_options(store, changes, where)])
+    say(f"{len(labels)} runs will be tried again by: {again}" if labels else "No run has failed.")
 
 
 @app.command("export")

@@ -45,13 +45,14 @@ def planned(request: SweepRequest, *, jobs: int | None, tries: bool) -> dict[str
     seconds = [sort.seconds for sort in sorts]
     known = bool(seconds) and None not in seconds and at_a_time is not None
     total = sum(one or 0.0 for one in seconds)
+    longest = max((sort.seconds_of_longest or 0.0 for sort in sorts), default=0.0)
     return {
         "name": request.sweep.name,
         "code": request.store.code,
         "store": request.store.address,
         "runs": [{**spec.as_json(), "state": states[spec.id]} for spec in request.specs],
         "left": len(left),
-        "steps": sum(spec.steps or 0 for spec in left),
+        "steps": sum(spec.steps or 0 for spec in left) if request.sweep.kind == "train" else None,
         "at_a_time": at_a_time,
         "sorts": [
             {
@@ -64,7 +65,7 @@ def planned(request: SweepRequest, *, jobs: int | None, tries: bool) -> dict[str
             }
             for sort in sorts
         ],
-        "seconds": total / at_a_time if known and at_a_time else None,
+        "seconds": max(total / at_a_time, longest) if known and at_a_time else None,
         "notes": notes,
     }
 
@@ -106,10 +107,8 @@ def print_plan(found: dict[str, Any]) -> None:
         if found["seconds"] is None
         else f"about {duration(found['seconds'])} with {found['at_a_time']} at a time"
     )
-    console.print(
-        f"{len(found['runs'])} runs, {found['left']} to be done, {found['steps']:,} agent steps, {took}.",
-        highlight=False,
-    )
+    steps = "" if found["steps"] is None else f" {found['steps']:,} agent steps,"
+    console.print(f"{len(found['runs'])} runs, {found['left']} to be done,{steps} {took}.", highlight=False)
 
 
 def _bar() -> Progress:

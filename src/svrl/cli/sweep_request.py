@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from svrl.cli.answers import BadInputError
+from svrl.cli.sweep_codes import recorded_runs
 
 if TYPE_CHECKING:
     from svrl.sweeps.run_spec import RunSpec
@@ -51,10 +52,15 @@ class SweepRequest:
         wanted: dict[str, list[Any]] = {}
         for name, value in _pairs("--where", where):
             wanted.setdefault(name, []).append(value)
+        opened = open_store(store, code)
+        if code is not None:
+            if changes:
+                raise BadInputError("--set has no place beside --code: runs of another code are what they are.")
+            return cls(sweep=sweep, specs=tuple(recorded_runs(opened, sweep.name, wanted or None)), store=opened)
         specs = runs_of(sweep, changes=dict(_pairs("--set", changes)), where=wanted or None)
         if sweep.kind == "plan":
             _check_plans(specs)
-        return cls(sweep=sweep, specs=tuple(specs), store=open_store(store, code))
+        return cls(sweep=sweep, specs=tuple(specs), store=opened)
 
 
 def shipped_names() -> list[str]:
@@ -89,5 +95,5 @@ def _check_plans(specs: Iterable[RunSpec]) -> None:
     for spec in specs:
         try:
             PlanRequest(**spec.full)
-        except TypeError as error:  # a word where a number should be
-            raise BadInputError(f"{spec.label}: {error}.") from error
+        except BadInputError as error:
+            raise BadInputError(f"{spec.label}: {error}") from error

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from svrl.cli.answers import say
+from svrl.cli.sweep_codes import AT, of_code
 from svrl.cli.sweep_request import SweepRequest
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ WIDE = 110
 class Onlooker:
     """A table in a terminal, or a line for every run that begins or ends."""
 
-    def __init__(self, look: Callable[[], Any], live: Live | None, total: int) -> None:
-        self._look, self._live, self._total = look, live, total
-        self._ended, self._looked = 0, 0.0
+    def __init__(self, look: Callable[[], Any], live: Live | None) -> None:
+        self._look, self._live = look, live
+        self._looked = 0.0
 
     def begins(self, spec: RunSpec) -> None:
         """A process works on a run now."""
@@ -40,7 +41,6 @@ class Onlooker:
 
     def ends(self, spec: RunSpec, ended: Ended, reason: str) -> None:
         """It no longer does."""
-        self._ended += ended in ("done", "failed")
         if self._live is None or ended in ("failed", "killed"):
             text = f"{ended:8} {spec.label}" + (f": {reason}" if reason else "")
             self.notes(text)
@@ -73,22 +73,22 @@ def carry_out(
 
         # A card that is not there is found out before anything is written.
         Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in request.specs})
-    store.keep_sweep(
-        sweep.name,
-        {
-            "name": sweep.name,
-            "code": store.code,
-            "runs": [spec.id for spec in request.specs],
-            "resources": vars(sweep.resources),
-            "file": sweep.text,
-        },
-    )
+    record = {
+        "name": sweep.name,
+        "code": store.code,
+        "runs": [spec.id for spec in request.specs],
+        "resources": vars(sweep.resources),
+        "file": sweep.text,
+    }
+    # The second is what --code finds: what this code calls a run, another one may call otherwise.
+    for name in (sweep.name, of_code(sweep.name, store.code)):
+        store.keep_sweep(name, record)
     console = Console(stderr=True)
     shown: AbstractContextManager[Live | None] = nullcontext(None)
     if console.is_terminal and not quiet:
         shown = Live(console=console, auto_refresh=False, transient=True)
     with shown as live:
-        listener = Onlooker(_looking(request, console), live, len(request.specs))
+        listener = Onlooker(_looking(request, console), live)
         if on == "local":
             from svrl.sweeps.local_engine import run_locally
 
@@ -149,6 +149,8 @@ def sweeps_in(address: str) -> list[dict[str, Any]]:
     found = []
     store = open_store(address)
     for name in store.sweeps():
+        if AT in name:  # of a code version; the sweep itself is listed
+            continue
         record = store.sweep(name) or {}
         own = open_store(address, record.get("code"))
         states = [state_of(own, run) for run in record.get("runs", ())]

@@ -56,6 +56,9 @@ METHODS: dict[str, Entry] = {
     "coarse": Entry(make=CoarseActions, baseline=True),
 }
 
+NOISY_ITERATIONS = 90
+"""Of value iteration from samples, unless another number is given."""
+
 # Inside value iteration an estimator runs hundreds of times from a good start, so it gets few steps each time.
 IN_THE_LOOP: dict[str, Callable[[int | None], Estimator]] = {
     "factor-als": lambda rank: FactorALS(rank=rank or 10, ridge=1e-3, max_steps=1, tolerance=1e-6),
@@ -102,6 +105,14 @@ def make_method(
         changes |= {} if last is None else {"final_sweep": last}
         method = replace(method, **changes)  # type: ignore[type-var]
     return method
+
+
+def most_iterations(name: str, iterations: int | None, *, noisy: bool) -> int | None:
+    """Most iterations as they are given to `make_method`; None leaves them to the method.
+
+    Noise has no natural end: without a number value iteration would sample for hours.
+    """
+    return NOISY_ITERATIONS if name == "value-iteration" and noisy and iterations is None else iterations
 
 
 def _unknown(what: str, name: str, known: dict[str, Any]) -> str:

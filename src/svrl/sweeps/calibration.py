@@ -62,6 +62,13 @@ class Sort:
         """Of all runs, one after another."""
         return None if self.seconds_a_step is None or self.steps is None else self.seconds_a_step * self.steps
 
+    @property
+    def seconds_of_longest(self) -> float | None:
+        """Of the longest run by itself."""
+        if self.seconds_a_step is None or self.steps is None:
+            return None
+        return self.seconds_a_step * max(steps_of(spec) or 0 for spec in self.runs)
+
 
 def steps_of(spec: RunSpec) -> int | None:
     """Agent steps of a training, most iterations of a plan."""

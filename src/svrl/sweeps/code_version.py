@@ -12,8 +12,22 @@ from pathlib import Path
 
 from svrl import __version__
 
-COMPUTES = ("runs", "matrix", "mdp", "envs", "planning", "agents", "experiments/training")
-"""Folders of the package. The rest starts runs, draws them and tells of them."""
+COMPUTES = (
+    "runs",
+    "matrix",
+    "mdp",
+    "envs",
+    "planning",
+    "agents",
+    "experiments/training",
+    "reporting/plan_scores.py",
+    "cli/plan.py",
+    "cli/plan_report.py",
+    "cli/plan_request.py",
+    "cli/plan_run.py",
+)
+"""Folders and files of the package; a plan is put together and judged in the last. The rest starts runs, draws them
+and tells of them."""
 ENDINGS = (".py", ".cu", ".csv")
 
 
@@ -26,8 +40,9 @@ def code_version() -> str:
 def digest_of(package: Path) -> str:
     """Of the names and the contents of all files that results come from."""
     found = hashlib.sha256()
-    for folder in COMPUTES:
-        for path in sorted((package / folder).rglob("*")):
+    for part in COMPUTES:
+        place = package / part
+        for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             if path.suffix in ENDINGS:
                 text = path.read_bytes()
                 found.update(f"{path.relative_to(package).as_posix()} {len(text)}\n".encode())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from svrl.sweeps.outcome import Ended
+from svrl.sweeps.outcome import Ended, Outcome
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.states import RETRIES, State, failure_of, state_of
+from svrl.sweeps.states import State, failure_of, kills_of, state_of
 from svrl.sweeps.store import Store
+from svrl.sweeps.work import ending
+
+RETRIES = 2
+"""Times that a run is begun again whose process was killed: by the system for its memory, or with its machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,8 @@ class Effort:
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
             raise ValueError(f"jobs must be at least 1, got {self.jobs}.")
+        if self.hours is not None and not self.hours > 0:
+            raise ValueError(f"hours must be more than 0, got {self.hours:g}.")
         if not self.checkpoint_every > 0:
             raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
 
@@ -98,16 +104,34 @@ def summary_of(
     store: Store,
     specs: Sequence[RunSpec],
     *,
-    retries: int = RETRIES,
     stopped: int | None = None,
     out_of_time: bool = False,
     broken: str = "",
 ) -> Summary:
     """How the runs stand now, as their store says."""
-    states = {spec.id: state_of(store, spec.id, retries) for spec in specs}
+    states = {spec.id: state_of(store, spec.id) for spec in specs}
     failures = {}
     for run, state in states.items():
         if state == "failed":
-            row = failure_of(store.attempts(run), retries)
+            row = failure_of(store.attempts(run))
             failures[run] = str(row["reason"]) if row else ""
     return Summary(states=states, failures=failures, stopped=stopped, out_of_time=out_of_time, broken=broken)
+
+
+def note_loss(
+    store: Store, run: str, attempt: int, outcome: Outcome, *, seconds: float, peak_gb: float, retries: int
+) -> Outcome:
+    """Write down how a process ended that could not do so itself.
+
+    Returns:
+        The outcome; failed in place of killed if the run was killed more often than it may be.
+    """
+    times = kills_of(store.attempts(run)) + 1
+    if outcome.ended == "killed" and times > retries:
+        outcome = replace(outcome, ended="failed", reason=f"{outcome.reason} That happened {_times(times)}.")
+    store.note(run, ending(attempt, outcome, seconds, peak_gb))
+    return outcome
+
+
+def _times(number: int) -> str:
+    return "once, and it may not be begun again" if number == 1 else f"{number} times"

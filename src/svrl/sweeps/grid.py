@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from svrl.sweeps.run_spec import SUBJECT, RunSpec
-from svrl.sweeps.settings import OTHER_NAMES, spec_of
+from svrl.sweeps.settings import OTHER_NAMES, in_one_form, renamed, spec_of
 from svrl.sweeps.sweep_file import Sweep
 
 _REPLACES = {
@@ -35,11 +35,12 @@ def runs_of(
         ValueError: If something in it is wrong, or if nothing is left.
     """
     found: dict[str, RunSpec] = {}
+    excluded = [_as_lists(renamed(entry)) for entry in sweep.exclude]
     for settings in _combinations(sweep):
         spec = spec_of(sweep.kind, _over(settings, changes or {}))
-        if any(_matches(spec, _as_lists(entry)) for entry in sweep.exclude):
+        if any(matches(spec, entry) for entry in excluded):
             continue
-        if where is None or _matches(spec, where):
+        if where is None or matches(spec, where):
             found.setdefault(spec.id, spec)
     if not found:
         asked = "" if not where else " with " + ", ".join(f"{name}={_listed(got)}" for name, got in where.items())
@@ -64,9 +65,9 @@ def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
 
 def _over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with changes; what a change stands for goes."""
-    changes = {OTHER_NAMES.get(name, name): value for name, value in changes.items()}
+    changes = renamed(changes)
     gone = {other for name in changes for other in _REPLACES.get(name, ())} - set(changes)
-    kept = {OTHER_NAMES.get(name, name): value for name, value in settings.items()}
+    kept = renamed(settings)
     return {**{name: value for name, value in kept.items() if name not in gone}, **changes}
 
 
@@ -104,9 +105,14 @@ def _as_lists(entry: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: value if isinstance(value, list) else [value] for name, value in entry.items()}
 
 
-def _matches(spec: RunSpec, wanted: Mapping[str, Iterable[Any]]) -> bool:
+def matches(spec: RunSpec, wanted: Mapping[str, Iterable[Any]]) -> bool:
     """Whether a run has one of the values wanted, for every setting named."""
-    return all(_is_among(_value(spec, OTHER_NAMES.get(name, name)), values) for name, values in wanted.items())
+    for given, values in wanted.items():
+        name = OTHER_NAMES.get(given, given)
+        value = in_one_form(spec, name, _value(spec, name))
+        if not _is_among(value, [in_one_form(spec, name, one) for one in values]):
+            return False
+    return True
 
 
 def _value(spec: RunSpec, name: str) -> Any:

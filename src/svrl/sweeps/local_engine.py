@@ -18,7 +18,7 @@ from typing import Any
 
 from svrl.agents.config import family_of
 from svrl.experiments.training.stop_signals import Signals
-from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, summary_of
+from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, note_loss, summary_of
 from svrl.sweeps.forked import LOST, Forked, fork_server
 from svrl.sweeps.machine import Machine, Share, memory_of
 from svrl.sweeps.outcome import BUSY, DONE, LAST_LINES, STOPPED, STORE_BROKEN, Ended, Outcome, killed_by, took_too_much
@@ -26,7 +26,7 @@ from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import state_of
 from svrl.sweeps.store import BusyError, LocalStore, Store, open_store
 from svrl.sweeps.sweep_file import Resources
-from svrl.sweeps.work import Terms, clear_remains, ending, remains_in
+from svrl.sweeps.work import Terms, clear_remains, remains_in
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at memory, signals and the clock; the end of a process is noticed at once."""
@@ -84,7 +84,6 @@ def run_locally(
     return summary_of(
         store,
         specs,
-        retries=engine.effort.retries,
         stopped=signals.came,
         out_of_time=engine.out_of_time,
         broken=engine.broken,
@@ -119,7 +118,7 @@ class _Engine:
     def work(self, specs: Sequence[RunSpec]) -> None:
         """Until nothing is left, or until it has to stop."""
         for spec in specs:
-            state = state_of(self.store, spec.id, self.effort.retries)
+            state = state_of(self.store, spec.id)
             if state == "running":
                 self._elsewhere[spec.id] = (time.monotonic(), spec)
             elif state in ("waiting", "stopped"):
@@ -184,7 +183,7 @@ class _Engine:
 
     def _is_to_do(self, spec: RunSpec) -> bool:
         """Whether a run is still to be worked on, now that some time has passed; others may have begun or done it."""
-        state = state_of(self.store, spec.id, self.effort.retries)
+        state = state_of(self.store, spec.id)
         if state == "running":
             self._elsewhere[spec.id] = (time.monotonic(), spec)
         elif state == "done":
@@ -262,10 +261,13 @@ class _Engine:
             self.broken = self.broken or job.process.why_broken() or f"{self.store.address} cannot be written to."
         if self.store.result(spec.id) is not None:
             return "done", ""
-        if code == BUSY or self.store.is_running(spec.id):
+        attempt, row = _attempt_of(job.process.pid, self.store.attempts(spec.id))
+        # A process that was killed cannot have given back what it held at a store far away.
+        died = code < 0 or code == LOST
+        not_ours = attempt == 0 and len(job.runs) > 1
+        if code == BUSY or not_ours or (not died and self.store.is_running(spec.id)):
             self._elsewhere[spec.id] = (time.monotonic(), spec)
             return None, ""
-        attempt, row = _attempt_of(job.process.pid, self.store.attempts(spec.id))
         if row is not None and row["outcome"] != "stopped":
             return row["outcome"], str(row["reason"])
         if self.broken:
@@ -305,8 +307,16 @@ class _Engine:
         else:
             reason = f"The process ended with code {code} before the run began; what it said is above."
             outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
-        self.store.note(spec.id, ending(attempt, outcome, time.monotonic() - job.began, job.peak_gb))
-        if outcome.ended == "killed" and state_of(self.store, spec.id, self.effort.retries) != "failed":
+        outcome = note_loss(
+            self.store,
+            spec.id,
+            attempt,
+            outcome,
+            seconds=time.monotonic() - job.began,
+            peak_gb=job.peak_gb,
+            retries=self.effort.retries,
+        )
+        if outcome.ended == "killed":
             self._waiting.appendleft(spec)
         return outcome.ended, outcome.reason
 

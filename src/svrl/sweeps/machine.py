@@ -66,7 +66,7 @@ class Machine:
         fit = max(1, len(cores) // each)
         if cards:
             fit = len(cards)
-        elif resources.memory_gb:
+        if resources.memory_gb:
             by_memory = max(1, int(_memory_gb() / resources.memory_gb))
             if by_memory < fit:
                 notes.append(

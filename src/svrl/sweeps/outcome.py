@@ -14,6 +14,8 @@ Ended = Literal["done", "failed", "stopped", "killed"]
 DONE, FAILED, STOPPED, STORE_BROKEN, BUSY = 0, 2, 3, 74, 75
 """Exit codes of a process that works on a run."""
 LAST_LINES = 20
+_BLANK_OR_FRAME = " \t\r\n" + "".join(map(chr, range(0x2500, 0x2580)))
+"""What rich draws around a usage error."""
 _OF_THE_STORE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE))
 _AS_TORCH_SAYS_IT = ("iostream error", "PytorchStreamWriter failed")
 """torch.save does not tell the reason for which a file could not be written."""
@@ -73,10 +75,18 @@ def outcome_of(code: int, finished: bool, lines: Sequence[str], *, told: bool = 
 
 
 def reason_in(lines: Sequence[str]) -> str:
-    """The sentence that says what was wrong: the last that begins with Error, or else the last line."""
-    said = [line.strip() for line in lines if line.strip()]
+    """The sentence that says what was wrong: the last that begins with Error, or else the last line.
+
+    Of a usage error it is all that stands in its box. Frames and rules are no lines.
+    """
+    said = [bare for bare in (line.strip(_BLANK_OR_FRAME) for line in lines) if any(map(str.isalnum, bare))]
     errors = [line for line in said if line.startswith("Error: ")]
-    return errors[-1].removeprefix("Error: ") if errors else (said[-1] if said else "")
+    if errors:
+        return errors[-1].removeprefix("Error: ")
+    titles = [number for number, line in enumerate(said) if line == "Error"]
+    if titles and said[titles[-1] + 1 :]:
+        return " ".join(said[titles[-1] + 1 :])
+    return said[-1] if said else ""
 
 
 def killed_by(number: int, peak_gb: float | None) -> str:
@@ -90,6 +100,6 @@ def killed_by(number: int, peak_gb: float | None) -> str:
 def took_too_much(peak_gb: float, most_gb: float | None) -> str:
     """What is said of a run that was ended for its memory."""
     return (
-        f"The run took {peak_gb:.2f} GB, more than resources.memory_gb = {most_gb:g}. Raise that, or lower replay, envs "
-        "or batch_size."
+        f"The run took {peak_gb:.2f} GB, more than resources.memory_gb = {most_gb:g}. Raise that, or lower replay, "
+        "envs or batch_size."
     )

@@ -23,15 +23,26 @@ from typing import Any
 
 from svrl.experiments.training.stop_signals import Signals
 from svrl.integrations.versions import LIBRARIES, numbers
-from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, summary_of
+from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, note_loss, summary_of
 from svrl.sweeps.one_run import OTHER_CODE, job_of
-from svrl.sweeps.outcome import BUSY, DONE, LAST_LINES, STOPPED, STORE_BROKEN, Ended, Outcome, killed_by, reason_in
+from svrl.sweeps.outcome import (
+    BUSY,
+    DONE,
+    LAST_LINES,
+    STOPPED,
+    STORE_BROKEN,
+    Ended,
+    Outcome,
+    killed_by,
+    reason_in,
+    took_too_much,
+)
 from svrl.sweeps.ray_task import carry_out, listed, options_of, room_on
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import state_of
 from svrl.sweeps.store import Store, open_store
 from svrl.sweeps.sweep_file import Resources
-from svrl.sweeps.work import Terms, ending, next_attempt
+from svrl.sweeps.work import Terms, next_attempt
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at signals and the clock."""
@@ -101,7 +112,6 @@ def run_on_ray(
     return summary_of(
         store,
         specs,
-        retries=engine.effort.retries,
         stopped=signals.came,
         out_of_time=engine.out_of_time,
         broken=engine.broken,
@@ -148,7 +158,7 @@ class _Engine:
     def sort_out(self, specs: Sequence[RunSpec]) -> bool:
         """Which runs are left; whether there are any."""
         for spec in specs:
-            state = state_of(self.store, spec.id, self.effort.retries)
+            state = state_of(self.store, spec.id)
             if state == "running":
                 self._elsewhere[spec.id] = (time.monotonic(), spec)
             elif state in ("waiting", "stopped"):
@@ -196,7 +206,7 @@ class _Engine:
         for run, (since, spec) in list(self._elsewhere.items()):
             if now - since < AGAIN_AFTER:
                 continue
-            state = state_of(self.store, run, self.effort.retries)
+            state = state_of(self.store, run)
             if state == "running":
                 self._elsewhere[run] = (now, spec)
                 continue
@@ -309,8 +319,16 @@ class _Engine:
             said = reason_in(report["said"].splitlines()) or "nothing"
             reason = f"The process on {report['host']} ended with code {code} before the run began, and said: {said}"
             outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
-        self.store.note(spec.id, ending(attempt, outcome, report["seconds"], peak_gb))
-        if outcome.ended == "killed" and state_of(self.store, spec.id, self.effort.retries) != "failed":
+        outcome = note_loss(
+            self.store,
+            spec.id,
+            attempt,
+            outcome,
+            seconds=report["seconds"],
+            peak_gb=peak_gb,
+            retries=self.effort.retries,
+        )
+        if outcome.ended == "killed":
             self._waiting.appendleft(spec)
         return outcome.ended, outcome.reason
 
@@ -321,12 +339,19 @@ class _Engine:
         last = attempts[-1] if attempts else {}
         ended: Ended = "stopped"
         if "began" in last:
-            ended = "killed"
             seconds = (datetime.now(UTC) - datetime.fromisoformat(last["began"])).total_seconds()
-            outcome = Outcome(ended=ended, reason=reason, last_lines=tuple(self.store.log_tail(spec.id, LAST_LINES)))
-            self.store.note(spec.id, ending(int(last["attempt"]), outcome, seconds, 0.0))
+            lines = tuple(self.store.log_tail(spec.id, LAST_LINES))
+            ended = note_loss(
+                self.store,
+                spec.id,
+                int(last["attempt"]),
+                Outcome(ended="killed", reason=reason, last_lines=lines),
+                seconds=seconds,
+                peak_gb=0.0,
+                retries=self.effort.retries,
+            ).ended
         self.listener.ends(spec, ended, reason)
-        if state_of(self.store, spec.id, self.effort.retries) == "failed":
+        if ended == "failed":
             return
         if self._losses[spec.id] > self.effort.retries:
             self.listener.notes(

@@ -130,7 +130,6 @@ class RemotePlace:
         self._manifest = Manifest(owner=lease.owner)
         self._version: str | None = None
         self._stamps: dict[str, tuple[int, int, int]] = {}
-        self._former: set[str] = set()
         self._written = 0
         self._one_at_a_time = threading.Lock()
 

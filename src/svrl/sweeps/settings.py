@@ -7,36 +7,20 @@ the plain arm of a grid over p is one run, not one for every p.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from svrl.agents.config import BY_FAMILY, AgentConfig, default_precision, family_of
+from svrl.sweeps.nearest_name import nearest_name
+from svrl.sweeps.plan_settings import PLAN_DEFAULTS, grid_in_one_form, plan_spec
 from svrl.sweeps.run_spec import SUBJECT, Kind, RunSpec
+from svrl.sweeps.setting_checks import as_float, check_device, check_estimator, check_forms, check_precision
 
 OF_THE_MACHINE = ("device", "precision")
 """Settings of a training beside the fields of AgentConfig. Threads are resources: `cores`."""
-PLAN_DEFAULTS: dict[str, Any] = {
-    "method": "svp",
-    "estimator": None,
-    "observe": None,
-    "rank": None,
-    "states": None,
-    "actions": None,
-    "variant": None,
-    "reward_offset": None,
-    "time_step": None,
-    "noise": None,
-    "sample_noise": None,
-    "iterations": None,
-    "final_sweep": None,
-    "compare": False,
-    "backup_cost": None,
-    "starts": 1000,
-}
-"""Options of svrl plan that decide a result, as its command line has them."""
 _FIELDS = [entry.name for entry in dataclasses.fields(AgentConfig)]
+_FLOATS = frozenset(entry.name for entry in dataclasses.fields(AgentConfig) if isinstance(entry.default, float))
 STRUCTURE = frozenset(_FIELDS[_FIELDS.index("structured") + 1 : _FIELDS.index("discount")])
 """Fields that only structured agents have a use for."""
 OTHER_NAMES = {"p": "observe"}
@@ -54,7 +38,7 @@ def spec_of(kind: Kind, given: Mapping[str, Any]) -> RunSpec:
     Raises:
         ValueError: If one is wrong, with a sentence that says which.
     """
-    settings = {OTHER_NAMES.get(name, name): value for name, value in given.items()}
+    settings = renamed(given)
     settings = _without_arm(settings) if kind == "train" else settings
     _refuse_unknown(kind, settings)
     subject, seed = settings.get(SUBJECT[kind]), settings.get("seed", 0)
@@ -63,43 +47,71 @@ def spec_of(kind: Kind, given: Mapping[str, Any]) -> RunSpec:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise ValueError(f"seed is a whole number from 0 to 2^63 - 1, got {seed!r}.")
     settings = {**settings, "seed": seed}
-    return _training(settings) if kind == "train" else _plan(settings)
+    return _training(settings) if kind == "train" else plan_spec(settings)
+
+
+def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their own names, in place of others such as p.
+
+    Raises:
+        ValueError: If one is there by both.
+    """
+    for other, name in OTHER_NAMES.items():
+        if other in given and name in given:
+            raise ValueError(f"{other} is another name of {name}: give one of them, not both.")
+    return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
+
+
+def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
+    """A value to compare with that of a run: grids and widths can be written in several ways."""
+    if name == "states" and spec.kind == "plan" and value is not None:
+        return grid_in_one_form(spec.subject, value)
+    if name == "hidden" and isinstance(value, str) and "*" not in value:
+        return _widths(value)
+    return value
 
 
 def _training(settings: dict[str, Any]) -> RunSpec:
-    if isinstance(settings.get("hidden"), str):
-        settings["hidden"] = [int(width) for width in settings["hidden"].replace(",", "x").split("x")]
-    if not settings.get("structured", False):
-        settings = {name: value for name, value in settings.items() if name not in STRUCTURE}
-    env = settings["env"]
+    check_forms(settings, dict.fromkeys(("preset", "agent", "estimator", *OF_THE_MACHINE), "text"))
+    env, device = settings["env"], settings.get("device", "cpu")
+    precision = settings.get("precision", default_precision(device))
     _check_env(env)
-    changes = {name: value for name, value in settings.items() if name in _FIELDS and name != "preset"}
-    config = AgentConfig.for_env(env, settings.get("preset", BY_FAMILY[family_of(env)]), **changes)
-    device = str(settings.get("device", "cpu"))
+    check_device(device)
+    check_precision(precision, device)
+    if "estimator" in settings:
+        check_estimator(settings["estimator"])
+    if isinstance(settings.get("hidden"), str):
+        settings["hidden"] = _widths(settings["hidden"])
+    config = _config(settings)  # with what a plain agent has no use for, which may be wrong nevertheless
+    if not config.structured:
+        settings = {name: value for name, value in settings.items() if name not in STRUCTURE}
+        config = _config(settings)
     full = {
         "env": env,
         "seed": settings["seed"],
         "device": device.partition(":")[0],  # which card it is changes nothing
-        "precision": settings.get("precision", default_precision(device)),
-        **{name: value for name, value in config.as_json().items() if name != "preset"},
+        "precision": precision,
+        **{
+            name: as_float(value) if name in _FLOATS else value
+            for name, value in config.as_json().items()
+            if name != "preset"
+        },
     }
     return RunSpec(kind="train", settings=settings, full=full, steps=config.steps)
 
 
-def _plan(settings: dict[str, Any]) -> RunSpec:
-    from svrl.mdp.catalogue import TASKS
-    from svrl.planning.catalogue import METHODS
+def _config(settings: Mapping[str, Any]) -> AgentConfig:
+    env = settings["env"]
+    changes = {name: value for name, value in settings.items() if name in _FIELDS and name != "preset"}
+    return AgentConfig.for_env(env, settings.get("preset", BY_FAMILY[family_of(env)]), **changes)
 
-    task, method = settings["task"], settings.get("method", PLAN_DEFAULTS["method"])
-    for what, got, known in (("task", task, ("toy", *TASKS)), ("method", method, METHODS)):
-        if got not in known:
-            raise ValueError(f"There is no {what} {got!r}. {_nearest(str(got), known)}")
-    useless = {"observe", "estimator", "rank", "final_sweep"} - METHODS[method].takes
-    settings = {name: value for name, value in settings.items() if name not in useless}
-    chosen = {name: settings.get(name, default) for name, default in PLAN_DEFAULTS.items()}
-    device = str(settings.get("device", "cpu")).partition(":")[0]
-    full = {"task": task, "seed": settings["seed"], "device": device, **chosen}
-    return RunSpec(kind="plan", settings=settings, full=full, steps=chosen["iterations"])
+
+def _widths(text: str) -> list[int]:
+    """Widths of layers from "128x128" or "128,128"."""
+    try:
+        return [int(part) for part in text.lower().replace(",", "x").split("x")]
+    except ValueError:
+        raise ValueError(f"hidden must look like 128x128, got {text!r}.") from None
 
 
 def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +121,8 @@ def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
     for name in ("agent", "structured"):
         if name in settings:
             raise ValueError(f"arm stands for agent and structured, so {name} has no place beside it.")
-    arm = str(settings["arm"])
+    check_forms(settings, {"arm": "text"})
+    arm = settings["arm"]
     rest = {name: value for name, value in settings.items() if name != "arm"}
     return {**rest, "agent": arm.removeprefix("sv-"), "structured": arm.startswith("sv-")}
 
@@ -120,14 +133,14 @@ def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
         if name == "threads":
             raise ValueError("threads are resources of a run: set cores in [resources].")
         if name not in known:
-            raise ValueError(f"svrl {kind} has no option {name!r}. {_nearest(name, known)}")
+            raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known)}")
 
 
 def _check_env(env: str) -> None:
     """Names of our families are known; Gymnasium's are only when it is asked."""
     known = _known()
     if family_of(env) != "gymnasium" and env not in known:
-        raise ValueError(f"There is no environment {env!r}. {_nearest(env, known)}")
+        raise ValueError(f"There is no environment {env!r}. {nearest_name(env, known)}")
 
 
 @functools.cache
@@ -135,9 +148,3 @@ def _known() -> frozenset[str]:
     from svrl.envs.catalogue import known_environments
 
     return frozenset(known_environments())
-
-
-def _nearest(got: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    close = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(names)}."

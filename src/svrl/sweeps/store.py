@@ -270,4 +270,8 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged ({error}). Remove it; a run then goes on from its last checkpoint."
+        ) from error
     return found if isinstance(found, dict) else None

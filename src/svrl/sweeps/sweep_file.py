@@ -33,7 +33,6 @@ hours = 12                          # no run is begun later; those that run are 
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import tomllib
@@ -43,6 +42,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from svrl.sweeps.nearest_name import nearest_name
 from svrl.sweeps.run_spec import SUBJECT, Kind
 
 PARTS = ("name", "kind", "fixed", "axes", "include", "exclude", "resources", "budget")
@@ -143,8 +143,7 @@ def read_sweep(path: str | Path) -> Sweep:
         name = str(path).removesuffix(".toml")
         text = (resources.files(SHIPPED) / f"{name}.toml").read_text(encoding="utf-8")
     else:
-        close = difflib.get_close_matches(str(path).removesuffix(".toml"), shipped(), n=1)
-        hint = f"Did you mean {close[0]}?" if close else f"Give a file, or one of {', '.join(shipped())}."
+        hint = nearest_name(str(path).removesuffix(".toml"), shipped(), otherwise="Give a file, or one of")
         raise ValueError(f"There is no sweep {str(path)!r}. {hint}")
     try:
         return parse_sweep(text, name)
@@ -195,12 +194,10 @@ def _read(path: Path) -> str:
 
 
 def _refuse_others(what: str, got: Mapping[str, Any], known: Iterable[str]) -> None:
-    names = sorted(known)
+    names = tuple(known)
     for name in got:
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-            hint = f"Did you mean {close[0]}?" if close else f"It has {', '.join(names)}."
-            raise ValueError(f"{what} has no {name!r}. {hint}")
+            raise ValueError(f"{what} has no {name!r}. {nearest_name(name, names, otherwise='It has')}")
 
 
 def _is_toml(name: str) -> bool:

@@ -25,6 +25,7 @@ from typing import Any
 from svrl.runs.run_directory import CHECKPOINT, CONFIG, RESULT, read_config
 from svrl.runs.training_run import STATE
 from svrl.sweeps.child import end_with, leave_the_terminal, see_only, stay_on, told_once, words_to
+from svrl.sweeps.lease import LostLeaseError
 from svrl.sweeps.outcome import BUSY, DONE, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import LOG, RUN, BusyError, Store, Workplace, open_store, read_spec
@@ -86,7 +87,7 @@ def work_on(address: str, code: str, run: str, terms: Terms, tell: Callable[[str
                 if outcome.store_broken:
                     tell(outcome.reason if address in outcome.reason else f"{address}: {outcome.reason}")
                 return outcome.exit_code
-    except BusyError:
+    except (BusyError, LostLeaseError):
         return BUSY
     except OSError as error:
         tell(f"{error.filename or address}: {error.strerror or error}.")
@@ -216,6 +217,9 @@ def saved_now_and_then(place: Workplace, every: float = SAVE_EVERY) -> Iterator[
         while not over.wait(every):
             try:
                 place.save()
+            except LostLeaseError:
+                os.kill(os.getpid(), signal.SIGTERM)  # somebody else has the run: what is done here from now on is lost
+                return
             except OSError as error:
                 sys.stderr.write(f"Warning: the run could not be copied to its store, which is tried again: {error}\n")
 

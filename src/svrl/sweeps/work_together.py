@@ -15,8 +15,9 @@ from svrl.agents.config import AgentConfig
 from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
 from svrl.experiments.training.session import Habits
 from svrl.experiments.training.stop_signals import Signals, Stopped
-from svrl.runs.run_directory import CONFIG, RESULT
+from svrl.runs.run_directory import CONFIG, RESULT, read_config
 from svrl.sweeps.child import end_with, leave_the_terminal, see_only, stay_on, told_once
+from svrl.sweeps.lease import LostLeaseError
 from svrl.sweeps.outcome import BUSY, DONE, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import LOG, RUN, BusyError, Store, Workplace, open_store, read_spec
@@ -49,28 +50,47 @@ def work_on_several(
     """
     leave_the_terminal()
     try:
-        with told_once(), ExitStack() as held, Signals().held_back() as signals:
+        with told_once(), ExitStack() as held:
             end_with(terms.parent)
             stay_on(terms.cores)
             see_only(terms.card)
             store = open_store(address, code)
-            places: dict[str, Workplace] = {}
-            for run in runs:
-                try:
-                    place = held.enter_context(store.working_on(run))
-                except BusyError:
-                    continue
-                if not (place.folder / RUN / RESULT).exists():
-                    places[run] = place
-            return _attempts(store, places, terms, signals, tell) if places else BUSY
+            places = _hold(store, runs, terms, held)
+            return _attempts(store, places, terms, tell) if places else BUSY
+    except LostLeaseError:
+        return BUSY
+    except KeyboardInterrupt:
+        return Outcome(ended="stopped").exit_code
     except OSError as error:
         tell(f"{error.filename or address}: {error.strerror or error}.")
         return STORE_BROKEN
 
 
-def _attempts(
-    store: Store, places: dict[str, Workplace], terms: Terms, signals: Signals, tell: Callable[[str], None]
-) -> int:
+def _hold(store: Store, runs: Sequence[str], terms: Terms, held: ExitStack) -> dict[str, Workplace]:
+    """Those runs that nobody else holds, that are not done, and that can share torch's threads with the first."""
+    places: dict[str, Workplace] = {}
+    threads: int | None = None
+    for run in runs:
+        with ExitStack() as trying:
+            try:
+                place = trying.enter_context(store.working_on(run))
+            except BusyError:
+                continue
+            if (place.folder / RUN / RESULT).exists():
+                continue
+            threads = threads or _threads(place.folder / RUN, terms)
+            if _threads(place.folder / RUN, terms) == threads:
+                places[run] = place
+                held.push(trying.pop_all())
+    return places
+
+
+def _threads(folder: Path, terms: Terms) -> int:
+    """CPU threads of a run; one that goes on keeps its own."""
+    return int(read_config(folder).get("threads", terms.threads)) if (folder / CONFIG).exists() else terms.threads
+
+
+def _attempts(store: Store, places: dict[str, Workplace], terms: Terms, tell: Callable[[str], None]) -> int:
     began = time.monotonic()
     numbers = {}
     with ExitStack() as held:
@@ -79,7 +99,8 @@ def _attempts(
             store.note(run, beginning(numbers[run]))
             clear_remains(place.folder)
             held.enter_context(saved_now_and_then(place))
-        failures = _train([place.folder for place in places.values()], terms, signals)
+        with Signals().held_back() as signals:
+            failures = _train([place.folder for place in places.values()], terms, signals)
     hear_nothing_more()
     codes = [DONE]
     for run, place in places.items():
@@ -98,7 +119,7 @@ def _train(folders: Sequence[Path], terms: Terms, signals: Signals) -> dict[Path
     manner = Manner(
         habits=Habits(checkpoint_every=terms.checkpoint_every),
         env_threads=max(1, len(terms.cores) // len(members)),
-        say=_to_all([folder / LOG for folder in folders]),
+        say_of=lambda member: _to(member.folder.parent / LOG),
     )
     try:
         train_population(members, together=len(members), manner=manner, signals=signals)
@@ -122,7 +143,7 @@ def _member(spec: RunSpec, folder: Path, terms: Terms) -> Member:
         seed=spec.seed,
         device="cuda" if terms.card is not None else spec.device,
         precision=spec.full["precision"],
-        threads=terms.threads,
+        threads=_threads(folder, terms),
         resume=(folder / CONFIG).exists(),
     )
 
@@ -139,10 +160,9 @@ def _outcome(folder: Path, failure: Exception | None) -> Outcome:
     return outcome_of(1, False, text.splitlines())
 
 
-def _to_all(logs: Sequence[Path]) -> Callable[[str], None]:
+def _to(path: Path) -> Callable[[str], None]:
     def say(sentence: str) -> None:
-        for path in logs:
-            with path.open("a", encoding="utf-8") as log:
-                log.write(f"{sentence}\n")
+        with path.open("a", encoding="utf-8") as log:
+            log.write(f"{sentence}\n")
 
     return say

@@ -69,12 +69,14 @@ class Manner:
         env_threads: Native threads of each run's environments; 0 leaves it to ale-py.
         progress: Makes what shows a person how a run goes; called in the run's thread.
         say: Takes notes and warnings for a person, from any thread.
+        say_of: Makes that for one run, in place of `say`.
     """
 
     habits: Habits | None = None
     env_threads: int = 0
     progress: Callable[[Member, Training], Progress] = lambda _, training: Unseen(training)
     say: Callable[[str], None] | None = None
+    say_of: Callable[[Member], Callable[[str], None]] | None = None
 
 
 class PopulationError(ValueError):
@@ -202,7 +204,7 @@ def _outcome(member: Member, manner: Manner, signals: Signals) -> dict[str, Any]
             resume=member.resume,
             habits=manner.habits,
             progress=lambda training: manner.progress(member, training),
-            say=manner.say,
+            say=manner.say if manner.say_of is None else manner.say_of(member),
             signals=signals,
         )
     except Stopped:

@@ -1,0 +1,112 @@
+"""Several runs in one process, as on a card: each becomes what it would have become alone. Here on the CPU."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import pytest
+from tests.sweeps.local_rig import trainings, what_became_of
+
+from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.states import state_of, steps_done
+from svrl.sweeps.store import LocalStore, Store, open_store
+from svrl.sweeps.work import Terms, work_on
+from svrl.sweeps.work_together import work_on_several
+
+
+def started(store: Store, specs: list[RunSpec], *, threads: int = 1, alone: bool = False) -> ForkServerProcess:
+    """A process that works on runs."""
+    ids = tuple(spec.id for spec in specs)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["svrl.sweeps.work_together", "svrl.reporting.learning_figure"])
+    process = context.Process(target=work, args=(store.address, store.code, ids, threads, alone))
+    process.start()
+    return process
+
+
+def work(address: str, code: str, ids: tuple[str, ...], threads: int, alone: bool) -> None:
+    terms = Terms(threads=threads, checkpoint_every=0.3)
+    sys.exit(work_on(address, code, ids[0], terms) if alone else work_on_several(address, code, ids, terms))
+
+
+def stopped_in_the_middle(store: Store, specs: list[RunSpec]) -> int | None:
+    """Tell a process to stop once all its runs have begun to play; its exit code."""
+    process = started(store, specs)
+    while not all(steps_done(store, spec.id) > 0 for spec in specs):
+        assert process.is_alive()
+        time.sleep(0.05)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+    return process.exitcode
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    opened = open_store(tmp_path / "store")
+    assert isinstance(opened, LocalStore)
+    return opened
+
+
+@pytest.fixture
+def specs(store: LocalStore) -> list[RunSpec]:
+    """Long enough to be stopped in the middle."""
+    made = trainings(3_000, seeds=2)
+    for spec in made:
+        store.add(spec)
+    return made
+
+
+def test_stopped_and_gone_on_with_they_become_what_they_are_alone(store, specs, tmp_path):
+    assert stopped_in_the_middle(store, specs) == 3
+    assert [state_of(store, spec.id) for spec in specs] == ["stopped", "stopped"]
+    assert [store.attempts(spec.id)[-1]["outcome"] for spec in specs] == ["stopped", "stopped"]
+    # With other cores, and therefore threads: runs that go on keep their own.
+    process = started(store, specs, threads=2)
+    process.join()
+    assert process.exitcode == 0
+    assert [state_of(store, spec.id) for spec in specs] == ["done", "done"]
+    alone = LocalStore(root=tmp_path / "alone", code=store.code)
+    for spec in specs:
+        alone.add(spec)
+        process = started(alone, [spec], alone=True)
+        process.join()
+        assert process.exitcode == 0
+        assert what_became_of(alone.folder(spec.id) / "run") == what_became_of(store.folder(spec.id) / "run")
+
+
+def test_who_is_busy_is_left_alone_and_failures_are_each_runs_own(store):
+    good, bad, busy = trainings(200, seeds=3)
+    bad = RunSpec(
+        kind="train", settings={**bad.settings, "learning_rate": 1e30}, full={**bad.full, "learning_rate": 1e30}
+    )
+    for spec in (good, bad, busy):
+        store.add(spec)
+    with store.working_on(busy.id):
+        process = started(store, [good, bad, busy])
+        process.join()
+    assert process.exitcode == 2
+    assert [state_of(store, spec.id) for spec in (good, bad, busy)] == ["done", "failed", "waiting"]
+    assert store.attempts(busy.id) == []
+    assert f"seed {bad.seed}: the loss is not finite at update" in store.attempts(bad.id)[-1]["reason"]
+    assert "not finite" not in "".join(store.log_tail(good.id, 50))
+
+
+@pytest.mark.slow
+def test_runs_that_were_begun_with_other_threads_wait_for_a_process_of_their_own(store, specs):
+    for spec, threads in zip(specs, (1, 2), strict=True):
+        process = started(store, [spec], threads=threads)
+        while steps_done(store, spec.id) == 0:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGTERM)
+        process.join()
+    process = started(store, specs)
+    process.join()
+    assert process.exitcode == 0
+    assert [state_of(store, spec.id) for spec in specs] == ["done", "stopped"]
