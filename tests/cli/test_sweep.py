@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,7 +147,7 @@ def test_rows_are_exported_as_one_table(swept, svrl_json, svrl, tmp_path):
     assert (done["rows"], done["runs"]) == (2, 2)
     with (tmp_path / "rows.csv").open() as opened:
         rows = list(csv.DictReader(opened))
-    assert [(row["subject"], row["arm"], row["steps"]) for row in rows] == [
+    assert [(row["env"], row["arm"], row["steps"]) for row in rows] == [
         ("CartPole-v1", "dqn", "100"),
         ("CartPole-v1", "sv-dqn", "100"),
     ]
@@ -176,3 +181,20 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(svrl, file, tmp_path, monk
     assert sentence in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_before_the_first_run_has_begun_is_as_quiet_as_later(file, tmp_path):
+    """A terminal tells all processes of a command; the one that prepares the others once died with a traceback."""
+    command = [sys.executable, "-m", "svrl", "sweep", "run", str(file), "--store", str(tmp_path / "store")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while not (tmp_path / "store" / "sweeps" / "small.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    out, said = process.communicate()
+    assert "Traceback" not in out + said
+    assert process.returncode == 130
+    assert f"Go on with: svrl sweep run {file}" in said

@@ -10,7 +10,7 @@ from tests.sweeps.stores_by_hand import begin, finish, plan, sweep_of, training,
 
 from svrl.sweeps.export import export
 
-HEAD = ["run", "code", "kind", "subject", "arm", "seed"]
+HEAD = ["run", "code", "kind", "env", "arm", "seed"]
 
 
 def table(path):
@@ -39,7 +39,7 @@ def test_results_are_flat_typed_and_in_the_order_of_the_sweep(trained, tmp_path)
     assert list(rows[0]) == list(done.columns)
     assert (done.rows, done.runs) == (2, 2)
     first = rows[0]
-    assert (first["code"], first["kind"], first["subject"], first["arm"]) == (
+    assert (first["code"], first["kind"], first["env"], first["arm"]) == (
         "0.1.0-abc",
         "train",
         "CartPole-v1",

@@ -120,3 +120,46 @@ def test_methods_that_do_not_take_an_option_are_one_run():
     assert told(runs(text), "method", "observe") == [("svp", 0.2), ("svp", 0.4), ("value-iteration", None)]
     final = 'kind = "plan"\n[axes]\ntask = "toy"\nmethod = "value-iteration"\nrank = [1, 2]\nfinal_sweep = true\n'
     assert len(runs(final)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[axes]\nenv = "CartPole-v1"\np = 0.5\nobserve = 0.6\n',
+        '[fixed]\np = 0.5\nobserve = 0.6\n[axes]\nenv = "CartPole-v1"\n',
+        '[axes]\nenv = "CartPole-v1"\n[[include]]\np = 0.5\nobserve = [0.6]\n',
+        '[axes]\nenv = "CartPole-v1"\n[[exclude]]\np = 0.5\nobserve = [0.6]\n',
+    ],
+)
+def test_p_has_no_place_beside_observe_in_one_table(text):
+    with pytest.raises(ValueError, match="p is another name of observe: give one of them, not both"):
+        runs(text)
+
+
+def test_p_has_no_place_beside_observe_among_changes_but_goes_before_what_a_file_says():
+    with pytest.raises(ValueError, match="p is another name of observe"):
+        runs(TWO_BY_TWO, changes={"p": 0.5, "observe": 0.6})
+    text = '[fixed]\nobserve = 0.5\n[axes]\nenv = "CartPole-v1"\narm = "sv-dqn"\np = 0.6\n'
+    assert told(runs(text), "observe") == [(0.6,)]
+    assert told(runs(text, changes={"observe": 0.7}), "observe") == [(0.7,)]
+
+
+GRIDS = 'kind = "plan"\n[axes]\ntask = "mountain-car"\nstates = ["10x10", 100, [10, 10], 2500, "20x20"]\n'
+
+
+def test_one_grid_written_in_three_ways_is_one_run():
+    assert told(runs(GRIDS), "states") == [("10x10",), ("50x50",), ("20x20",)]
+
+
+@pytest.mark.parametrize("wanted", ["10x10", "100", 100, [10, 10]])
+def test_a_grid_is_found_however_it_is_written(wanted):
+    assert told(runs(GRIDS, where={"states": [wanted]}), "states") == [("10x10",)]
+    left = runs(GRIDS + f"[[exclude]]\nstates = [{wanted!r}]\n")
+    assert told(left, "states") == [("50x50",), ("20x20",)]
+
+
+def test_runs_are_found_by_what_their_methods_have_by_themselves():
+    text = 'kind = "plan"\n[axes]\ntask = "toy"\nmethod = ["svp", "value-iteration"]\n'
+    assert told(runs(text, where={"observe": [0.2], "estimator": ["factor-*"]}), "method") == [("svp",)]
+    widths = '[axes]\nenv = "CartPole-v1"\nhidden = ["8x4", "9"]\n'
+    assert told(runs(widths, where={"hidden": ["8,4"]}), "hidden") == [([8, 4],)]

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from typing import Any
 
 import pytest
 
 from svrl.agents.config import AgentConfig
-from svrl.cli.plan_request import PlanRequest
+from svrl.cli.plan_report import EXACT_BASELINES
+from svrl.cli.plan_request import PlanRequest, make_control_task, make_requested_method
+from svrl.mdp.catalogue import TASKS
+from svrl.planning.catalogue import METHODS, make_method
 from svrl.sweeps.grid import runs_of
-from svrl.sweeps.settings import PLAN_DEFAULTS, STRUCTURE, known_settings, spec_of
+from svrl.sweeps.plan_settings import PLAN_DEFAULTS, PLAN_FORMS
+from svrl.sweeps.settings import STRUCTURE, known_settings, spec_of
 from svrl.sweeps.sweep_file import parse_sweep
 
 TRAINING: dict[str, Any] = {"env": "CartPole-v1", "structured": True, "seed": 0, "preset": "smoke"}
@@ -20,6 +25,16 @@ def test_options_of_a_plan_are_those_of_its_command_line():
     for name in ("task", "seed", "device", "threads"):
         del own[name]
     assert own == PLAN_DEFAULTS
+
+
+FORMS = {"str": "text", "int": "whole", "float": "number", "bool": "switch"}
+
+
+def test_forms_of_a_plan_s_options_are_those_of_its_command_line():
+    hints = {name: str(hint).split(" ")[0] for name, hint in PlanRequest.__annotations__.items()}
+    for name in ("states", "seed", "threads"):
+        del hints[name]
+    assert {name: FORMS[hint] for name, hint in hints.items()} == PLAN_FORMS
 
 
 def test_structure_s_fields_are_the_config_s():
@@ -60,9 +75,15 @@ OTHER_VALUES: dict[str, Any] = {
     "replay": 512,
     "envs": 2,
     "hidden": [9],
-    "precision": "bf16",
     "device": "cuda",
 }
+
+
+def test_precision_changes_the_id_of_a_training():
+    card = {**TRAINING, "device": "cuda"}
+    ids = {spec_of("train", {**card, "precision": one}).id for one in ("float32", "tf32", "bf16")}
+    assert len(ids) == 3
+    assert spec_of("train", card).id in ids
 
 
 @pytest.mark.parametrize("name", OTHER_VALUES)
@@ -116,3 +137,208 @@ def test_all_settings_are_known_by_name():
     assert {"env", "seed", "agent", "learning_rate", "device", "precision"} <= set(known_settings("train"))
     assert {"task", "seed", "method", "observe", "device"} <= set(known_settings("plan"))
     assert "preset" in known_settings("train")
+
+
+EQUAL_TRAININGS = (
+    ({"observe": 1}, {"observe": 1.0}),
+    ({"learning_rate": 1}, {"learning_rate": 1.0}),
+    ({"gradient_clamp": 0}, {"gradient_clamp": 0.0}),
+    ({"gradient_clamp": 0.0}, {"gradient_clamp": -0.0}),
+    ({"hidden": "8X4"}, {"hidden": [8, 4]}),
+    ({"device": "cuda"}, {"device": "cuda:0", "precision": "tf32"}),
+    ({}, {"estimator": "soft-impute", "sticky": 0}),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL_TRAININGS)
+def test_equal_trainings_have_one_id(one, other):
+    assert spec_of("train", {**TRAINING, **one}).id == spec_of("train", {**TRAINING, **other}).id
+
+
+CART = {"task": "cart-pole"}
+TOY = {"task": "toy"}
+THREE = {"task": "three-motor-pendulum"}
+PAPER = {"method": "paper-svp"}
+SAMPLED = {"sample_noise": 0.5}
+EQUAL_PLANS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"states": "50x50"}, {"states": "2500"}),
+    ({"states": "50X50"}, {"states": 2500}),
+    ({"states": [50, 50]}, {"states": 2500}),
+    ({}, {"states": 2500, "actions": 1000, "variant": "paper"}),
+    ({**CART, "states": 256}, {**CART, "states": "4x4x4x4"}),
+    (TOY, {**TOY, "states": 1000, "actions": 100}),
+    (THREE, {**THREE, "actions": 1000}),
+    ({"observe": 1}, {"observe": 1.0}),
+    ({"reward_offset": 1}, {"reward_offset": 1.0}),
+    ({"reward_offset": 0}, {}),
+    ({"task": "mountain-car", "noise": 0}, {"task": "mountain-car", "time_step": 1}),
+    ({**TOY, "backup_cost": 2}, {**TOY, "backup_cost": 2.0}),
+    ({}, {"observe": 0.2, "estimator": "factor-als", "rank": 10, "final_sweep": True, "iterations": 200}),
+    ({"rank": 4}, {"rank": 4, "estimator": "factor-als"}),
+    ({"estimator": "hard-impute"}, {"estimator": "hard-impute", "rank": 10}),
+    (PAPER, {**PAPER, "estimator": "soft-impute", "final_sweep": False, "observe": 0.2}),
+    ({"method": "cross"}, {"method": "cross", "rank": 12, "observe": 0.5, "estimator": "usvt"}),
+    ({"method": "averaged-svp", **SAMPLED}, {"method": "averaged-svp", **SAMPLED, "observe": 1, "rank": 20}),
+    ({"method": "value-iteration", **SAMPLED}, {"method": "value-iteration", **SAMPLED, "iterations": 90}),
+    ({"compare": True}, {"compare": True, "observe": 0.2}),
+    ({"compare": False}, {}),
+    ({"device": "cuda:1"}, {"device": "cuda"}),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL_PLANS)
+def test_equal_plans_have_one_id_and_are_equal(one, other):
+    specs = [spec_of("plan", {**PLAN, **settings}) for settings in (one, other)]
+    assert specs[0].full == specs[1].full
+    assert specs[0].id == specs[1].id
+    requests = [PlanRequest(**{**spec.settings, "states": spec.full["states"]}) for spec in specs]
+    useless = {"observe", "estimator", "rank", "final_sweep"} - METHODS[requests[0].method].takes
+    assert not useless & set(specs[0].settings)
+    assert make_requested_method(requests[0]) == make_requested_method(requests[1])
+
+
+DIFFERENT_PLANS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"states": "50x40"}, {"states": "40x50"}),
+    ({"states": 2500}, {"states": 2601}),
+    (TOY, {**TOY, "states": 999}),
+    ({"observe": 0.2}, {"observe": 0.3}),
+    ({"estimator": "soft-impute"}, {}),
+    ({**PAPER, "estimator": "factor-als"}, PAPER),
+    ({"estimator": "hard-impute"}, {"estimator": "factor-als"}),
+    ({"estimator": "hard-impute", "rank": 9}, {"estimator": "hard-impute"}),
+    ({**PAPER, "final_sweep": True}, PAPER),
+    ({"method": "value-iteration", "sample_noise": 0}, {"method": "value-iteration"}),
+    ({"method": "value-iteration", **SAMPLED}, {"method": "value-iteration", **SAMPLED, "iterations": 91}),
+    ({"noise": 0}, {}),
+    ({"variant": "authors"}, {}),
+    ({"time_step": 0.1}, {}),
+    ({"compare": True}, {}),
+    # The baselines beside it observe what was given, and each its own share if nothing was.
+    (
+        {"method": "averaged-svp", **SAMPLED, "compare": True},
+        {"method": "averaged-svp", **SAMPLED, "compare": True, "observe": 1.0},
+    ),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT_PLANS)
+def test_plans_that_differ_have_two_ids(one, other):
+    assert spec_of("plan", {**PLAN, **one}).id != spec_of("plan", {**PLAN, **other}).id
+
+
+def test_baselines_of_exact_plans_observe_the_share_that_is_written_out():
+    shares = {make_method(name).observe for name in EXACT_BASELINES if "observe" in METHODS[name].takes}  # type: ignore[attr-defined]
+    assert shares == {make_method("svp").observe}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("task", ["inverted-pendulum", "cart-pole"])
+def test_what_is_written_out_is_what_was_asked_for(task, method):
+    settings = {"task": task, "method": method, "seed": 0, **(SAMPLED if method.startswith("averaged") else {})}
+    full = spec_of("plan", settings).full
+    asked, written = PlanRequest(**settings), PlanRequest(**full)
+    assert make_requested_method(written) == make_requested_method(asked)
+    found, meant = make_control_task(written), make_control_task(asked)
+    assert (found.shape, found.n_actions, found.label, found.noise) == (
+        meant.shape,
+        meant.n_actions,
+        meant.label,
+        meant.noise,
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_is_written_out(task):
+    full = spec_of("plan", {"task": task, "seed": 0}).full
+    for name in ("states", "actions", "variant", "reward_offset", "time_step", "noise"):
+        assert full[name] is not None
+    given = {name: value for name, value in full.items() if value is not None}
+    assert spec_of("plan", given).full == full
+
+
+def test_steps_are_known_only_where_they_were_given():
+    assert spec_of("plan", PLAN).steps is None
+    assert spec_of("plan", {**PLAN, "iterations": 7}).steps == 7
+
+
+DAY = datetime.date(1979, 5, 27)
+WRONG_TRAININGS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"preset": 3}, "preset is a text, got 3."),
+    ({"preset": DAY}, "preset is a text, got 1979-05-27."),
+    ({"preset": ["smoke"]}, "preset is a text, got ['smoke']."),
+    ({"agent": 3}, "agent is a text, got 3."),
+    ({"arm": 3}, "arm is a text, got 3."),
+    ({"estimator": True}, "estimator is a text, got True."),
+    ({"estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
+    ({"structured": False, "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
+    ({"device": 0}, "device is a text, got 0."),
+    ({"device": "gpu"}, "There is no device 'gpu'. Use cpu, cuda or cuda:N."),
+    ({"device": "cuda:x"}, "There is no device 'cuda:x'. Use cpu, cuda or cuda:N."),
+    ({"device": "cpu:0"}, "There is no device 'cpu:0'. Use cpu, cuda or cuda:N."),
+    ({"precision": 32}, "precision is a text, got 32."),
+    ({"precision": "float23"}, "There is no precision 'float23'. Did you mean float32?"),
+    ({"precision": "bf16"}, "precision bf16 needs a CUDA device, and the device is cpu. Take float32."),
+    ({"precision": "tf32"}, "precision tf32 needs a CUDA device, and the device is cpu. Take float32."),
+    ({"hidden": "abc"}, "hidden must look like 128x128, got 'abc'."),
+    ({"observe": "much"}, "observe is a finite number, got 'much'."),
+    ({"structured": False, "observe": "much"}, "observe is a finite number, got 'much'."),
+    ({"observe": True}, "observe is a finite number, got True."),
+    ({"learning_rate": 10**400}, f"learning_rate is a finite number, got {10**400}."),
+    ({"p": 0.5, "observe": 0.6}, "p is another name of observe: give one of them, not both."),
+)
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG_TRAININGS)
+def test_a_wrong_training_is_refused_with_one_sentence(wrong, sentence):
+    base = {name: value for name, value in TRAINING.items() if "arm" not in wrong or name != "structured"}
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        spec_of("train", {**base, **wrong})
+    assert str(raised.value) == sentence
+
+
+WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"method": ["svp"]}, "method is a text, got ['svp']."),
+    ({"task": ["toy"]}, "every run needs task, as a text; got ['toy']."),
+    ({"estimator": 1}, "estimator is a text, got 1."),
+    ({"estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
+    ({"method": "value-iteration", "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
+    ({"variant": 1}, "variant is a text, got 1."),
+    ({"variant": "author"}, "inverted-pendulum has no variant 'author'. Did you mean authors?"),
+    ({"device": "tpu"}, "There is no device 'tpu'. Use cpu, cuda or cuda:N."),
+    ({"starts": 10.0}, "starts is a whole number, got 10.0."),
+    ({"starts": "ten"}, "starts is a whole number, got 'ten'."),
+    ({"rank": 2.5}, "rank is a whole number, got 2.5."),
+    ({"method": "value-iteration", "rank": 2.5}, "rank is a whole number, got 2.5."),
+    ({"iterations": True}, "iterations is a whole number, got True."),
+    ({"actions": 1e3}, "actions is a whole number, got 1000.0."),
+    ({"actions": -8}, "actions must be at least 1 and fewer than 2^63, got -8."),
+    ({**THREE, "actions": -8}, "actions must be at least 1 and fewer than 2^63, got -8."),
+    ({**THREE, "actions": 10**400}, f"actions must be at least 1 and fewer than 2^63, got {10**400}."),
+    (
+        {**THREE, "actions": 30},
+        "actions of three-motor-pendulum is a cube, one factor for each motor; got 30. Near it are 27 and 64.",
+    ),
+    ({"compare": "yes"}, "compare is true or false, got 'yes'."),
+    ({"final_sweep": 1}, "final_sweep is true or false, got 1."),
+    ({"observe": "much"}, "observe is a finite number, got 'much'."),
+    ({"method": "cross", "observe": "much"}, "observe is a finite number, got 'much'."),
+    ({"sample_noise": float("inf")}, "sample_noise is a finite number, got inf."),
+    ({"backup_cost": float("nan")}, "backup_cost is a finite number, got nan."),
+    ({"states": "5x5x5"}, "states 5x5x5 has 3 axes, and the task has 2, as in 50x50."),
+    ({"states": [5, 5, 5]}, "states 5x5x5 has 3 axes, and the task has 2, as in 50x50."),
+    ({"states": 50}, "states 50 is not the square of a whole number. Write the grid points of each axis, as in 50x50."),
+    ({"states": "abc"}, "states must look like 50x50 or be one number, got 'abc'."),
+    ({"states": 2500.0}, "states must look like 50x50 or be one number, got '2500.0'."),
+    ({"states": True}, "states must look like 50x50 or be one number, got 'True'."),
+    ({"states": []}, "states must look like 50x50 or be one number, got ''."),
+    ({"states": 10**400}, f"states must be fewer than 2^63, got '{10**400}'."),
+    ({**TOY, "states": "5x5"}, "states 5x5 has 2 axes, and the task has 1, as in 1000."),
+    ({"p": 0.5, "observe": 0.5}, "p is another name of observe: give one of them, not both."),
+)
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG_PLANS)
+def test_a_wrong_plan_is_refused_with_one_sentence(wrong, sentence):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        spec_of("plan", {**PLAN, **wrong})
+    assert str(raised.value) == sentence

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections import Counter
 from importlib import resources
 from pathlib import Path
 
 import pytest
+import typer
 
+from svrl.agents.config import AgentConfig
+from svrl.cli.main import app
 from svrl.cli.plan_request import PlanRequest, grid_shape
 from svrl.sweeps.grid import runs_of
+from svrl.sweeps.plan_settings import PLAN_FORMS
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.settings import spec_of
 from svrl.sweeps.sweep_file import read_sweep, shipped
@@ -93,3 +98,62 @@ def test_plans_that_are_shipped_are_requests_that_a_plan_accepts():
         assert request.seed == spec.seed
         if request.states is not None:
             grid_shape(request.states, 4 if spec.subject == "cart-pole" else 2)
+
+
+def test_every_switch_can_be_turned_on_and_off():
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    switches = {
+        "train": [field.name for field in dataclasses.fields(AgentConfig) if isinstance(field.default, bool)],
+        "plan": [name for name, form in PLAN_FORMS.items() if form == "switch"],
+    }
+    assert "structured" in switches["train"]
+    assert {"compare", "final_sweep"} == set(switches["plan"])
+    for command, names in switches.items():
+        flags = {flag for option in commands[command].params for flag in (*option.opts, *option.secondary_opts)}
+        for name in names:
+            dashed = name.replace("_", "-")
+            assert {f"--{dashed}", f"--no-{dashed}"} <= flags, (command, name)
+
+
+def test_the_command_line_takes_switches_that_are_off(svrl, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    accepted(svrl, spec_of("plan", {"task": "toy", "compare": False, "final_sweep": False}), file)
+
+
+REFUSED = {
+    "preset=3": "preset is a text, got 3.",
+    "preset=1979-05-27": "preset is a text, got 1979-05-27.",
+    "device=gpu": "There is no device 'gpu'. Use cpu, cuda or cuda:N.",
+    "precision=bf16": "precision bf16 needs a CUDA device, and the device is cpu. Take float32.",
+    "estimator=usv": "There is no estimator 'usv'. Did you mean usvt?",
+    "hidden=abc": "hidden must look like 128x128, got 'abc'.",
+    "observe=much": "observe is a finite number, got 'much'.",
+}
+REFUSED_PLANS = {
+    "starts=1.5": "starts is a whole number, got 1.5.",
+    "starts=0": "toy svp starts=0 seed 0: --starts must be at least 1 and finite, got 0.",
+    "rank=0": "toy svp rank=0 seed 0: --rank must be at least 1 and finite, got 0.",
+    "variant=paper": "toy svp variant=paper seed 0: toy has no --variant; it belongs to the control tasks.",
+    "compare=maybe": "compare is true or false, got 'maybe'.",
+    "observe=2": "needs a share to observe in (0, 1], got 2.0.",
+    "method=[1]": "method is a text, got [1].",
+    "states=5x5": "states 5x5 has 2 axes, and the task has 1, as in 1000.",
+}
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("kind", "change", "sentence"),
+    [("train", *pair) for pair in REFUSED.items()] + [("plan", *pair) for pair in REFUSED_PLANS.items()],
+)
+def test_what_is_wrong_is_said_before_anything_begins(svrl, tmp_path, command, kind, change, sentence):
+    file = tmp_path / "mine.toml"
+    file.write_text(f'kind = "{kind}"\n[axes]\n' + ('env = "CartPole-v1"' if kind == "train" else 'task = "toy"'))
+    store = tmp_path / "store"
+    result = svrl("sweep", command, file, "--store", store, "--set", change)
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not store.exists()

@@ -94,6 +94,6 @@ def _check_plans(specs: Iterable[RunSpec]) -> None:
 
     for spec in specs:
         try:
-            PlanRequest(**spec.full)
+            PlanRequest(**spec.settings)
         except BadInputError as error:
             raise BadInputError(f"{spec.label}: {error}") from error

@@ -73,10 +73,12 @@ def carry_out(
 
         # A card that is not there is found out before anything is written.
         Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in request.specs})
+    earlier = store.sweep(of_code(sweep.name, store.code)) or {"runs": []}
     record = {
         "name": sweep.name,
         "code": store.code,
-        "runs": [spec.id for spec in request.specs],
+        # Those of other calls too, with other --set and --where: what was done is not to look lost.
+        "runs": list(dict.fromkeys([*earlier["runs"], *(spec.id for spec in request.specs)])),
         "resources": vars(sweep.resources),
         "file": sweep.text,
     }

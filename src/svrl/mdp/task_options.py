@@ -10,8 +10,8 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.three_motor_pendulum import MOTORS
 from svrl.mdp.three_motor_pendulum import NAME as THREE_MOTORS
 
-MOST_POINTS = 2**63
-"""Larger numbers are no grid, and no floating-point number may hold them."""
+MOST = 2**63
+"""Of states or actions: larger numbers may not even fit into a floating-point number."""
 
 
 def task_with(
@@ -33,6 +33,8 @@ def task_with(
     if states is not None:
         given["states"] = grid_shape(states, make_task(name).dimensions)
     if actions is not None:
+        if not 1 <= actions < MOST:
+            raise ValueError(f"actions must be at least 1 and fewer than 2^63, got {actions}.")
         given |= _actions(name, actions)
     task = make_task(name, **given)
     if noise is None:
@@ -51,7 +53,7 @@ def grid_shape(text: str, dimensions: int) -> tuple[int, ...]:
         sizes = tuple(int(part) for part in text.lower().split("x"))
     except ValueError:
         raise ValueError(f"states must look like {_example(dimensions)} or be one number, got {text!r}.") from None
-    if max(sizes) >= MOST_POINTS:
+    if max(sizes) >= MOST:
         raise ValueError(f"states must be fewer than 2^63, got {text!r}.")
     least = 1 if dimensions == 1 else 2
     if len(sizes) == 1 and dimensions > 1 and sizes[0] >= least**dimensions:

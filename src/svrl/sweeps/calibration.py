@@ -72,11 +72,7 @@ class Sort:
 
 def steps_of(spec: RunSpec) -> int | None:
     """Agent steps of a training, most iterations of a plan."""
-    if spec.steps is not None or spec.kind == "train":
-        return spec.steps
-    from svrl.planning.catalogue import make_method
-
-    return make_method(spec.full["method"]).max_iterations
+    return spec.steps if spec.kind == "train" else int(spec.full["iterations"])
 
 
 def sorts_of(specs: Sequence[RunSpec]) -> list[tuple[RunSpec, ...]]:

@@ -1,8 +1,8 @@
 """All runs of a sweep as one tidy table, CSV or Parquet by the ending of the file.
 
-Every row begins with what its run is: run (its id), code, kind, subject, arm, seed, and the settings that vary within
-the sweep. Then come the columns of result.json, one row a finished run, or those of one of the files of rows. Rows
-stand in the order of the sweep, columns in the order in which they first come.
+Every row begins with what its run is: run (its id), code, kind, env or task, arm, seed, and the settings that vary
+within the sweep. Then come the columns of result.json, one row a finished run, or those of one of the files of rows.
+Rows stand in the order of the sweep, columns in the order in which they first come.
 
 Objects inside are flattened, so that the mean of the evaluation is evaluation_mean. Lists become JSON text. What a
 column repeats of the run is left out: run, out, env, task, arm and seed of a result. A column that has the name of a
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from svrl.runs.atomic import writing
-from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.run_spec import SUBJECT, RunSpec
 from svrl.sweeps.store import Store
 from svrl.sweeps.variants import specs_of, value_of, varied
 
@@ -101,7 +101,7 @@ def export(store: Store, runs: Sequence[str], path: Path, rows: RowsOf = "result
 
 def _rows_of(store: Store, run: str, spec: RunSpec, names: Sequence[str], rows: RowsOf) -> Iterator[Row]:
     head: Row = {"run": run, "code": store.code, "kind": spec.kind}
-    head |= {"subject": spec.subject, "arm": spec.arm, "seed": spec.seed}
+    head |= {SUBJECT[spec.kind]: spec.subject, "arm": spec.arm, "seed": spec.seed}
     head |= {name: _cell(value_of(spec, name)) for name in names}
     if rows == "results":
         result = store.result(run)

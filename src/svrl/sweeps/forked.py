@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -49,6 +50,13 @@ def fork_server(kinds: Iterable[Kind]) -> ForkServerContext:
     """Forks processes from one that has imported what commands of these kinds need; started by the first of them."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*_ALWAYS, *(name for kind in sorted(set(kinds)) for name in _OF_KIND[kind])])
+    # A Ctrl-C while the server imports would end it with a traceback; born deaf, it leaves that to this process.
+    resource_tracker.ensure_running()  # first, because whoever starts it hears again
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
     return context
 
 
@@ -118,6 +126,7 @@ class Forked:
 
 
 def _work(address: str, code: str, runs: tuple[str, ...], terms: Terms, telling: Connection) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     tell: Callable[[str], None] = telling.send
     sys.exit(_code(address, code, runs, terms, tell))
 

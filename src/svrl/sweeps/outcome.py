@@ -14,8 +14,8 @@ Ended = Literal["done", "failed", "stopped", "killed"]
 DONE, FAILED, STOPPED, STORE_BROKEN, BUSY = 0, 2, 3, 74, 75
 """Exit codes of a process that works on a run."""
 LAST_LINES = 20
-_BLANK_OR_FRAME = " \t\r\n" + "".join(map(chr, range(0x2500, 0x2580)))
-"""What rich draws around a usage error."""
+_BLANK, _FRAME = " \t\r\n", "".join(map(chr, range(0x2500, 0x2580)))
+"""What stands around lines; usage errors come in a box."""
 _OF_THE_STORE = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE))
 _AS_TORCH_SAYS_IT = ("iostream error", "PytorchStreamWriter failed")
 """torch.save does not tell the reason for which a file could not be written."""
@@ -79,13 +79,14 @@ def reason_in(lines: Sequence[str]) -> str:
 
     Of a usage error it is all that stands in its box. Frames and rules are no lines.
     """
-    said = [bare for bare in (line.strip(_BLANK_OR_FRAME) for line in lines) if any(map(str.isalnum, bare))]
+    said = [bare for bare in (line.strip(_BLANK + _FRAME) for line in lines) if any(map(str.isalnum, bare))]
     errors = [line for line in said if line.startswith("Error: ")]
     if errors:
         return errors[-1].removeprefix("Error: ")
-    titles = [number for number, line in enumerate(said) if line == "Error"]
-    if titles and said[titles[-1] + 1 :]:
-        return " ".join(said[titles[-1] + 1 :])
+    boxed = [line.strip(_BLANK + _FRAME) for line in lines if line.strip(_BLANK).startswith(tuple(_FRAME))]
+    if "Error" in boxed:
+        last = len(boxed) - boxed[::-1].index("Error")
+        return " ".join(line for line in boxed[last:] if line)
     return said[-1] if said else ""
 
 

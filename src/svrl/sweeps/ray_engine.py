@@ -7,22 +7,16 @@ checkpoint elsewhere; the lock of its folder keeps a second process away for as 
 
 from __future__ import annotations
 
-import importlib.metadata
-import logging
-import signal
-import socket
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from svrl.experiments.training.stop_signals import Signals
-from svrl.integrations.versions import LIBRARIES, numbers
 from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, note_loss, summary_of
 from svrl.sweeps.one_run import OTHER_CODE, job_of
 from svrl.sweeps.outcome import (
@@ -37,6 +31,7 @@ from svrl.sweeps.outcome import (
     reason_in,
     took_too_much,
 )
+from svrl.sweeps.ray_connection import check_ray, connected, first_sentence
 from svrl.sweeps.ray_task import carry_out, listed, options_of, room_on
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import state_of
@@ -108,7 +103,7 @@ def run_on_ray(
         signals = signals or held.enter_context(Signals().held_back())
         engine = _Engine(store, resources or Resources(), effort or Effort(), listener or Unheard(), signals)
         if engine.sort_out(specs):
-            engine.work(held.enter_context(_connected(cluster)))
+            engine.work(held.enter_context(connected(cluster)))
     return summary_of(
         store,
         specs,
@@ -116,22 +111,6 @@ def run_on_ray(
         out_of_time=engine.out_of_time,
         broken=engine.broken,
     )
-
-
-def check_ray() -> None:
-    """Raise ValueError, with a sentence that says what to do, unless Ray can be worked with."""
-    wanted = LIBRARIES["ray"]
-    try:
-        found = importlib.metadata.version("ray")
-    except importlib.metadata.PackageNotFoundError:
-        raise ValueError(
-            "A sweep on a cluster needs Ray, which is not installed. Run: pip install 'svrl[cluster]'"
-        ) from None
-    if not numbers(wanted.lowest) <= numbers(found) < numbers(wanted.below):
-        raise ValueError(
-            f"Sweeps on a cluster were tested with ray {wanted.range}, and {found} is installed. "
-            "Run: pip install 'svrl[cluster]'"
-        )
 
 
 class _Engine:
@@ -275,7 +254,7 @@ class _Engine:
             )
             return
         except RayError as error:
-            self._lost[spec.id] = f"Its Ray worker or its node was lost: {_first_sentence(error)}"
+            self._lost[spec.id] = f"Its Ray worker or its node was lost: {first_sentence(error)}"
             self._elsewhere[spec.id] = (float("-inf"), spec)
             return
         ended, reason = self._ending(spec, report)
@@ -360,53 +339,6 @@ class _Engine:
             )
             return
         self._waiting.appendleft(spec)
-
-
-@contextmanager
-def _connected(cluster: str | None) -> Iterator[Any]:
-    """Ray, connected; a connection that was there before stays."""
-    import ray
-
-    if ray.is_initialized():
-        yield ray
-        return
-    if cluster is not None and "://" in cluster:
-        raise ValueError(
-            f"The address of a cluster is host:port, and the sweep runs on one of its nodes; got {cluster}."
-        )
-    if cluster not in (None, "auto", "local"):
-        _refuse_silence(str(cluster))
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    earlier = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(address=cluster, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
-        where = "here" if cluster is None else f"at {cluster}"
-        raise ValueError(f"No Ray cluster can be reached {where}: {_first_sentence(error)}") from error
-    if in_main_thread:
-        signal.signal(signal.SIGTERM, earlier)  # which Ray has taken
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-
-
-def _refuse_silence(cluster: str) -> None:
-    """Ray itself tries for minutes to reach an address where nobody is."""
-    host, _, port = cluster.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ValueError(f"The address of a cluster is host:port, as in 10.0.0.1:6379; got {cluster}.")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
-    except (OSError, OverflowError) as error:
-        raise ValueError(
-            f"No Ray cluster can be reached at {cluster}: {error}. Start one with ray start --head."
-        ) from error
-
-
-def _first_sentence(error: BaseException) -> str:
-    line = (str(error).strip().splitlines() or [f"{type(error).__name__}."])[0]
-    return line.partition(". ")[0].rstrip(".") + "."
 
 
 def _last_line(error: BaseException) -> str:

@@ -73,6 +73,7 @@ def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
 
 def _training(settings: dict[str, Any]) -> RunSpec:
     check_forms(settings, dict.fromkeys(("preset", "agent", "estimator", *OF_THE_MACHINE), "text"))
+    check_forms(settings, dict.fromkeys(_FLOATS, "number"))
     env, device = settings["env"], settings.get("device", "cpu")
     precision = settings.get("precision", default_precision(device))
     _check_env(env)

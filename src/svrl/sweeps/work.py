@@ -5,9 +5,9 @@ A run is the command that anyone can type, `svrl train ENV ... --out FOLDER --re
 
 from __future__ import annotations
 
+import importlib
 import os
 import resource
-import runpy
 import shutil
 import signal
 import socket
@@ -140,7 +140,7 @@ def run_command(argv: Sequence[str]) -> int:
     """Carry a command out as `python -m svrl` does; its exit code."""
     earlier, sys.argv = sys.argv, ["svrl", *argv]
     try:
-        runpy.run_module("svrl", run_name="__main__", alter_sys=False)
+        importlib.import_module("svrl.__main__").run()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
