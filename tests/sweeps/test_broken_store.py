@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,12 @@ def fill(disk: Path, left: int = 0) -> Path:
     """Take all room but so many bytes."""
     ballast = disk / "ballast"
     room = os.statvfs(disk)
-    ballast.write_bytes(b"0" * (room.f_bavail * room.f_frsize - left))
+    with suppress(OSError):  # somebody else may be quicker to take what there is
+        ballast.write_bytes(b"0" * (room.f_bavail * room.f_frsize - left))
     return ballast
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_in_the_middle_stops_the_sweep_and_loses_nothing(tmp_path, small_disk):
     store, straight = small_disk / "store", tmp_path / "straight"
     third = trainings(1500, seeds=3)[2:]

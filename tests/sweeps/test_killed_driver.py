@@ -52,9 +52,8 @@ def assert_each_was_done_once(place: Path, specs: list[RunSpec]) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("kills", "steps"), [(2, 1000), pytest.param(20, 5000, marks=pytest.mark.slow)], ids=["twice", "20 times"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "steps"), [(4, 1500), (20, 5000)], ids=["4 times", "20 times"])
 def test_a_sweep_whose_driver_is_killed_becomes_what_it_would_have_been(tmp_path, kills, steps):
     specs = [*trainings(steps, seeds=2, arms=("dqn", "sv-dqn"), log_every=500), *plans(1)]
     straight, broken = tmp_path / "straight", tmp_path / "broken"

@@ -28,6 +28,7 @@ from local_rig import (
     written,
 )
 
+from svrl.cli.plan_request import PlanRequest
 from svrl.sweeps.engine import Effort, Summary
 from svrl.sweeps.local_engine import run_locally
 from svrl.sweeps.run_spec import RunSpec
@@ -271,7 +272,8 @@ def test_a_plan_goes_on_with_the_threads_that_it_was_begun_with(tmp_path):
     store.add(spec)
     folder = store.folder(spec.id) / "run"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({**spec.full, "threads": 3}))  # as killed before a checkpoint
+    asked = PlanRequest(**spec.settings).config()
+    (folder / "config.json").write_text(json.dumps({**asked, "threads": 3}))  # as killed before a checkpoint
     assert run_locally([spec], str(tmp_path)).failures == {}
     assert json.loads((folder / "config.json").read_text())["threads"] == 3
 

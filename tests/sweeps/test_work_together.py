@@ -57,12 +57,13 @@ def store(tmp_path: Path) -> LocalStore:
 @pytest.fixture
 def specs(store: LocalStore) -> list[RunSpec]:
     """Long enough to be stopped in the middle."""
-    made = trainings(3_000, seeds=2)
+    made = trainings(20_000, seeds=2)
     for spec in made:
         store.add(spec)
     return made
 
 
+@pytest.mark.slow
 def test_stopped_and_gone_on_with_they_become_what_they_are_alone(store, specs, tmp_path):
     assert stopped_in_the_middle(store, specs) == 3
     assert [state_of(store, spec.id) for spec in specs] == ["stopped", "stopped"]
