@@ -191,7 +191,8 @@ def test_fsspecs_own_settings_name_the_endpoint(server: ObjectStore) -> None:
     others = {name: value for name, value in server.environment().items() if name != "AWS_ENDPOINT_URL"}
     url = server.environment()["AWS_ENDPOINT_URL"]
     code = (
-        f"from svrl.sweeps.store import open_store; open_store('s3://{BUCKET}/settings', 'code').keep_sweep('a', {{}})"
+        f"from svrl.sweeps.store import open_store; store = open_store('s3://{BUCKET}/settings', 'code'); "
+        "store.keep_sweep('a', {}); assert store.sweeps() == ['a']"
     )
     for named in ({"FSSPEC_S3_ENDPOINT_URL": url}, {"FSSPEC_S3": json.dumps({"endpoint_url": url})}):
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
