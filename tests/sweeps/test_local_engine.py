@@ -31,6 +31,7 @@ from local_rig import (
 from svrl.cli.plan_request import PlanRequest
 from svrl.sweeps.engine import Effort, Summary
 from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.machine import Machine, Share
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import open_store
 from svrl.sweeps.sweep_file import Resources
@@ -124,6 +125,62 @@ def test_more_processes_than_cores_share_them(tmp_path):
     assert all(allowed == set(cores) for allowed in seen)
 
 
+MIXED = ("cpu", "cuda")
+QUARTER = Resources(gpus=0.25)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
+    """Machines of any size."""
+
+    def made(cores: int, cards: int, resources: Resources, jobs: int | None = None, memory_gb: float = 64.0) -> Machine:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
+        monkeypatch.setattr("svrl.sweeps.machine._memory_gb", lambda: memory_gb)
+        named = {f"cuda:{number}": str(number) for number in range(cards)}
+        monkeypatch.setattr("svrl.sweeps.machine._cards", lambda devices: dict(named))
+        return Machine.of(resources, jobs, MIXED if cards else ("cpu",))
+
+    return made
+
+
+def taken(machine: Machine, device: str) -> list[Share]:
+    """As much as it gives for a device."""
+    return list(iter(lambda: machine.take(device), None))
+
+
+@pytest.mark.parametrize("order", [MIXED, MIXED[::-1]], ids=" before ".join)
+def test_runs_without_a_card_take_the_cores_that_those_on_cards_leave(machine, order):
+    large = machine(16, 2, QUARTER)
+    found = {device: taken(large, device) for device in order}
+    assert [(share.card, share.together) for share in found["cuda"]] == [("0", 4), ("1", 4)]
+    assert [(share.card, share.together) for share in found["cpu"]] == [(None, 1)] * 8
+    cores = [core for shares in found.values() for share in shares for core in share.cores]
+    assert sorted(cores) == list(range(16))
+    large.give_back(found["cpu"][0])
+    assert large.take("cuda") is None
+    assert large.take("cpu") == found["cpu"][0]
+    large.give_back(found["cuda"][1])
+    assert large.take("cpu") is None, "a card does not wait for cores"
+    assert large.take("cuda:1") == found["cuda"][1]
+
+
+def test_runs_without_a_card_have_a_place_where_cards_leave_no_core(machine):
+    small = machine(2, 1, QUARTER)
+    assert [share.cores for share in taken(small, "cpu")] == [()]
+    assert [share.cores for share in taken(small, "cuda")] == [()]
+
+
+def test_jobs_and_memory_count_runs_on_cores_and_on_cards(machine):
+    one = machine(16, 1, QUARTER, jobs=1)
+    assert (len(taken(one, "cpu")), len(taken(one, "cuda"))) == (1, 0)
+    three = machine(16, 1, QUARTER, jobs=3)
+    assert (len(taken(three, "cpu")), len(taken(three, "cuda"))) == (2, 1)
+    tight = machine(16, 1, Resources(gpus=0.25, memory_gb=8.0))
+    assert (len(taken(tight, "cpu")), len(taken(tight, "cuda"))) == (4, 1)
+    assert tight.notes == ["Note: 8 runs at a time, because each may take 8 GB of the machine's 64."]
+    assert len(taken(machine(16, 0, QUARTER), "cpu")) == 16
+
+
 def test_failures_are_told_and_stop_nobody(tmp_path):
     wrong = runs('[fixed]\npreset = "smoke"\nenv = "Nope-v3"')
     diverging = trainings(400, learning_rate=1e30)
@@ -207,6 +264,23 @@ def test_a_run_that_somebody_else_tells_to_stop_is_begun_again(tmp_path, undistu
     assert found.count("done") == 2
     assert outcomes(tmp_path, victim) == ["stopped", "done"]
     assert_same(tmp_path, undisturbed)
+
+
+def test_a_run_that_is_told_to_stop_too_often_is_left(tmp_path):
+    stopped: list[int] = []
+
+    def stop(told: Told) -> None:
+        for process in at_work(tmp_path, LONG[:1]):
+            if has_checkpoint(tmp_path, LONG[0]) and process not in stopped:
+                stopped.append(process)
+                os.kill(process, signal.SIGTERM)
+
+    told = Told(stop)
+    found = run_locally(LONG[:1], str(tmp_path), effort=Effort(checkpoint_every=0.2, retries=1), listener=told)
+    assert found.states == {LONG[0].id: "stopped"}
+    assert outcomes(tmp_path, LONG[0]) == ["stopped", "stopped"]
+    left = f"Note: {LONG[0].label} was told to stop 2 times and is left. The same command goes on with it."
+    assert told.said == [left]
 
 
 @pytest.mark.slow

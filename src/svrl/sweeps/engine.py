@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from svrl.sweeps.outcome import Ended, Outcome
+from svrl.sweeps.outcome import Ended
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.states import State, failure_of, kills_of, state_of
+from svrl.sweeps.states import State, failure_of, state_of
 from svrl.sweeps.store import Store
-from svrl.sweeps.work import ending
 
 RETRIES = 2
 """Times that a run is begun again whose process was killed: by the system for its memory, or with its machine."""
@@ -116,22 +115,3 @@ def summary_of(
             row = failure_of(store.attempts(run))
             failures[run] = str(row["reason"]) if row else ""
     return Summary(states=states, failures=failures, stopped=stopped, out_of_time=out_of_time, broken=broken)
-
-
-def note_loss(
-    store: Store, run: str, attempt: int, outcome: Outcome, *, seconds: float, peak_gb: float, retries: int
-) -> Outcome:
-    """Write down how a process ended that could not do so itself.
-
-    Returns:
-        The outcome; failed in place of killed if the run was killed more often than it may be.
-    """
-    times = kills_of(store.attempts(run)) + 1
-    if outcome.ended == "killed" and times > retries:
-        outcome = replace(outcome, ended="failed", reason=f"{outcome.reason} That happened {_times(times)}.")
-    store.note(run, ending(attempt, outcome, seconds, peak_gb))
-    return outcome
-
-
-def _times(number: int) -> str:
-    return "once, and it may not be begun again" if number == 1 else f"{number} times"

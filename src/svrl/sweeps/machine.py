@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,17 +34,25 @@ class Machine:
 
     Attributes:
         cores_a_run: CPU threads of one run.
+        most: Processes at a time: on cards if runs ask for some, else on cores.
+        beside: Processes at a time that take cores and no card, where others take cards; else 0.
+        in_all: Processes at a time of both sorts.
+        together: Runs that may share a process on a card.
+        disjoint: Every process gets cores of its own.
         notes: What a person should know about it.
     """
 
     cores_a_run: int
     most: int
+    beside: int
+    in_all: int
     together: int
     free_cores: list[int]
     free_cards: dict[str, str]
     disjoint: bool
     notes: list[str] = field(default_factory=list)
     busy: int = 0
+    busy_without_card: int = 0
 
     @classmethod
     def of(cls, resources: Resources, jobs: int | None, devices: Iterable[str]) -> Machine:
@@ -61,25 +70,33 @@ class Machine:
         each = min(resources.cores, len(cores))
         if each < resources.cores:
             notes.append(f"Note: runs ask for {resources.cores} cores each, and this machine lends {each}.")
-        cards = _cards(devices)
-        together = max(1, int(1 / resources.gpus)) if cards and 0 < resources.gpus <= 1 else 1
-        fit = max(1, len(cores) // each)
-        if cards:
-            fit = len(cards)
-        if resources.memory_gb:
-            by_memory = max(1, int(_memory_gb() / resources.memory_gb))
-            if by_memory < fit:
-                notes.append(
-                    f"Note: {by_memory} runs at a time, because each may take {resources.memory_gb:g} GB of the "
-                    f"machine's {_memory_gb():.0f}."
-                )
-            fit = min(fit, by_memory)
-        most = jobs or fit
+        asked = list(devices)
+        cards = _cards(asked)
+        together = int(1 / resources.gpus) if cards and resources.gpus else 1
+        by_cores = len(cores) // each
+        by_memory = max(1, int(_memory_gb() / resources.memory_gb)) if resources.memory_gb else sys.maxsize
+        mixed = bool(cards) and not all(_is_a_card(device) for device in asked)
+        fit = len(cards) or by_cores
+        if by_memory < (max(fit, by_cores) if mixed else fit):
+            notes.append(
+                f"Note: {by_memory} runs at a time, because each may take {resources.memory_gb:g} GB of the "
+                f"machine's {_memory_gb():.0f}."
+            )
+        most = in_all = jobs or min(fit, by_memory)
+        beside = 0
+        if mixed:
+            most = min(most, len(cards))
+            # Cores and memory of the cards' processes stay theirs, or a card would wait for runs that need none.
+            left = min(by_cores, by_memory) - most * together
+            beside = max(1, jobs - most if jobs else left)
+            in_all = jobs or min(most + beside, by_memory)
         # More processes than fit share all cores: pinned, some would wait beside free ones.
-        disjoint = most * each * together <= len(cores)
+        disjoint = (most * together + beside) * each <= len(cores)
         return cls(
             cores_a_run=each,
             most=most,
+            beside=beside,
+            in_all=in_all,
             together=together,
             free_cores=cores,
             free_cards=cards,
@@ -89,7 +106,11 @@ class Machine:
 
     def has_room_for(self, device: str) -> bool:
         """Whether a process that asks for a device can begin."""
-        return self.busy < self.most and (not device.startswith("cuda") or bool(self._cards_for(device)))
+        if self.busy >= self.in_all:
+            return False
+        if _is_a_card(device):
+            return bool(self._cards_for(device))
+        return self.beside == 0 or self.busy_without_card < self.beside
 
     def _cards_for(self, device: str) -> list[str]:
         return [name for name in sorted(self.free_cards) if device in ("cuda", name)]
@@ -99,7 +120,7 @@ class Machine:
         if not self.has_room_for(device):
             return None
         card = visible = None
-        if device.startswith("cuda"):
+        if _is_a_card(device):
             card = self._cards_for(device)[0]
             visible = self.free_cards.pop(card)
         together = self.together if card else 1
@@ -107,11 +128,13 @@ class Machine:
         cores = tuple(self.free_cores[:count]) if self.disjoint else ()
         del self.free_cores[: len(cores)]
         self.busy += 1
+        self.busy_without_card += card is None
         return Share(cores=cores, card=visible, name=card, together=together)
 
     def give_back(self, share: Share) -> None:
         """A process has ended."""
         self.busy -= 1
+        self.busy_without_card -= share.card is None
         self.free_cores = sorted([*self.free_cores, *share.cores])
         if share.card is not None and share.name is not None:
             self.free_cards[share.name] = share.card
@@ -126,13 +149,17 @@ def memory_of(process: int | None) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
+def _is_a_card(device: str) -> bool:
+    return device.startswith("cuda")
+
+
 def _memory_gb() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
 
 
 def _cards(devices: Iterable[str]) -> dict[str, str]:
     """Cards as torch names them, and as CUDA_VISIBLE_DEVICES does."""
-    if not any(device.startswith("cuda") for device in devices):
+    if not any(_is_a_card(device) for device in devices):
         return {}
     import torch
 

@@ -8,7 +8,6 @@ checkpoint elsewhere; the lock of its folder keeps a second process away for as 
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,32 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from svrl.experiments.training.stop_signals import Signals
-from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, note_loss, summary_of
+from svrl.sweeps.driver import LOOK_EVERY, Driver, LostProcess
+from svrl.sweeps.engine import Effort, Listener, Summary
 from svrl.sweeps.one_run import OTHER_CODE, job_of
-from svrl.sweeps.outcome import (
-    BUSY,
-    DONE,
-    LAST_LINES,
-    STOPPED,
-    STORE_BROKEN,
-    Ended,
-    Outcome,
-    killed_by,
-    reason_in,
-    took_too_much,
-)
+from svrl.sweeps.outcome import BUSY, DONE, STOPPED, STORE_BROKEN, Ended, reason_in
 from svrl.sweeps.ray_connection import check_ray, connected, first_sentence
 from svrl.sweeps.ray_task import carry_out, listed, options_of, room_on
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.states import state_of
-from svrl.sweeps.store import Store, open_store
+from svrl.sweeps.states import State
+from svrl.sweeps.store import open_store
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Terms, next_attempt
 
-LOOK_EVERY = 0.5
-"""Seconds between two looks at signals and the clock."""
-AGAIN_AFTER = 2.0
-"""Seconds after which a run that somebody else works on is looked at again."""
 NODES_EVERY = 5.0
 """Seconds between two looks at the nodes of the cluster."""
 BEGAN_EVERY = 2.0
@@ -101,102 +86,57 @@ def run_on_ray(
         store.add(spec)
     with ExitStack() as held:
         signals = signals or held.enter_context(Signals().held_back())
-        engine = _Engine(store, resources or Resources(), effort or Effort(), listener or Unheard(), signals)
+        engine = _Engine(store, signals, resources=resources, effort=effort, listener=listener)
         if engine.sort_out(specs):
-            engine.work(held.enter_context(connected(cluster)))
-    return summary_of(
-        store,
-        specs,
-        stopped=signals.came,
-        out_of_time=engine.out_of_time,
-        broken=engine.broken,
-    )
+            engine.prepare(held.enter_context(connected(cluster)))
+            engine.work()
+    return engine.summary(specs)
 
 
-class _Engine:
+class _Engine(Driver):
     """Who has which run: `_waiting` nobody, `_tasks` Ray, `_elsewhere` a process that Ray does not know (any more)."""
 
-    def __init__(
-        self, store: Store, resources: Resources, effort: Effort, listener: Listener, signals: Signals
-    ) -> None:
-        self.store, self.effort, self.listener, self.signals = store, effort, listener, signals
-        self.resources = resources
-        self.out_of_time, self.broken = False, ""
-        self._waiting: deque[RunSpec] = deque()
-        self._elsewhere: dict[str, tuple[float, RunSpec]] = {}
+    def prepare(self, ray: Any) -> None:
+        """Work with Ray: the library, connected."""
+        self._ray = ray
         self._tasks: dict[Any, _Task] = {}
         self._lost: dict[str, str] = {}
-        self._losses: Counter[str] = Counter()
-        self._ray: Any = None
-        self._carry_out: Any = None
-        self._told, self._warned = False, False
+        self._warned = False
         self._room = 0
         self._nodes_seen = self._began_seen = float("-inf")
-        self._deadline = None if effort.hours is None else time.monotonic() + 3600 * effort.hours
-
-    def sort_out(self, specs: Sequence[RunSpec]) -> bool:
-        """Which runs are left; whether there are any."""
-        for spec in specs:
-            state = state_of(self.store, spec.id)
-            if state == "running":
-                self._elsewhere[spec.id] = (time.monotonic(), spec)
-            elif state in ("waiting", "stopped"):
-                self._waiting.append(spec)
-        return bool(self._waiting or self._elsewhere)
-
-    def work(self, ray: Any) -> None:
-        """Until nothing is left, or until it has to stop; ray is the library, connected."""
-        self._ray = ray
         # Ray begins nothing again by itself: what was lost is looked up in the store first.
         self._carry_out = ray.remote(max_retries=0)(carry_out)
-        while self._waiting or self._tasks or self._elsewhere:
-            if self._has_to_stop():
-                self._tell_to_stop()
-                if not self._tasks:
-                    return
-            else:
-                self._take_back_from_elsewhere()
-                self._look_at_nodes()
-                self._hand_over()
-            if self._tasks:
-                ended, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=LOOK_EVERY)
-            else:
-                time.sleep(LOOK_EVERY)
-                ended = []
-            self._tell_of_those_that_began()
-            for reference in ended:
-                self._end(reference)
-            self.listener.looks()
 
-    def _has_to_stop(self) -> bool:
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            self.out_of_time = True
-        return self.signals.came is not None or self.out_of_time or bool(self.broken)
+    def _is_at_work(self) -> bool:
+        return bool(self._tasks)
 
-    def _tell_to_stop(self) -> None:
+    def _begin(self) -> None:
+        self._look_at_nodes()
+        self._hand_over()
+
+    def _wait_for_ends(self) -> None:
+        if self._tasks:
+            ended, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=LOOK_EVERY)
+        else:
+            time.sleep(LOOK_EVERY)
+            ended = []
+        self._tell_of_those_that_began()
+        for reference in ended:
+            self._end(reference)
+
+    def _tell_all_to_stop(self) -> None:
         """Tasks that have not begun go; those that have save, and end."""
-        if not self._told:
-            self._told = True
-            for reference in self._tasks:
-                self._ray.cancel(reference, force=False)
+        for reference in self._tasks:
+            self._ray.cancel(reference, force=False)
 
-    def _take_back_from_elsewhere(self) -> None:
-        now = time.monotonic()
-        for run, (since, spec) in list(self._elsewhere.items()):
-            if now - since < AGAIN_AFTER:
-                continue
-            state = state_of(self.store, run)
-            if state == "running":
-                self._elsewhere[run] = (now, spec)
-                continue
-            del self._elsewhere[run]
-            reason = self._lost.pop(run, None)
-            if state == "done":
-                self.listener.ends(spec, "done", "")
-            elif reason is not None:
-                self._go_on_after_loss(spec, reason)
-            elif state in ("waiting", "stopped"):
-                self._waiting.append(spec)
+    def _take_back(self, spec: RunSpec, state: State) -> None:
+        if state == "running":
+            return
+        reason = self._lost.pop(spec.id, None)
+        if reason is not None and state != "done":
+            self._go_on_after_loss(spec, reason)
+        else:
+            super()._take_back(spec, state)
 
     def _look_at_nodes(self) -> None:
         now = time.monotonic()
@@ -269,7 +209,7 @@ class _Engine:
         if self.store.result(spec.id) is not None:
             return "done", ""
         if code == BUSY:
-            self._elsewhere[spec.id] = (time.monotonic(), spec)
+            self._leave_to_others(spec)
             return None, ""
         attempts = self.store.attempts(spec.id)
         last = attempts[-1] if attempts else {}
@@ -287,58 +227,28 @@ class _Engine:
 
     def _without_an_end(self, spec: RunSpec, report: dict[str, Any], attempt: int) -> tuple[Ended, str]:
         """A process that could not write down how it ended."""
-        lines = tuple(self.store.log_tail(spec.id, LAST_LINES))
-        code, peak_gb = int(report["code"]), float(report["peak_gb"])
-        if report["too_large"]:
-            reason = took_too_much(peak_gb, self.resources.memory_gb)
-            outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
-        elif code < 0:
-            outcome = Outcome(ended="killed", reason=killed_by(-code, peak_gb), last_lines=lines)
-        else:
-            said = reason_in(report["said"].splitlines()) or "nothing"
-            reason = f"The process on {report['host']} ended with code {code} before the run began, and said: {said}"
-            outcome = Outcome(ended="failed", reason=reason, last_lines=lines)
-        outcome = note_loss(
-            self.store,
-            spec.id,
-            attempt,
-            outcome,
+        code = int(report["code"])
+        said = reason_in(report["said"].splitlines()) or "nothing"
+        reason = f"The process on {report['host']} ended with code {code} before the run began, and said: {said}"
+        lost = LostProcess(
+            code=code,
             seconds=report["seconds"],
-            peak_gb=peak_gb,
-            retries=self.effort.retries,
+            peak_gb=float(report["peak_gb"]),
+            too_large=report["too_large"],
         )
-        if outcome.ended == "killed":
-            self._waiting.appendleft(spec)
-        return outcome.ended, outcome.reason
+        return self._go_on_after(lost, spec, attempt, ("failed", reason))
 
     def _go_on_after_loss(self, spec: RunSpec, reason: str) -> None:
         """A run whose worker or node is gone, and whose process is too: it saved, or it had no time to."""
-        self._losses[spec.id] += 1
         attempts = self.store.attempts(spec.id)
         last = attempts[-1] if attempts else {}
         ended: Ended = "stopped"
         if "began" in last:
             seconds = (datetime.now(UTC) - datetime.fromisoformat(last["began"])).total_seconds()
-            lines = tuple(self.store.log_tail(spec.id, LAST_LINES))
-            ended = note_loss(
-                self.store,
-                spec.id,
-                int(last["attempt"]),
-                Outcome(ended="killed", reason=reason, last_lines=lines),
-                seconds=seconds,
-                peak_gb=0.0,
-                retries=self.effort.retries,
-            ).ended
+            ended, _ = self._write_down(spec, int(last["attempt"]), "killed", reason, seconds=seconds, peak_gb=0.0)
         self.listener.ends(spec, ended, reason)
-        if ended == "failed":
-            return
-        if self._losses[spec.id] > self.effort.retries:
-            self.listener.notes(
-                f"Note: {spec.label} lost its worker {self._losses[spec.id]} times and is left. The same command goes "
-                "on with it."
-            )
-            return
-        self._waiting.appendleft(spec)
+        if ended != "failed" and self._may_begin_again(spec, "lost its worker"):
+            self._waiting.appendleft(spec)
 
 
 def _last_line(error: BaseException) -> str:

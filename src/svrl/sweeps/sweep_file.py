@@ -56,7 +56,7 @@ class Resources:
 
     Attributes:
         cores: CPU cores, at least 1.
-        gpus: Cards, or a share of one; 0 for none.
+        gpus: The share of a card that a run on one takes, at most 1; 0 is all of it.
         memory_gb: Most memory in 10^9 bytes; None is not watched.
     """
 
@@ -73,8 +73,8 @@ class Resources:
                 raise ValueError(f"resources.{name} is a number of at least 0, got {got!r}.")
         if self.memory_gb == 0:
             raise ValueError("resources.memory_gb is more than 0; leave it out for no limit.")
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise ValueError(f"resources.gpus is a share up to 1 or a whole number, got {self.gpus}.")
+        if self.gpus > 1:
+            raise ValueError(f"A run trains on one card; [resources] gpus must be at most 1, got {self.gpus}.")
 
 
 @dataclass(frozen=True, kw_only=True)
