@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -21,40 +20,10 @@ SCRIPT = "<img src=x onerror=\"document.title='run'\"><script>document.title='ru
 PATIENCE = 60
 """Seconds until a page that does not change has failed; a busy machine may need some."""
 
-
-def found(*names: str) -> str:
-    """The path of a program; skips the tests if it is not there."""
-    for name in names:
-        if path := shutil.which(name):
-            return path
-    pytest.skip(
-        f"THE LIVE PAGE WAS NOT TRIED IN A BROWSER: {names[0]} is missing. Install the Debian packages chromium and "
-        "chromium-driver.",
-        allow_module_level=True,
-    )
-
-
-CHROMIUM, DRIVER = found("chromium", "chromium-browser", "google-chrome"), found("chromedriver")
-webdriver = pytest.importorskip(
-    "selenium.webdriver",
-    reason="THE LIVE PAGE WAS NOT TRIED IN A BROWSER: selenium is missing. Run pip install selenium.",
-)
-from selenium.webdriver.chrome.service import Service  # noqa: E402
+pytest.importorskip("selenium", reason="THE PAGES WERE NOT TRIED IN A BROWSER: run pip install selenium.")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

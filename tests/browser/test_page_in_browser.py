@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,28 +18,10 @@ from svrl.experiments.paper.page import build_page
 from svrl.experiments.paper.store import committed_store
 from svrl.reporting.page.html import render_html
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DESKTOP, PHONE = (1280, 900), (360, 740)
 LIGHT_INK, DARK_INK = "rgb(28, 30, 33)", "rgb(228, 229, 231)"
 
-
-def found(*names: str) -> str:
-    """The path of a program; skips the tests if it is not there."""
-    for name in names:
-        if path := shutil.which(name):
-            return path
-    pytest.skip(
-        f"THE PAGE WAS NOT TRIED IN A BROWSER: {names[0]} is missing. Install the Debian packages chromium and "
-        "chromium-driver.",
-        allow_module_level=True,
-    )
-
-
-CHROMIUM, DRIVER = found(*BROWSERS), found("chromedriver")
-webdriver = pytest.importorskip(
-    "selenium.webdriver", reason="THE PAGE WAS NOT TRIED IN A BROWSER: selenium is missing. Run pip install selenium."
-)
-from selenium.webdriver.chrome.service import Service  # noqa: E402
+pytest.importorskip("selenium", reason="THE PAGES WERE NOT TRIED IN A BROWSER: run pip install selenium.")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -52,18 +32,6 @@ def address(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render_html(sample_page()), encoding="utf-8")
     return path.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import uuid
 from pathlib import Path
-
-import pytest
-from tests.sweeps.object_store import BUCKET
 
 from svrl.sweeps.lease import Timing
 from svrl.sweeps.remote_store import RemoteStore
@@ -22,15 +18,6 @@ SPEC = RunSpec(
 )
 RUN = SPEC.id
 QUICK = Timing(renew=0.2, expire=2.0, settle=0.3)
-
-
-def new_address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of the kind that the fixture's parameter says; s3 is the server's of the fixture of that name."""
-    if request.param == "s3":
-        for name, value in request.getfixturevalue("server").environment().items():
-            monkeypatch.setenv(name, value)
-        return f"s3://{BUCKET}/{uuid.uuid4().hex}"
-    return f"memory://{uuid.uuid4().hex}" if request.param == "memory" else f"file://{tmp_path}/store"
 
 
 def opened(address: str, timing: Timing = QUICK) -> RemoteStore:

@@ -9,28 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.sweeps.object_store import ObjectStore, Watched, object_store
-from tests.sweeps.remote_rig import CODE, QUICK, RUN, SPEC, content, fetched, fill, new_address, opened
+from tests.sweeps.object_store import Watched
+from tests.sweeps.remote_rig import CODE, QUICK, RUN, SPEC, content, fetched, fill, opened
 
 from svrl.sweeps.lease import LostLeaseError, Timing
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import state_of, steps_done
 from svrl.sweeps.store import BusyError, open_store
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    with object_store() as server:
-        yield server
-
-
-@pytest.fixture(params=["memory", "file", "s3"])
-def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    return new_address(request, tmp_path, monkeypatch)
 
 
 def test_sweeps_specs_and_attempts_are_kept(address: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.sweeps.object_store import BUCKET, SECRET, ObjectStore, Watched, object_store, wire
-from tests.sweeps.remote_rig import CODE, RUN, SPEC, content, fetched, fill, new_address, opened
+from tests.sweeps.remote_rig import CODE, RUN, SPEC, content, fetched, fill, opened
 
 from svrl.sweeps.lease import Timing
 from svrl.sweeps.remote_place import Manifest, RemotePlace
@@ -24,17 +24,6 @@ from svrl.sweeps.states import state_of
 
 SLOW = Timing(renew=500.0, expire=1000.0, settle=0.0)
 LEASE = f"{CODE}/{RUN}/lease.json"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    with object_store() as server:
-        yield server
-
-
-@pytest.fixture(params=["memory", "file", "s3"])
-def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    return new_address(request, tmp_path, monkeypatch)
 
 
 @contextmanager

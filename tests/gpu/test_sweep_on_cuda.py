@@ -1,0 +1,68 @@
+"""A sweep whose runs share a card as a population: one process, and each run what it is alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from tests.sweeps.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, process_of, store_at, trainings
+
+from svrl.sweeps.engine import Effort
+from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.sweep_file import Resources
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def on_the_card(steps: int) -> list[RunSpec]:
+    return trainings(steps, seeds=2, arms=("dqn", "sv-dqn"), device="cuda")
+
+
+def processes(address: Path, specs: list[RunSpec]) -> set[int]:
+    return {process_of(address, spec) for spec in specs}
+
+
+def test_a_population_is_one_process_and_its_runs_are_those_alone(tmp_path: Path) -> None:
+    specs = on_the_card(600)
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    for address, gpus in ((together, 0.25), (alone, 1.0)):
+        summary = run_locally(specs, str(address), resources=Resources(gpus=gpus))
+        assert summary.count("done") == len(specs), summary.failures
+    assert (len(processes(together, specs)), len(processes(alone, specs))) == (1, len(specs))
+    assert all_of(together, specs) == all_of(alone, specs)
+    assert leftovers(together) == []
+
+
+def test_a_population_that_was_killed_goes_on_and_each_run_is_done_once(tmp_path: Path) -> None:
+    specs = on_the_card(8_000)
+    killed: list[int] = []
+
+    def kill() -> None:
+        killed.append(process_of(tmp_path, specs[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    told = Told(at_first(lambda: all(has_checkpoint(tmp_path, spec) for spec in specs), kill))
+    effort = Effort(checkpoint_every=0.3)
+    summary = run_locally(specs, str(tmp_path), resources=Resources(gpus=0.25), effort=effort, listener=told)
+    assert summary.count("done") == len(specs), summary.failures
+    assert killed[0] not in processes(tmp_path, specs)
+    for spec in specs:
+        outcomes = [row["outcome"] for row in store_at(tmp_path).attempts(spec.id) if "outcome" in row]
+        assert outcomes == ["killed", "done"]
+    assert leftovers(tmp_path) == []
+
+
+def test_runs_on_cores_do_not_wait_for_the_card(tmp_path: Path) -> None:
+    """A mixed sweep: the run on the CPU begins before the one on the card has ended."""
+    card, cores = trainings(4_000, device="cuda")[0], trainings(300)[0]
+    told = Told()
+    summary = run_locally([card, cores], str(tmp_path), resources=Resources(gpus=1.0), listener=told)
+    assert summary.count("done") == 2, summary.failures
+    assert [run for run, _, _ in told.ended] == [cores.id, card.id]
