@@ -1,5 +1,6 @@
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from svrl.matrix import (
     SoftImpute,
     check_estimator,
 )
-from svrl.matrix.contract import CHECKS
+from svrl.matrix.contract import CHECKS, example
 
 ESTIMATORS = [
     SoftImpute(),
@@ -44,6 +45,23 @@ def test_every_estimator_keeps_its_promises(estimator: Estimator):
     passed = check_estimator(estimator)
     assert passed == [check.__name__ for check in CHECKS]
     assert len(passed) >= 13
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("writeable", [True, False])
+def test_factors_of_either_kind_make_the_same_matrix(order: str, writeable: bool):
+    # NumPy and torch bring a BLAS each, which round differently on some CPUs: one of them must do both.
+    source = torch.Generator().manual_seed(0)
+    factors = [np.array(torch.randn(m, 9, generator=source).double().numpy(), order=order) for m in (200, 64)]
+    given = RowMean(output="estimate")(example())
+    tensors = replace(given, dense=None, factors=tuple(torch.from_numpy(part) for part in factors)).matrix
+    for part in factors:
+        part.flags.writeable = writeable
+    arrays = replace(given, dense=None, factors=tuple(factors)).matrix
+    assert isinstance(arrays, np.ndarray)
+    assert np.array_equal(arrays, tensors.numpy())
+    backwards = replace(given, dense=None, factors=(factors[0][::-1], factors[1])).matrix
+    assert np.allclose(backwards, arrays[::-1], rtol=0, atol=1e-13)
 
 
 @dataclass(frozen=True)

@@ -155,8 +155,17 @@ def test_of_equal_actions_the_first_is_taken(actions: int, dtype: torch.dtype, f
     else:
         policy = GreedyPolicy(task=task, q=(left @ right[:1].mT).expand(-1, actions))
     states = draw_starts(task, 200, seeded())
-    assert not bool(policy.actions(states).any())
-    assert not bool(greedy_twin(task, states, policy.table, policy.right, None)[0].any())
+    chosen, values = policy.greedy(states)
+    assert not bool(chosen.any())
+    twin_chosen, twin_values = greedy_twin(task, states, policy.table, policy.right, None)
+    if not factored:
+        assert not bool(twin_chosen.any())
+        return
+    # With factors the twin multiplies by BLAS, and MKL on an AMD CPU sums the last columns in another order than the
+    # others, so that a copy may come out one rounding larger. It may win, but by no more than a sum can be rounded.
+    rank, eps = right.shape[1], torch.finfo(dtype).eps
+    size = GreedyPolicy(task=task, left=left.abs(), right=policy.right.abs()).greedy(states)[1]
+    assert bool(((twin_values - values).abs() <= (rank + 2 ** len(task.shape)) * eps * size).all())
 
 
 def test_outside_the_box_a_periodic_axis_wraps_and_another_stops():

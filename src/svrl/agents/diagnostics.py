@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 TIGHT_ENERGY = 0.9999
 DORMANT = 0.025
 DELTA = 0.01
+ROUNDING = 4 * torch.finfo(torch.float32).eps
+"""Share of a value that may be rounding: a layer may sum some actions in another order than the others."""
 FEATURE_STATES = 2_048
 """States whose features a rank study looks at; Kumar et al. take as many."""
 BLOCK = 1 << 21
@@ -78,17 +80,21 @@ def energies(q: Tensor, *, centre_rows: bool = False) -> Tensor:
 
     They are the eigenvalues of the Gram matrix of the shorter side, which takes less than half the
     time of singular values. What lies below rounding is 0: singular values under about 1e-7 of the largest,
-    which is also as far as a network's float32 can be trusted.
+    which is also as far as a network's float32 can be trusted. Centring removes the values and leaves their
+    rounding, so there singular values under `ROUNDING` of the norm before it are 0 too: equal actions have rank 0.
     """
     q = q.detach().cpu().double()
+    noise = torch.zeros((), dtype=torch.float64)
     if centre_rows:
+        noise = (ROUNDING * torch.linalg.matrix_norm(q)[..., None]).square()
         q = q - q.mean(-1, keepdim=True)
     top = q.abs().amax((-2, -1), keepdim=True)
     q = q / torch.where(top > 0, top, 1.0)
     gram = q.mT @ q if q.shape[-1] <= q.shape[-2] else q @ q.mT
     squares = torch.linalg.eigvalsh(gram).flip(-1)
     rounding = max(q.shape[-2:]) * torch.finfo(torch.float64).eps * squares[..., :1]
-    return torch.where(squares > rounding, squares, 0.0) * top[..., 0].square()
+    found = torch.where(squares > rounding, squares, 0.0) * top[..., 0].square()
+    return torch.where(found > noise, found, 0.0)
 
 
 def ranks_at(squares: Tensor, energy: float) -> Tensor:

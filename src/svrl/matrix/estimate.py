@@ -85,8 +85,7 @@ class Estimate:
         if self.dense is None:
             if self.factors is None:
                 raise ValueError("This Estimate has neither a matrix nor factors.")
-            left, right = self.factors
-            object.__setattr__(self, "dense", left @ right.swapaxes(-1, -2))
+            object.__setattr__(self, "dense", _product(*self.factors))
         assert self.dense is not None
         return self.dense
 
@@ -133,6 +132,25 @@ class Estimate:
         if self.code.ndim == 0:
             return f"Estimate(shape={shape}, rank={int(self.rank)}, iterations={int(self.iterations)}, {said})"
         return f"Estimate(shape={shape}, ranks {int(self.rank.min())}..{int(self.rank.max())}, {said})"
+
+
+def _product(left: Array, right: Array) -> Array:
+    """left @ right.mT, of the kind of the factors; NumPy's too by torch, in the layout they have.
+
+    NumPy brings a BLAS of its own, and on some CPUs the two round differently: then equal factors would give
+    unequal matrices.
+    """
+    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+        return left @ right.swapaxes(-1, -2)
+    first, second = (
+        torch.from_numpy(part if _torch_can_share(part) else part.copy(order="K")) for part in (left, right)
+    )
+    return (first @ second.mT).numpy()
+
+
+def _torch_can_share(array: np.ndarray) -> bool:
+    """torch has no read-only tensors and would warn, and none that run backwards in memory."""
+    return array.flags.writeable and all(stride >= 0 for stride in array.strides)
 
 
 Start = Estimate | torch.Tensor | np.ndarray | None
