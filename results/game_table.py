@@ -1,0 +1,98 @@
+"""The table of one Atari game in docs/evidence.md, from the committed cells: python results/game_table.py breakout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.stats import t as student
+
+from svrl.experiments.paper.store import Kept, committed_store, read_first
+from svrl.experiments.training_cells.atari import ARMS_OF, SHORT, env_names
+from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, score_over_time
+
+PLAIN, *STRUCTURED = ARMS_OF["dqn"]
+
+
+def shown(values: Sequence[float], form: str = "{:.3g}") -> str:
+    """Mean and 95% interval of the mean by Student's t."""
+    mean, half = float(np.mean(values)), _half(np.var(values, ddof=1) / len(values), len(values) - 1)
+    return f"{form.format(mean)} [{form.format(mean - half)}, {form.format(mean + half)}]"
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Of two means, with its interval by Welch."""
+    parts = [np.var(values, ddof=1) / len(values) for values in (ours, theirs)]
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(values) - 1) for part, values in zip(parts, (ours, theirs), strict=True)
+    )
+    mean, half = float(np.mean(ours) - np.mean(theirs)), _half(sum(parts), freedom)
+    return f"{mean:+.3g} [{mean - half:.3g}, {mean + half:.3g}]"
+
+
+def _half(variance: float, freedom: float) -> float:
+    return float(student.ppf(0.975, freedom) * np.sqrt(variance))
+
+
+def ranks(cells: Sequence[Kept], centred: bool) -> str:
+    """Mean ranks at 99% and 99.99% of the energy."""
+    return " / ".join(
+        f"{np.mean([mean_rank(kept, energy, centred) for kept in cells]):.1f}" for energy in (0.99, 0.9999)
+    )
+
+
+def main() -> None:
+    """Print the table, and below it what the text beside it says."""
+    game = sys.argv[1]
+    found: dict[str, list[Kept]] = {}
+    for arm in (PLAIN, *STRUCTURED):
+        cells = [read_first(cell, (committed_store(),)) for cell in SHORT.cells(env_names((game,)), (arm,))]
+        found[arm] = [kept for kept in cells if kept is not None]
+        if len(found[arm]) < len(cells):
+            sys.exit(
+                f"{game} is not complete: {arm} has {len(found[arm])} of {len(cells)} seeds. "
+                f"results/add_game.sh {game} trains the others."
+            )
+    numbers: dict[str, Callable[[Kept], float]] = {
+        "score, last 100 games": score_of,
+        "score over all of training": score_over_time,
+        "evaluation, 20 games": lambda kept: row_of(kept, "score")["evaluation"],
+        "effective rank of features": lambda kept: row_of(kept, "features")["feature_rank"],
+        "dormant units, %": lambda kept: 100 * row_of(kept, "features")["dormant"],
+        "best value less discounted return": lambda kept: row_of(kept, "optimism")["optimism"],
+    }
+
+    def of(arm: str, number: Callable[[Kept], float]) -> list[float]:
+        return [number(kept) for kept in found[arm]]
+
+    print("| | " + " | ".join(f"`{arm}`" for arm in found) + " |\n|" + "---|" * (len(found) + 1))
+    for words, number in numbers.items():
+        print(f"| {words} | " + " | ".join(shown(of(arm, number)) for arm in found) + " |")
+    each = {arm: [f"{value:.4g}" for value in of(arm, numbers["evaluation, 20 games"])] for arm in found}
+    print("| evaluation, each seed | " + " | ".join(", ".join(each[arm]) for arm in found) + " |")
+    wins = {arm: np.greater.outer(of(arm, score_of), of(PLAIN, score_of)) for arm in STRUCTURED}
+    print("| beats `dqn` | | " + " | ".join(f"{won.sum()} of {won.size} pairs" for won in wins.values()) + " |")
+    for words, centred in (("rank at 99% / 99.99% of the energy", False), ("with row means taken out", True)):
+        print(f"| {words} | " + " | ".join(ranks(cells, centred) for cells in found.values()) + " |")
+
+    print("\nbeside plain DQN (Welch):")
+    beside = {**numbers, "values": lambda kept: row_of(kept, "optimism")["value"]}
+    for arm in STRUCTURED:
+        print(
+            f"  {arm}: "
+            + "; ".join(f"{words} {difference(of(arm, one), of(PLAIN, one))}" for words, one in beside.items())
+        )
+    for arm in STRUCTURED:
+        push = [float(np.mean(row_of(kept, "learning")["target_bias"])) for kept in found[arm]]
+        print(f"  {arm}: mean push of a target in training {shown(push)}")
+    for scale in ("minmax", "row"):
+        for name in ("beyond_row_mean", "held_out", "row_max_bias", "best_kept"):
+            values = of(PLAIN, lambda kept, name=name, scale=scale: row_of(kept, "estimation", scale=scale)[name])
+            print(f"  estimation on DQN's values, {scale}: {name} {shown(values)}")
+    for name in ("gained", "value"):
+        print(f"  {name} by plain DQN {shown(of(PLAIN, lambda kept, name=name: row_of(kept, 'optimism')[name]))}")
+
+
+if __name__ == "__main__":
+    main()
