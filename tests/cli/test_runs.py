@@ -57,6 +57,31 @@ def test_every_run_and_its_state(svrl, svrl_json, folder, trained):
         assert word in shown.stdout
 
 
+def test_a_run_of_a_sweep_has_its_name_and_one_beside_a_strange_file_has_none(svrl, svrl_json, tmp_path, trained):
+    from svrl.sweeps.settings import spec_of
+
+    spec = spec_of("train", {"env": "control/inverted-pendulum", "actions": 5, "batch_size": 16, "seed": 3})
+    places = {"good": spec.id, "moved": "0123456789abcdef", "torn": "torn", "none": "none"}
+    for name in places.values():
+        shutil.copytree(trained, tmp_path / "sweeps" / "code" / name / "run")
+    for name in ("good", "moved"):
+        (tmp_path / "sweeps" / "code" / places[name] / "spec.json").write_text(json.dumps(spec.as_json()))
+    (tmp_path / "sweeps" / "code" / "torn" / "spec.json").write_text('{"id": "to')
+    rows = {os.path.basename(os.path.dirname(row["run"])): row for row in svrl_json("runs", tmp_path)}
+    label = "control/inverted-pendulum dqn actions=5 batch_size=16 seed 3"
+    assert {name: row.get("label") for name, row in rows.items()} == {
+        spec.id: label,
+        "0123456789abcdef": None,  # not what lies there
+        "torn": None,
+        "none": None,
+    }
+    shown = svrl("runs", tmp_path).stdout.splitlines()
+    at = next(at for at, line in enumerate(shown) if label in line)
+    assert "finished" in shown[at]
+    assert shown[at + 1].split() == [f"sweeps/code/{spec.id}/run"]
+    assert "…" not in "".join(shown)
+
+
 def test_a_run_that_somebody_is_at_work_in(svrl_json, folder):
     lock = os.open(folder / "broken", os.O_RDONLY)
     try:

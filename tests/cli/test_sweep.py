@@ -13,18 +13,20 @@ from pathlib import Path
 
 import pytest
 
+from svrl.sweeps.engine import Summary
+
 SWEEP = """
 [fixed]
 preset = "smoke"
 hidden = [16]
 
 [axes]
-env = ["CartPole-v1", "NoSuchGame-v7"]
+env = ["CartPole-v1", "nowhere:NoSuchGame-v7"]
 arm = ["dqn", "sv-dqn"]
 p = [0.5, 0.9]
 
 [[exclude]]
-env = "NoSuchGame-v7"
+env = "nowhere:NoSuchGame-v7"
 structured = true
 
 [[exclude]]
@@ -61,7 +63,7 @@ def test_a_plan_says_what_there_is_to_do_and_begins_nothing(svrl_json, svrl, fil
     assert labels == [
         "CartPole-v1 dqn hidden=16 steps=100 seed 0",
         "CartPole-v1 sv-dqn hidden=16 steps=100 observe=0.9 seed 0",
-        "NoSuchGame-v7 dqn hidden=16 steps=100 seed 0",
+        "nowhere:NoSuchGame-v7 dqn hidden=16 steps=100 seed 0",
     ]
     assert (found["left"], found["steps"], found["seconds"]) == (3, 300, None)
     assert not (tmp_path / "none").exists()
@@ -73,11 +75,141 @@ def test_a_run_that_fails_does_not_stop_the_others(swept, svrl_json, svrl):
     assert code == 1
     found = svrl_json("sweep", "status", file, "--store", store)
     assert [row["state"] for row in found["runs"]] == ["done", "done", "failed"]
-    assert found["runs"][2]["reason"].startswith("There is no environment 'NoSuchGame-v7'.")
+    assert found["runs"][2]["reason"].startswith("nowhere:NoSuchGame-v7 is to be found in nowhere,")
     shown = svrl("sweep", "status", file, "--store", store).stdout
     assert "2 done" in shown
-    assert "NoSuchGame-v7" in shown
+    assert "nowhere:NoSuchGame-v7" in shown
     assert svrl_json("sweep", "status", "--store", store)[0]["failed"] == 1
+
+
+EXTRAS = """
+[fixed]
+preset = "smoke"
+
+[axes]
+env = ["atari/pong", "minatar/breakout", "minatar/freeway", "CartPole-v1"]
+seeds = 2
+"""
+
+
+@pytest.fixture
+def extras(tmp_path, monkeypatch) -> Path:
+    """A sweep on a machine that has neither ale-py nor minatar."""
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    monkeypatch.setitem(sys.modules, "minatar", None)
+    path = tmp_path / "extras.toml"
+    path.write_text(EXTRAS)
+    return path
+
+
+ATARI = '2 runs cannot be made here: Atari needs ale-py, which is not installed. Run: pip install "svrl[atari]".'
+MINATAR = '4 runs cannot be made here: MinAtar needs minatar, which is not installed. Run: pip install "svrl[minatar]".'
+
+
+def test_missing_extras_are_told_once_before_anything_begins(svrl, extras, tmp_path):
+    result = svrl("sweep", "run", extras, "--store", tmp_path / "store")
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: {ATARI} {MINATAR} Or leave them out by --where. Nothing was begun.\n"
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_plan_notes_missing_extras(svrl, svrl_json, extras, tmp_path):
+    found = svrl_json("sweep", "plan", extras, "--store", tmp_path / "store", "--no-tries")
+    assert found["notes"][-2:] == [f"Note: {ATARI}", f"Note: {MINATAR}"]
+    shown = " ".join(svrl("sweep", "plan", extras, "--store", tmp_path / "store", "--no-tries").stdout.split())
+    assert ATARI in shown
+    some = svrl_json("sweep", "plan", extras, "--store", tmp_path, "--no-tries", "--where", "env=CartPole-v1")
+    assert not any("pip install" in note for note in some["notes"])
+
+
+def test_runs_that_are_done_need_no_extra(svrl, extras, tmp_path):
+    from svrl.cli.sweep_request import SweepRequest
+
+    request = SweepRequest.read(str(extras), str(tmp_path / "store"), where=["env=atari/pong"])
+    for spec in request.specs:
+        request.store.add(spec)
+        folder = tmp_path / "store" / request.store.code / spec.id / "run"
+        folder.mkdir()
+        for name in ("config.json", "result.json"):
+            (folder / name).write_text('{"steps": 400}')
+    result = svrl("sweep", "run", extras, "--store", tmp_path / "store", "--where", "env=atari/pong")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_on_a_cluster_a_missing_extra_is_a_note(svrl, extras, tmp_path, monkeypatch):
+    """The machine of the command may lack what the nodes have."""
+    given = []
+
+    def run_on_ray(specs, address, **_):
+        given.extend(specs)
+        return Summary(states={spec.id: "waiting" for spec in specs})
+
+    monkeypatch.setattr("svrl.sweeps.ray_engine.run_on_ray", run_on_ray)
+    result = svrl("sweep", "run", extras, "--store", tmp_path / "store", "--on", "ray")
+    assert len(given) == 8
+    for sentence in (ATARI, MINATAR):
+        assert f"Note: {sentence} On a cluster its nodes need it, and this machine does not.\n" in result.stderr
+    assert "Error" not in result.stderr
+
+
+@pytest.mark.parametrize("words", [("plan",), ("run",), ("run", "--on", "ray")])
+def test_wrong_ids_of_gymnasium_are_found_before_anything_begins(svrl, tmp_path, words):
+    path = tmp_path / "wrong.toml"
+    path.write_text('[axes]\nenv = ["CartPole-v1", "CartPoleX-v1", "Acrobat-v1"]\nseeds = 3\n')
+    result = svrl("sweep", words[0], path, "--store", tmp_path / "store", *words[1:])
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: There is no environment 'CartPoleX-v1'. Did you mean CartPole-v1? "
+        "There is no environment 'Acrobat-v1'. Did you mean Acrobot-v1?\n"
+    )
+    assert not (tmp_path / "store").exists()
+    assert svrl("sweep", "status", path, "--store", tmp_path / "store").exit_code == 0  # looking needs no environment
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "status", "watch", "retry", "export"])
+def test_where_answers_with_what_there_is(svrl, file, tmp_path, command):
+    more = {"retry": ["--failed"], "export": ["--out", tmp_path / "x.csv"]}.get(command, [])
+    for where, sentence in WHERE.items():
+        result = svrl("sweep", command, file, "--store", tmp_path / "store", "--where", where, *more)
+        assert result.exit_code == 2
+        assert sentence in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+
+
+WHERE = {
+    "sed=0": "have no setting 'sed'. Did you mean seed? They have env, arm, seed, ",
+    "seed=7,8": "The sweep small has no run with seed=7 or 8. seed is 0.",
+    "arm=svdqn": "The sweep small has no run with arm=svdqn. Did you mean sv-dqn? arm is dqn or sv-dqn.",
+}
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        (["seed=0,99"], 3),
+        (["seed=[0, 99]"], 3),
+        (["seed=0", "--where", "seed=99"], 3),
+        (["seed=0,99", "--where", "observe=.90"], 3),
+        (["seed=0,99", "--where", "steps=1e2"], 3),
+        (["seed=0,99", "--where", "arm=sv-dqn,double"], 1),
+        (["seed=0,99", "--where", "hidden=16"], 3),
+    ],
+)
+def test_a_value_of_where_that_matches_nothing_is_noted(svrl, file, tmp_path, where, found):
+    result = svrl("sweep", "status", file, "--store", tmp_path, "--where", *where, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["runs"]) == found
+    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: no run")]
+    assert any("has seed=99. seed is 0." in note for note in notes)
+    assert len(notes) == 1 + ("double" in where[-1])
+
+
+def test_widths_are_one_value_of_where(svrl_json, tmp_path):
+    path = tmp_path / "widths.toml"
+    path.write_text('[axes]\nenv = "CartPole-v1"\nhidden = [[8, 4], [8], [4]]\n')
+    for widths in ("8,4", "8x4", "[8, 4]"):
+        found = svrl_json("sweep", "status", path, "--store", tmp_path, "--where", f"hidden={widths}")
+        assert [run["label"] for run in found["runs"]] == ["CartPole-v1 dqn hidden=8x4 seed 0"]
 
 
 def times_of(store: Path) -> dict[Path, int]:
@@ -120,7 +252,7 @@ def test_retry_is_for_those_that_failed(swept, svrl, svrl_json):
     file, store, _ = swept
     assert svrl("sweep", "retry", file, "--store", store).exit_code == 2
     assert svrl_json("sweep", "retry", file, "--failed", "--store", store) == {
-        "retried": ["NoSuchGame-v7 dqn hidden=16 steps=100 seed 0"]
+        "retried": ["nowhere:NoSuchGame-v7 dqn hidden=16 steps=100 seed 0"]
     }
     states = [row["state"] for row in svrl_json("sweep", "status", file, "--store", store)["runs"]]
     assert states == ["done", "done", "waiting"]
@@ -135,16 +267,35 @@ def test_runs_of_another_code_are_found_by_its_name(swept, svrl, svrl_json):
     code = svrl_json("sweep", "status", "--store", store)[0]["code"]
     found = svrl_json("sweep", "status", file, "--store", store, "--code", code, "--where", "env=CartPole-v1")
     assert [run["state"] for run in found["runs"]] == ["done", "done"]
+    none = svrl("sweep", "status", file, "--store", store, "--code", code, "--where", "seed=9")
+    assert (none.exit_code, "has no run with seed=9. seed is 0." in none.stderr) == (2, True)
     other = svrl("sweep", "status", file, "--store", store, "--code", "0.0.1-none")
     assert other.exit_code == 2
     assert f"has no runs of small by the code 0.0.1-none. It has those of {code}." in other.stderr
     assert svrl("sweep", "status", file, "--store", store, "--code", code, "--set", "steps=1").exit_code == 2
 
 
+def test_runs_of_a_sweep_are_listed_by_their_names(swept, svrl, svrl_json):
+    _, store, _ = swept
+    rows = svrl_json("runs", store)
+    assert sorted(row["label"] for row in rows) == [
+        "CartPole-v1 dqn hidden=16 steps=100 seed 0",
+        "CartPole-v1 sv-dqn hidden=16 steps=100 observe=0.9 seed 0",
+    ]
+    shown = svrl("runs", store).stdout
+    for row in rows:
+        assert row["label"] in shown
+        assert str(Path(row["run"]).relative_to(store)) in shown
+
+
 def test_rows_are_exported_as_one_table(swept, svrl_json, svrl, tmp_path):
     file, store, _ = swept
     done = svrl_json("sweep", "export", file, "--store", store, "--out", tmp_path / "rows.csv")
-    assert (done["rows"], done["runs"]) == (2, 2)
+    assert (done["rows"], done["runs"], done["left_out"]) == (2, 2, {"failed": 1})
+    said = svrl("sweep", "export", file, "--store", store, "--out", tmp_path / "rows.csv").stderr
+    assert said == "Note: 1 of 3 runs are left out: 1 failed.\n"
+    whole = ("--where", "env=CartPole-v1", "--out", tmp_path / "whole.csv")
+    assert svrl("sweep", "export", file, "--store", store, *whole).stderr == ""
     with (tmp_path / "rows.csv").open() as opened:
         rows = list(csv.DictReader(opened))
     assert [(row["env"], row["arm"], row["steps"]) for row in rows] == [

@@ -6,7 +6,7 @@ import csv
 import sys
 
 import pytest
-from tests.sweeps.stores_by_hand import begin, finish, plan, sweep_of, training, write_rows
+from tests.sweeps.stores_by_hand import begin, end, finish, plan, sweep_of, training, write_rows
 
 from svrl.sweeps.export import export
 
@@ -52,6 +52,18 @@ def test_results_are_flat_typed_and_in_the_order_of_the_sweep(trained, tmp_path)
     assert rows[1]["score_last_100"] == rows[1]["evaluation_mean"] == ""
     assert rows[1]["score_last_100_reason"] == 'no game, "yet"'
     assert "elsewhere" not in (tmp_path / "all.csv").read_text()  # where a run was made says nothing
+
+
+def test_runs_without_a_row_are_counted_by_their_states(trained, tmp_path):
+    store, specs = trained
+    ids = [spec.id for spec in specs]
+    assert export(store, ids, tmp_path / "all.csv").left_out == {"stopped": 1, "waiting": 1}
+    end(store, ids[2], "failed", reason="no")
+    assert export(store, ids, tmp_path / "all.csv").left_out == {"failed": 1, "waiting": 1}
+    # What was played before it failed is there.
+    games = export(store, ids, tmp_path / "games.csv", rows="episodes")
+    assert (games.runs, games.left_out) == (2, {"done": 1, "waiting": 1})
+    assert export(store, ids[:2], tmp_path / "all.csv").left_out == {}
 
 
 def test_the_same_store_gives_the_same_bytes(trained, tmp_path):

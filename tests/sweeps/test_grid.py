@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from svrl.sweeps.grid import runs_of
+from svrl.sweeps.grid import chosen, runs_of
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.sweep_file import parse_sweep
 
@@ -89,6 +89,80 @@ def test_where_keeps_runs_and_changes_change_all():
         runs(TWO_BY_TWO, changes={"batch_sise": 5})
     with pytest.raises(ValueError, match="has no run with seed=5 or 6"):
         runs(TWO_BY_TWO, where={"seed": [5, 6]})
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ({"seed": [5]}, "The sweep trial has no run with seed=5. seed is 0 or 1."),
+        ({"seed": [5, 6]}, "The sweep trial has no run with seed=5 or 6. seed is 0 or 1."),
+        (
+            {"arm": ["sv-dqm"]},
+            "The sweep trial has no run with arm=sv-dqm. Did you mean sv-dqn? arm is dqn or sv-dqn.",
+        ),
+        ({"hidden": ["9x9"]}, "The sweep trial has no run with hidden=9x9. hidden is 64."),
+        ({"preset": ["short"]}, "The sweep trial has no run with preset=short. preset is smoke."),
+        (
+            {"seed": [0], "arm": ["double"], "env": ["A*"]},
+            "The sweep trial has no run with seed=0, arm=double, env=A*. arm is dqn or sv-dqn. env is CartPole-v1.",
+        ),
+    ],
+)
+def test_what_matches_nothing_is_answered_with_what_there_is(where, sentence):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        runs(TWO_BY_TWO, where=where)
+    assert str(raised.value) == sentence
+
+
+def test_values_that_do_not_come_together_are_told_apart_from_those_that_are_not_there():
+    text = TWO_BY_TWO + '[[exclude]]\narm = "sv-dqn"\nseed = 1\n'
+    with pytest.raises(ValueError, match=r"arm=sv-dqn, seed=1\. It has runs with each, and none with all of them\."):
+        runs(text, where={"arm": ["sv-dqn"], "seed": [1]})
+
+
+def test_many_values_are_counted():
+    with pytest.raises(ValueError, match=r"env is atari/alien, .*, atari/\w+ or one of 37 more\.$"):
+        runs('[axes]\nenv = "atari/*"', where={"env": ["CartPole-v1"]})
+
+
+def test_an_unknown_name_is_answered_with_the_names_there_are():
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        runs(TWO_BY_TWO, where={"seed": [77], "sed": [0]})  # the first matches nothing, and the second is told
+    said = str(raised.value)
+    assert said.startswith("runs of svrl train have no setting 'sed'. Did you mean seed? They have env, arm, seed, ")
+    for name in ("preset", "batch_size", "learning_rate", "observe", "device"):
+        assert name in said
+    with pytest.raises(ValueError, match=r"svrl plan have no setting 'arn'\. .* They have task, arm, seed, .*method"):
+        runs('kind = "plan"\n[axes]\ntask = "toy"', where={"arn": ["svp"]})
+
+
+@pytest.mark.parametrize("half", [0.5, "0.5", "0.50", ".5", "5e-1", "+0.5"])
+@pytest.mark.parametrize("million", [1_000_000, 1e6, "1e6", "1000000", "1000000.0"])
+def test_numbers_are_compared_as_numbers(half, million):
+    text = '[fixed]\nsteps = 1_000_000\n[axes]\nenv = "CartPole-v1"\narm = "sv-dqn"\nobserve = [0.5, 0.7]\n'
+    assert told(runs(text, where={"observe": [half], "steps": [million]}), "observe") == [(0.5,)]
+
+
+def test_a_text_is_not_a_number_and_true_is_not_1():
+    for where in ({"structured": [1]}, {"structured": ["1"]}, {"seed": [True]}, {"seed": ["one"]}):
+        with pytest.raises(ValueError, match="has no run with"):
+            runs(TWO_BY_TWO, where=where)
+
+
+def test_a_value_beside_others_that_matches_nothing_is_noted():
+    specs = runs(TWO_BY_TWO + '[[exclude]]\narm = "sv-dqn"\nseed = 1\n')
+    found, notes = chosen("trial", specs, {"seed": [0, 99]})
+    assert told(found, "arm", "seed") == [("dqn", 0), ("sv-dqn", 0)]
+    assert notes == ["Note: no run has seed=99. seed is 0 or 1."]
+    found, notes = chosen("trial", specs, {"arm": ["sv-*"], "seed": [0, 1]})
+    assert told(found, "arm", "seed") == [("sv-dqn", 0)]
+    assert notes == ["Note: no run with arm=sv-* has seed=1. seed is 0."]
+    assert chosen("trial", specs, {"seed": [0, 1], "env": ["Cart*"]})[1] == []
+
+
+def test_runs_are_found_by_the_preset_of_their_family():
+    specs = runs('[axes]\nenv = ["CartPole-v1", "minatar/asterix"]')
+    assert told(chosen("trial", specs, {"preset": ["minatar"]})[0], "env") == [("minatar/asterix",)]
 
 
 def test_wildcards_stand_for_environments_and_tasks():

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import sys
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from svrl.agents.config import AgentConfig
 from svrl.cli.plan_report import EXACT_BASELINES
 from svrl.cli.plan_request import PlanRequest, make_control_task, make_requested_method
-from svrl.mdp.catalogue import TASKS
+from svrl.mdp.catalogue import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.sweeps.grid import runs_of
 from svrl.sweeps.plan_settings import PLAN_DEFAULTS, PLAN_FORMS
+from svrl.sweeps.setting_checks import check_registered, missing_extra
 from svrl.sweeps.settings import STRUCTURE, known_settings, spec_of
 from svrl.sweeps.sweep_file import parse_sweep
 
@@ -147,12 +151,70 @@ EQUAL_TRAININGS = (
     ({"hidden": "8X4"}, {"hidden": [8, 4]}),
     ({"device": "cuda"}, {"device": "cuda:0", "precision": "tf32"}),
     ({}, {"estimator": "soft-impute", "sticky": 0}),
+    ({}, {"actions": 0}),
+    ({"env": "control/mountain-car"}, {"env": "control/mountain-car", "actions": 0}),
+    ({"env": "control/mountain-car", "actions": 0}, {"env": "control/mountain-car", "actions": 1000}),
+    ({"env": "control/three-motor-pendulum"}, {"env": "control/three-motor-pendulum", "actions": 1000}),
 )
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL_TRAININGS)
 def test_equal_trainings_have_one_id(one, other):
     assert spec_of("train", {**TRAINING, **one}).id == spec_of("train", {**TRAINING, **other}).id
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_actions_of_a_control_task_are_written_out_for_its_command_too(task):
+    """A run may be begun by one sweep and gone on with by another, alone or in a population."""
+    own = make_task(task).n_actions
+    left, given, zero = (
+        spec_of("train", {**TRAINING, "env": f"control/{task}", **more})
+        for more in ({}, {"actions": own}, {"actions": 0})
+    )
+    assert left.full["actions"] == own
+    assert left.label == zero.label == f"control/{task} sv-dqn seed 0"
+    for spec in (left, given, zero):
+        words = spec.argv(Path("x"), resume=False)
+        assert words.count("--actions") == 1
+        assert words[words.index("--actions") + 1] == str(own)
+    fewer = spec_of("train", {**TRAINING, "env": f"control/{task}", "actions": 8})
+    assert (fewer.full["actions"], fewer.id == left.id) == (8, False)
+
+
+def test_other_environments_have_no_actions_to_write_out():
+    assert spec_of("train", TRAINING).full["actions"] == 0
+    assert "--actions" not in spec_of("train", TRAINING).argv(Path("x"), resume=False)
+
+
+@pytest.mark.parametrize("wrong", ["CartPoleX-v1", "CartPole-v9", "CartPole", "NoSuchGame-v7"])
+def test_gymnasium_is_asked_for_an_id_without_making_an_environment(wrong, monkeypatch):
+    def made(*_: object, **__: object) -> None:
+        raise AssertionError("an environment was made")
+
+    monkeypatch.setattr(gymnasium, "make", made)
+    for right in ("CartPole-v1", "atari/pong", "control/mountain-car", "minatar/asterix"):
+        check_registered(right)
+    with pytest.raises(ValueError, match=f"There is no environment '{wrong}'"):
+        check_registered(wrong)
+
+
+def test_an_id_with_a_module_is_left_to_its_run():
+    check_registered("no_such_module:Thing-v0")
+    assert "no_such_module" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("env", "module", "command"),
+    [
+        ("atari/pong", "ale_py", 'pip install "svrl[atari]"'),
+        ("minatar/asterix", "minatar", 'pip install "svrl[minatar]"'),
+    ],
+)
+def test_a_missing_extra_is_told_with_the_command_that_installs_it(env, module, command, monkeypatch):
+    assert missing_extra(env) is None
+    monkeypatch.setitem(sys.modules, module, None)  # as it is where it was not installed
+    assert command in str(missing_extra(env))
+    assert missing_extra("CartPole-v1") is missing_extra("control/mountain-car") is None
 
 
 CART = {"task": "cart-pole"}
@@ -268,6 +330,10 @@ WRONG_TRAININGS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"preset": ["smoke"]}, "preset is a text, got ['smoke']."),
     ({"agent": 3}, "agent is a text, got 3."),
     ({"arm": 3}, "arm is a text, got 3."),
+    ({"arm": "svdqn"}, "There is no arm 'svdqn'. Did you mean sv-dqn or dqn?"),
+    ({"arm": "sv-dueling-dqn"}, "There is no arm 'sv-dueling-dqn'. Did you mean sv-dueling or dueling?"),
+    ({"arm": "sv-"}, "There is no arm 'sv-'. Did you mean sv-dqn or sv-double?"),
+    ({"arm": "x"}, "There is no arm 'x'. Choose one of double, dqn, dueling, sv-double, sv-dqn, sv-dueling."),
     ({"estimator": True}, "estimator is a text, got True."),
     ({"estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
     ({"structured": False, "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),

@@ -13,6 +13,7 @@ from tests.sweeps.stores_by_hand import NOW, begin, end, finish, games, plan, sw
 from svrl.envs.atari_games import human_normalised
 from svrl.reporting import aggregate
 from svrl.reporting.intervals import mean_interval
+from svrl.reporting.sweep_table import totals_lines
 from svrl.sweeps.status import look
 from svrl.sweeps.store import LocalStore
 
@@ -43,6 +44,47 @@ def test_every_state_is_told_with_its_progress(tmp_path):
     assert (told["totals"]["steps"], told["totals"]["steps_in_all"]) == (1060, 5000)
     assert told["totals"]["best"] == {"id": specs[0].id, "label": specs[0].label, "score": 21.0}
     assert "marks" not in told["runs"][1]
+
+
+def bar_of(seen):
+    """Shares of the bar by its ink, and the line above it."""
+    name, bar = totals_lines(seen.as_json(), width=101).plain.splitlines()[:2]
+    assert len(bar) == 100
+    return {ink: bar.count(ink) for ink in bar}, name
+
+
+def test_the_bar_goes_on_by_steps_not_by_runs(tmp_path):
+    specs = [training(seed=0, steps=4000), training(seed=1, steps=1000)]
+    store = sweep_of(tmp_path, specs)
+    begin(store, specs[0], [0] * 100, began=NOW - 10)  # 1000 steps
+    with store.working_on(specs[0].id):
+        seen = look(store, "trial", now=NOW)
+        assert bar_of(seen)[0] == {"▓": 20, "░": 80}
+        write_rows(store, specs[0].id, "episodes.jsonl", games([0] * 200, after=1000))
+        assert bar_of(look(store, "trial", before=seen, now=NOW + 5))[0] == {"▓": 60, "░": 40}
+        finish(store, specs[1], 1.0)
+        inks, line = bar_of(look(store, "trial", now=NOW))
+    assert inks == {"█": 20, "▓": 60, "░": 20}
+    assert "1 of 2 runs done" in line
+
+
+def test_a_failed_run_is_over_in_the_bar_and_one_that_has_told_nothing_is_seen(tmp_path):
+    specs = [training(seed=seed) for seed in range(2)]
+    store = sweep_of(tmp_path, specs)
+    begin(store, specs[0], [0])
+    end(store, specs[0].id, "failed", reason="no")
+    begin(store, specs[1])
+    with store.working_on(specs[1].id):
+        assert bar_of(look(store, "trial", now=NOW))[0] == {"✗": 49, "▓": 1, "░": 50}
+
+
+def test_where_runs_do_not_tell_their_steps_the_bar_counts_runs(tmp_path):
+    specs = [plan("toy", seed=seed) for seed in range(4)]
+    store = sweep_of(tmp_path, specs)
+    finish(store, specs[0], 0.25)
+    inks, line = bar_of(look(store, "trial", now=NOW))
+    assert inks == {"█": 25, "░": 75}
+    assert "1 of 4 runs done" in line
 
 
 def test_speed_at_the_first_look_is_over_the_time_of_all_attempts(tmp_path):

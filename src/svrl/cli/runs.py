@@ -16,7 +16,7 @@ from svrl.runs import training_run as files
 from svrl.runs.rows import last_rows
 from svrl.runs.run_directory import CONFIG, RESULT
 
-WIDE = 140
+WIDEST = 1000
 WINDOW = 100
 
 
@@ -24,7 +24,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
 ) -> None:
-    """A table of the runs below a folder, of training and of planning.
+    """A table of the runs below a folder, of training and of planning; those of sweeps by their names.
 
     A run is finished, running (a process is at work in it), interrupted (svrl train --resume goes on with it) or
     damaged.
@@ -32,7 +32,7 @@ def runs(
     with answering():
         if not folder.is_dir():
             raise BadInputError(f"{folder} is not a folder. Give the one that the runs are in.")
-        rows = [describe(path) for path in found(folder)]
+        rows = [{**describe(path), **_of_a_sweep(path)} for path in found(folder)]
     if as_json:
         print_json(rows)
     else:
@@ -60,6 +60,19 @@ def describe(path: Path) -> dict[str, Any]:
     if "task" in config:
         return {"run": str(path), "kind": "plan", **_plan(config, result)}
     return {"run": str(path), "state": "unknown", "reason": f"{CONFIG} is not of a run"}
+
+
+def _of_a_sweep(path: Path) -> dict[str, str]:
+    """What a sweep calls its run: the folder is named by a hash."""
+    from svrl.sweeps.store import RUN, read_spec
+
+    if path.name != RUN:
+        return {}
+    try:
+        spec = read_spec(path.parent)
+        return {"label": spec.label} if spec.id == path.parent.name else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no run of a sweep, or its spec is damaged
+        return {}
 
 
 def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
@@ -111,10 +124,16 @@ def _print(rows: list[dict[str, Any]], folder: Path) -> None:
     from svrl.reporting.runs_table import runs_table
 
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, WIDE))  # a pipe has no width of its own: cut no number
     if not rows:
         console.print(f"No runs in {folder}.", highlight=False, markup=False, soft_wrap=True)
         return
-    shown = [{**row, "run": str(Path(row["run"]).relative_to(folder))} for row in rows]
-    console.print(runs_table(shown, title=str(folder)))
+    table = runs_table([{**row, "run": _name(row, folder)} for row in rows], title=str(folder))
+    if not console.is_terminal:  # a pipe has no width of its own: cut no number
+        console = Console(width=max(console.width, Console(width=WIDEST).measure(table).maximum))
+    console.print(table)
+
+
+def _name(row: dict[str, Any], folder: Path) -> str:
+    """Where the run is; one of a sweep begins with what it is called."""
+    place = str(Path(row["run"]).relative_to(folder))
+    return f"{row['label']}\n{place}" if "label" in row else place

@@ -12,7 +12,10 @@ from svrl.cli.answers import BAD_INPUT, BadInputError, answering, nearest, print
 from svrl.cli.sweep_request import SweepRequest, shipped_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from svrl.sweeps.engine import Summary
+    from svrl.sweeps.states import State
 
 STORE = "runs/sweeps"
 ENGINES, RETRIES = ("local", "ray"), 2
@@ -40,9 +43,7 @@ Changes = Annotated[
 ]
 Where = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where", metavar="NAME=VALUE", help="Only runs with this setting; may be repeated, one name with several."
-    ),
+    typer.Option("--where", metavar="NAME=VALUE", help="Only runs with this setting, as in seed=0,1; may be repeated."),
 ]
 Code = Annotated[str | None, typer.Option(metavar="VERSION", help="Runs of another code version, as status names it.")]
 Cores = Annotated[
@@ -268,9 +269,21 @@ def export(
         request = SweepRequest.read(file, store, changes, where, code)
         done = write(request.store, [spec.id for spec in request.specs], out, rows=cast(Any, rows))
     if as_json:
-        print_json({"out": str(out), "table": rows, "rows": done.rows, "runs": done.runs, "columns": done.columns})
+        told = {"out": str(out), "table": rows, "rows": done.rows, "runs": done.runs, "columns": done.columns}
+        print_json({**told, "left_out": done.left_out})
     else:
         typer.echo(f"written: {out} ({done.rows:,} rows of {done.runs} runs)")
+    if done.left_out:
+        say(_left_out(done.left_out, len(request.specs), rows))
+
+
+def _left_out(states: Mapping[State, int], of: int, rows: str) -> str:
+    """How many runs a table has nothing of, and why."""
+    failed, done = states.get("failed", 0), states.get("done", 0)
+    unfinished = sum(states.values()) - failed - done
+    told = [(failed, "failed"), (unfinished, "unfinished"), (done, f"done without {rows}")]
+    reasons = ", ".join(f"{count:,} {why}" for count, why in told if count)
+    return f"Note: {sum(states.values()):,} of {of:,} runs are left out: {reasons}."
 
 
 def _options(store: str, changes: list[str] | None, where: list[str] | None) -> list[str]:

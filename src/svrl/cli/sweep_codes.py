@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from svrl.cli.answers import BadInputError
 
@@ -20,14 +19,11 @@ def of_code(name: str, code: str) -> str:
     return f"{name}{AT}{code}"
 
 
-def recorded_runs(store: Store, name: str, where: Mapping[str, Iterable[Any]] | None) -> list[RunSpec]:
+def recorded_runs(store: Store, name: str) -> list[RunSpec]:
     """The runs that a sweep had when the code version of a store ran it last."""
-    from svrl.sweeps.grid import matches
-
     record = store.sweep(of_code(name, store.code))
     if record is None:
         known = sorted(other.partition(AT)[2] for other in store.sweeps() if other.startswith(f"{name}{AT}"))
         hint = f"It has those of {', '.join(known)}." if known else "It has none."
         raise BadInputError(f"{store.address} has no runs of {name} by the code {store.code}. {hint}")
-    specs = [store.spec(run) for run in record["runs"]]
-    return [spec for spec in specs if where is None or matches(spec, where)]
+    return [store.spec(run) for run in record["runs"]]

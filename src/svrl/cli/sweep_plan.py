@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from svrl.cli.sweep_needs import check_environments, missing_extras
 from svrl.cli.sweep_request import SweepRequest
 
 SHOWN = 12
@@ -20,14 +21,16 @@ def planned(request: SweepRequest, *, jobs: int | None, tries: bool) -> dict[str
     from svrl.sweeps.machine import Machine
     from svrl.sweeps.states import state_of
 
+    check_environments(request)
     states = {spec.id: state_of(request.store, spec.id) for spec in request.specs}
     left = [spec for spec in request.specs if states[spec.id] != "done"]
     notes, at_a_time, threads = [], None, request.sweep.resources.cores
     try:
         machine = Machine.of(request.sweep.resources, jobs, {spec.device for spec in request.specs})
-        at_a_time, threads, notes = machine.most * machine.together, machine.cores_a_run, machine.notes
+        at_a_time, threads, notes = machine.most * machine.together + machine.beside, machine.cores_a_run, machine.notes
     except ValueError as error:  # no card here: the runs can still be listed
         notes.append(str(error))
+    notes = [*notes, *(f"Note: {sentence}" for sentence in missing_extras(request))]
     with _bar() as bar:
         task = bar.add_task("trying", total=None)
 

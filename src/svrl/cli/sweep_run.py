@@ -13,6 +13,7 @@ from rich.table import Table
 
 from svrl.cli.answers import say
 from svrl.cli.sweep_codes import AT, of_code
+from svrl.cli.sweep_needs import check_environments, missing_extras, refuse_missing_extras
 from svrl.cli.sweep_request import SweepRequest
 
 if TYPE_CHECKING:
@@ -68,11 +69,16 @@ def carry_out(
     sweep, store = request.sweep, request.store
     hours = effort["hours"] if effort["hours"] is not None else sweep.budget.hours
     chosen = Effort(**{**effort, "hours": hours})
+    # What is not there is found out before anything is written.
+    check_environments(request)
     if on == "local":
         from svrl.sweeps.machine import Machine
 
-        # A card that is not there is found out before anything is written.
         Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in request.specs})
+        refuse_missing_extras(request)
+    else:  # nodes may have what the machine of this command has not
+        for sentence in missing_extras(request):
+            say(f"Note: {sentence} On a cluster its nodes need it, and this machine does not.")
     earlier = store.sweep(of_code(sweep.name, store.code)) or {"runs": []}
     record = {
         "name": sweep.name,

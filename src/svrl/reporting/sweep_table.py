@@ -49,8 +49,8 @@ def totals_lines(overview: Row, *, width: int) -> Text:
     totals = overview["totals"]
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(overview["name"] or "runs", "bold")
-    text.append(f"  {totals['runs']:,} runs, code {overview['code']}\n", "dim")
-    text.append(_bar(totals, width)).append("\n")
+    text.append(f"  {totals['states']['done']:,} of {totals['runs']:,} runs done, code {overview['code']}\n", "dim")
+    text.append(_bar(overview, width)).append("\n")
     for state, count in totals["states"].items():
         if count:
             text.append(f"{MARKS[state]} {count:,} {state}   ", COLOURS[state])
@@ -151,18 +151,42 @@ def duration(seconds: float | None) -> str:
     return f"{minutes / 1440:.0f} days"
 
 
-def _bar(totals: Row, width: int) -> Text:
-    """Runs by state, as long as the terminal; a state that has runs is seen however few they are."""
+def _bar(overview: Row, width: int) -> Text:
+    """What is done of the sweep, as long as the terminal; a state that has runs is seen however few they are."""
     width = max(min(width, _WIDEST) - 1, 10)
     bar = Text()
-    counts = {state: count for state, count in totals["states"].items() if count}
-    lengths = {state: max(1, int(width * count / max(totals["runs"], 1))) for state, count in counts.items()}
+    extents = _extents(overview)
+    whole = sum(extents.values())
+    counts = overview["totals"]["states"]
+    # Running ones that have told no step yet have an extent of 0, and are there.
+    lengths = {
+        state: max(1, int(width * extent / max(whole, 1)))
+        for state, extent in extents.items()
+        if extent or counts[state]
+    }
     if lengths:
         largest = max(lengths, key=lambda state: lengths[state])
         lengths[largest] = max(1, lengths[largest] + width - sum(lengths.values()))
     for state, length in lengths.items():
         bar.append(_INK[state] * length, COLOURS[state])
     return bar
+
+
+def _extents(overview: Row) -> dict[str, float]:
+    """How much of the sweep is in each state, by steps: what a run has not done yet waits.
+
+    Where a run does not tell its steps, as plans do not, by runs. A failed one is over, however far it came.
+    """
+    extents = dict.fromkeys(overview["totals"]["states"], 0.0)
+    runs = overview["runs"]
+    if not all(run["steps_in_all"] for run in runs):
+        return {state: float(count) for state, count in overview["totals"]["states"].items()}
+    for run in runs:
+        whole = run["steps_in_all"]
+        done = whole if run["state"] in ("done", "failed") else min(run["steps"], whole)
+        extents[run["state"]] += done
+        extents["waiting"] += whole - done
+    return extents
 
 
 def _with_interval(overview: Row, group: Row, name: str) -> str:

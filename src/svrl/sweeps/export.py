@@ -20,12 +20,13 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from svrl.runs.atomic import writing
 from svrl.sweeps.run_spec import SUBJECT, RunSpec
+from svrl.sweeps.states import STATES, State, state_of
 from svrl.sweeps.store import Store
 from svrl.sweeps.variants import specs_of, value_of, varied
 
@@ -54,11 +55,13 @@ class Exported:
         rows: How many.
         runs: Of how many runs; those without a row are not among them.
         columns: Their names, in order.
+        left_out: The runs without a row, by their states.
     """
 
     rows: int
     runs: int
     columns: tuple[str, ...]
+    left_out: Mapping[State, int] = field(default_factory=dict)
 
 
 def export(store: Store, runs: Sequence[str], path: Path, rows: RowsOf = "results") -> Exported:
@@ -96,7 +99,13 @@ def export(store: Store, runs: Sequence[str], path: Path, rows: RowsOf = "result
                 if len(found) < lengths[run]:
                     raise ValueError(f"{spec.label} went back to a checkpoint while it was read. Export again.")
                 write([_fitting(row, kinds, spec) for row in found])
-    return Exported(rows=total, runs=sum(length > 0 for length in lengths.values()), columns=tuple(kinds))
+    without = [state_of(store, run) for run in dict.fromkeys(runs) if not lengths.get(run)]
+    return Exported(
+        rows=total,
+        runs=sum(length > 0 for length in lengths.values()),
+        columns=tuple(kinds),
+        left_out={state: without.count(state) for state in STATES if state in without},
+    )
 
 
 def _rows_of(store: Store, run: str, spec: RunSpec, names: Sequence[str], rows: RowsOf) -> Iterator[Row]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from svrl.sweeps.nearest_name import near_names
 from svrl.sweeps.run_spec import SUBJECT, RunSpec
-from svrl.sweeps.settings import OTHER_NAMES, in_one_form, renamed, spec_of
+from svrl.sweeps.settings import OTHER_NAMES, in_one_form, names_in, renamed, spec_of, value_in
 from svrl.sweeps.sweep_file import Sweep
 
 _REPLACES = {
@@ -19,6 +20,8 @@ _REPLACES = {
     "seed": ("seeds",),
 }
 """Names that stand for others: where one is set, those that were set before go."""
+LISTED = 20
+"""Values that a sentence lists; the rest are counted."""
 
 
 def runs_of(
@@ -38,14 +41,69 @@ def runs_of(
     excluded = [_as_lists(renamed(entry)) for entry in sweep.exclude]
     for settings in _combinations(sweep):
         spec = spec_of(sweep.kind, _over(settings, changes or {}))
-        if any(matches(spec, entry) for entry in excluded):
-            continue
-        if where is None or matches(spec, where):
+        if not any(matches(spec, entry) for entry in excluded):
             found.setdefault(spec.id, spec)
     if not found:
-        asked = "" if not where else " with " + ", ".join(f"{name}={_listed(got)}" for name, got in where.items())
-        raise ValueError(f"The sweep {sweep.name} has no run{asked}.")
-    return list(found.values())
+        raise ValueError(f"The sweep {sweep.name} has no run.")
+    return list(found.values()) if not where else chosen(sweep.name, list(found.values()), where)[0]
+
+
+def chosen(name: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any]]) -> tuple[list[RunSpec], list[str]]:
+    """Runs that have one of the values wanted, for every setting named.
+
+    Args:
+        name: Of the sweep.
+        specs: Its runs.
+        where: The values wanted, by the names of settings.
+
+    Returns:
+        The runs, and a sentence for every value that none of them has.
+
+    Raises:
+        ValueError: If there is no such setting, or no run is left, with what there is instead.
+    """
+    wanted = {setting: list(values) for setting, values in where.items()}
+    found = [spec for spec in specs if matches(spec, wanted)]
+    if found:
+        return found, [_not_found(specs, wanted, *pair) for pair in _unmatched(found, wanted)]
+    asked = _asked(wanted)
+    alone = {setting: values for setting, values in wanted.items() if not _any(specs, {setting: values})}
+    there = " ".join(_there(specs, setting, values) for setting, values in alone.items())
+    raise ValueError(
+        f"The sweep {name} has no run with {asked}. " + (there or "It has runs with each, and none with all of them.")
+    )
+
+
+def _any(specs: Iterable[RunSpec], wanted: Mapping[str, Iterable[Any]]) -> bool:
+    return any(matches(spec, wanted) for spec in specs)
+
+
+def _asked(wanted: Mapping[str, Iterable[Any]]) -> str:
+    return ", ".join(f"{setting}={_listed(values)}" for setting, values in wanted.items())
+
+
+def _unmatched(found: Sequence[RunSpec], wanted: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:
+    """Values that no run has of those that were found by others."""
+    pairs = [(setting, value) for setting, values in wanted.items() for value in values]
+    return [(setting, value) for setting, value in pairs if not _any(found, {setting: [value]})]
+
+
+def _not_found(specs: Sequence[RunSpec], wanted: Mapping[str, Iterable[Any]], setting: str, value: Any) -> str:
+    others = {other: values for other, values in wanted.items() if other != setting}
+    beside = f" with {_asked(others)}" if others else ""
+    rest = [spec for spec in specs if matches(spec, others)]
+    return f"Note: no run{beside} has {setting}={_shown(value)}. {_there(rest, setting, [value])}"
+
+
+def _there(specs: Iterable[RunSpec], setting: str, wanted: Sequence[Any]) -> str:
+    """Which values of a setting there are, as in "seed is 0, 1 or 2.", after the one that may have been meant."""
+    name = OTHER_NAMES.get(setting, setting)
+    values = list(dict.fromkeys(_shown(in_one_form(spec, name, value_in(spec, name))) for spec in specs))
+    meant = [near for one in wanted if isinstance(one, str) and "*" not in one for near in near_names(one, values)]
+    hint = f"Did you mean {meant[0]}? " if meant else ""
+    if len(values) > LISTED:
+        return f"{hint}{setting} is {', '.join(values[:LISTED])} or one of {len(values) - LISTED} more."
+    return f"{hint}{setting} is {_joined(values)}."
 
 
 def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
@@ -106,32 +164,58 @@ def _as_lists(entry: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def matches(spec: RunSpec, wanted: Mapping[str, Iterable[Any]]) -> bool:
-    """Whether a run has one of the values wanted, for every setting named."""
-    for given, values in wanted.items():
-        name = OTHER_NAMES.get(given, given)
-        value = in_one_form(spec, name, _value(spec, name))
-        if not _is_among(value, [in_one_form(spec, name, one) for one in values]):
-            return False
-    return True
+    """Whether a run has one of the values wanted, for every setting named.
+
+    Raises:
+        ValueError: If runs have no setting of a name.
+    """
+    found = [_matches(spec, given, values) for given, values in wanted.items()]  # every name is looked at
+    return all(found)
 
 
-def _value(spec: RunSpec, name: str) -> Any:
-    if name == "arm":
-        return spec.arm
-    for place in (spec.full, spec.settings):
-        if name in place:
-            return place[name]
-    raise ValueError(f"runs of svrl {spec.kind} have no setting {name!r}.")
+def _matches(spec: RunSpec, given: str, values: Iterable[Any]) -> bool:
+    name = OTHER_NAMES.get(given, given)
+    try:
+        value = in_one_form(spec, name, value_in(spec, name))
+    except KeyError:
+        known = names_in(spec)
+        near = near_names(given, known)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise ValueError(
+            f"runs of svrl {spec.kind} have no setting {given!r}. {hint}They have {', '.join(known)}."
+        ) from None
+    return any(_is_like(value, in_one_form(spec, name, one)) for one in values)
 
 
-def _is_among(value: Any, wanted: Iterable[Any]) -> bool:
-    """Equal, of one kind (true is not 1), or like a pattern with *."""
-    return any(
-        (value == one and isinstance(value, bool) == isinstance(one, bool))
-        or (isinstance(value, str) and isinstance(one, str) and "*" in one and fnmatchcase(value, one))
-        for one in wanted
-    )
+def _is_like(value: Any, wanted: Any) -> bool:
+    """Equal, of one kind (true is not 1), or like a pattern with *; numbers are equal however they are written."""
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return isinstance(value, bool) and isinstance(wanted, bool) and value == wanted
+    if isinstance(value, int | float):
+        return value == _number(wanted)
+    if isinstance(value, str) and isinstance(wanted, str) and "*" in wanted:
+        return fnmatchcase(value, wanted)
+    return bool(value == wanted)
+
+
+def _number(value: Any) -> Any:
+    """Of a text such as ".50" that is one."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _listed(values: Iterable[Any]) -> str:
-    return " or ".join(str(value) for value in values)
+    return " or ".join(_shown(value) for value in values)
+
+
+def _joined(values: Sequence[str]) -> str:
+    """As in "0, 1 or 2"."""
+    return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

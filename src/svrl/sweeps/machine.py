@@ -75,6 +75,7 @@ class Machine:
         together = int(1 / resources.gpus) if cards and resources.gpus else 1
         by_cores = len(cores) // each
         by_memory = max(1, int(_memory_gb() / resources.memory_gb)) if resources.memory_gb else sys.maxsize
+        together = max(1, min(together, by_memory // max(1, len(cards))))
         mixed = bool(cards) and not all(_is_a_card(device) for device in asked)
         fit = len(cards) or by_cores
         if by_memory < (max(fit, by_cores) if mixed else fit):

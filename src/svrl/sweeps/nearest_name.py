@@ -1,4 +1,4 @@
-"""A wrong name is answered with the nearest right one."""
+"""A wrong name is answered with the nearest right ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest_name(got: str, known: Iterable[str], *, otherwise: str = "Choose one of") -> str:
-    """The sentence "Did you mean ...?", or with nothing near the names after the words of `otherwise`."""
+def nearest_name(got: str, known: Iterable[str], *, otherwise: str = "Choose one of", most: int = 1) -> str:
+    """The sentence "Did you mean ...?", or with nothing near the names after the words of `otherwise`.
+
+    Args:
+        got: The wrong name.
+        known: The right ones.
+        otherwise: Words before all names.
+        most: Near names that are told.
+    """
     names = sorted(known)
-    close = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]}?" if close else f"{otherwise} {', '.join(names)}."
+    close = near_names(got, names, most=most)
+    return f"Did you mean {' or '.join(close)}?" if close else f"{otherwise} {', '.join(names)}."
+
+
+def near_names(got: str, known: Iterable[str], *, most: int = 1) -> list[str]:
+    """Those that are nearly the same, the nearest first."""
+    return difflib.get_close_matches(got, sorted(known), n=most, cutoff=0.5)

@@ -78,6 +78,9 @@ class RunSpec:
         for name, value in self.settings.items():
             if name != SUBJECT[self.kind]:
                 words += _flag(name, value)
+        # Written out, so that config.json is the same whichever sweep asked for the run, and in a population too.
+        if self.kind == "train" and "actions" not in self.settings and self.full.get("actions"):
+            words += _flag("actions", self.full["actions"])
         if threads is not None and not resume:
             words += ["--threads", str(threads)]
         return [*words, "--out", str(folder), *(["--resume"] if resume else [])]

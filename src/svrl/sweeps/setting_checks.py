@@ -5,12 +5,13 @@ A file has texts, whole numbers, numbers, true and false. 0 is no false, 4.0 is 
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from svrl.agents.config import PRECISIONS
+from svrl.agents.config import PRECISIONS, family_of
 from svrl.sweeps.nearest_name import nearest_name
 
 Form = Literal["text", "whole", "number", "switch"]
@@ -21,6 +22,12 @@ _WORDS: dict[Form, str] = {
     "number": "a finite number",
     "switch": "true or false",
 }
+
+_NEEDS = {
+    "atari": ("ale_py", 'Atari needs ale-py, which is not installed. Run: pip install "svrl[atari]".'),
+    "minatar": ("minatar", 'MinAtar needs minatar, which is not installed. Run: pip install "svrl[minatar]".'),
+}
+"""Families of environments whose package is an extra: the module, and what to say where it is missing."""
 
 
 def check_forms(settings: Mapping[str, Any], forms: Mapping[str, Form]) -> None:
@@ -51,6 +58,25 @@ def check_estimator(name: str) -> None:
 
     if name not in ESTIMATORS:
         raise ValueError(f"There is no estimator {name!r}. {nearest_name(name, ESTIMATORS)}")
+
+
+def check_registered(env: str) -> None:
+    """Raise ValueError, with the nearest name, for an id that Gymnasium does not know. No environment is made.
+
+    An id such as "module:Name-v0" is left to its run, because looking it up would import the module.
+    """
+    if family_of(env) != "gymnasium" or ":" in env:
+        return
+    from svrl.envs.catalogue import known_environments
+    from svrl.envs.classic import registered
+
+    registered(env, also=known_environments(), trusted=False)
+
+
+def missing_extra(env: str) -> str | None:
+    """What to install before an environment can be made here, in one sentence; None if nothing is missing."""
+    module, sentence = _NEEDS.get(family_of(env), ("", ""))
+    return sentence if module and importlib.util.find_spec(module) is None else None
 
 
 def as_float(value: float) -> float:

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from svrl.agents.config import BY_FAMILY, AgentConfig, default_precision, family_of
+from svrl.agents.config import BY_FAMILY, CHOICES, AgentConfig, default_precision, family_of
 from svrl.sweeps.nearest_name import nearest_name
 from svrl.sweeps.plan_settings import PLAN_DEFAULTS, grid_in_one_form, plan_spec
 from svrl.sweeps.run_spec import SUBJECT, Kind, RunSpec
@@ -24,6 +24,9 @@ _FLOATS = frozenset(entry.name for entry in dataclasses.fields(AgentConfig) if i
 STRUCTURE = frozenset(_FIELDS[_FIELDS.index("structured") + 1 : _FIELDS.index("discount")])
 """Fields that only structured agents have a use for."""
 OTHER_NAMES = {"p": "observe"}
+PLAIN_ARMS = CHOICES["agent"]
+ARMS = (*PLAIN_ARMS, *(f"sv-{agent}" for agent in PLAIN_ARMS))
+"""What `arm` may be: an agent, plain or structured."""
 
 
 def known_settings(kind: Kind) -> list[str]:
@@ -62,12 +65,33 @@ def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
     return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
 
 
+def value_in(spec: RunSpec, name: str) -> Any:
+    """A setting of a run, or its arm.
+
+    Raises:
+        KeyError: If runs of its kind have none of that name.
+    """
+    if name == "arm":
+        return spec.arm
+    if name == "preset" and spec.kind == "train":
+        return spec.settings.get(name, BY_FAMILY[family_of(spec.subject)])
+    return spec.full[name] if name in spec.full else spec.settings[name]
+
+
+def names_in(spec: RunSpec) -> list[str]:
+    """Names that `value_in` knows, the most telling ones first."""
+    first = [SUBJECT[spec.kind], "arm", "seed"]
+    return list(dict.fromkeys([*first, *spec.settings, *spec.full, *(["preset"] if spec.kind == "train" else [])]))
+
+
 def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
     """A value to compare with that of a run: grids and widths can be written in several ways."""
     if name == "states" and spec.kind == "plan" and value is not None:
         return grid_in_one_form(spec.subject, value)
     if name == "hidden" and isinstance(value, str) and "*" not in value:
         return _widths(value)
+    if name == "hidden" and isinstance(value, int):
+        return [value]
     return value
 
 
@@ -87,6 +111,8 @@ def _training(settings: dict[str, Any]) -> RunSpec:
     if not config.structured:
         settings = {name: value for name, value in settings.items() if name not in STRUCTURE}
         config = _config(settings)
+    if settings.get("actions") == 0:  # as if it were not given
+        settings = {name: value for name, value in settings.items() if name != "actions"}
     full = {
         "env": env,
         "seed": settings["seed"],
@@ -97,6 +123,7 @@ def _training(settings: dict[str, Any]) -> RunSpec:
             for name, value in config.as_json().items()
             if name != "preset"
         },
+        "actions": config.actions or _own_actions(env),
     }
     return RunSpec(kind="train", settings=settings, full=full, steps=config.steps)
 
@@ -124,6 +151,8 @@ def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"arm stands for agent and structured, so {name} has no place beside it.")
     check_forms(settings, {"arm": "text"})
     arm = settings["arm"]
+    if arm not in ARMS:
+        raise ValueError(f"There is no arm {arm!r}. {nearest_name(arm, ARMS, most=2)}")
     rest = {name: value for name, value in settings.items() if name != "arm"}
     return {**rest, "agent": arm.removeprefix("sv-"), "structured": arm.startswith("sv-")}
 
@@ -138,10 +167,20 @@ def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
 
 
 def _check_env(env: str) -> None:
-    """Names of our families are known; Gymnasium's are only when it is asked."""
+    """Names of our families are known; Gymnasium is asked before runs begin, see `check_registered`."""
     known = _known()
     if family_of(env) != "gymnasium" and env not in known:
         raise ValueError(f"There is no environment {env!r}. {nearest_name(env, known)}")
+
+
+@functools.cache
+def _own_actions(env: str) -> int:
+    """How many a control task has by itself; 0 for other environments, where their number cannot be set."""
+    if family_of(env) != "control":
+        return 0
+    from svrl.mdp.catalogue import make_task
+
+    return make_task(env.partition("/")[2]).n_actions
 
 
 @functools.cache

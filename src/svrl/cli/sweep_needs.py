@@ -1,0 +1,65 @@
+"""What the runs of a sweep need and this machine lacks, told once before the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from svrl.cli.answers import BadInputError
+
+if TYPE_CHECKING:
+    from svrl.cli.sweep_request import SweepRequest
+    from svrl.sweeps.run_spec import RunSpec
+
+
+def check_environments(request: SweepRequest) -> None:
+    """Raise BadInputError for environments of runs to be done that Gymnasium does not know; none is made."""
+    from svrl.sweeps.setting_checks import check_registered
+
+    wrong = []
+    for env, specs in _by_environment(request).items():
+        try:
+            check_registered(env)
+        except ValueError as error:
+            wrong += [str(error)] if _to_be_done(request, specs) else []
+    if wrong:
+        raise BadInputError(" ".join(wrong))
+
+
+def missing_extras(request: SweepRequest) -> list[str]:
+    """A sentence for every extra that runs to be done need and that is not installed here."""
+    from svrl.sweeps.setting_checks import missing_extra
+
+    needing: dict[str, list[RunSpec]] = {}
+    for env, specs in _by_environment(request).items():
+        sentence = missing_extra(env)
+        if sentence is not None:
+            needing.setdefault(sentence, []).extend(specs)
+    counts = {sentence: len(_to_be_done(request, specs)) for sentence, specs in needing.items()}
+    return [f"{_runs(count)}: {sentence}" for sentence, count in counts.items() if count]
+
+
+def refuse_missing_extras(request: SweepRequest) -> None:
+    """Raise BadInputError if an extra is missing that runs to be done need."""
+    missing = missing_extras(request)
+    if missing:
+        raise BadInputError(f"{' '.join(missing)} Or leave them out by --where. Nothing was begun.")
+
+
+def _by_environment(request: SweepRequest) -> dict[str, list[RunSpec]]:
+    found: dict[str, list[RunSpec]] = {}
+    for spec in request.specs:
+        if spec.kind == "train":
+            found.setdefault(spec.subject, []).append(spec)
+    return found
+
+
+def _to_be_done(request: SweepRequest, specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Those that a sweep would work on: what is done, or has failed, needs nothing more."""
+    from svrl.sweeps.states import state_of
+
+    return [spec for spec in specs if state_of(request.store, spec.id) not in ("done", "failed")]
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'s' * (count != 1)} cannot be made here"
