@@ -103,7 +103,7 @@ def test_factors_come_back_and_no_matrix_is_formed_until_asked_for(kind: str):
     assert isinstance(left, np.ndarray) == (kind == "numpy")
     assert "shape=(40, 30)" in repr(estimate)
     matrix = estimate.matrix
-    assert relative_error(matrix, left @ right.T) == 0
+    assert relative_error(matrix, left @ right.T) < 1e-15  # NumPy's own product may round differently
     assert estimate.matrix is matrix
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -403,3 +404,36 @@ def test_two_drivers_on_one_store_do_each_run_once(tmp_path):
         assert set(json.loads(out.splitlines()[-1].removeprefix("summary "))["states"].values()) == {"done"}
     assert [begun(place, spec) for spec in specs] == [1] * 4
     assert leftovers(place) == []
+
+
+@pytest.fixture
+def shared_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a card whose runs share a process, two at a time; here on the CPU."""
+    take = Machine.take
+    monkeypatch.setattr(Machine, "take", lambda self, device: (got := take(self, device)) and replace(got, together=2))
+
+
+def test_one_process_takes_all_runs_of_a_card_and_each_is_told_when_it_begins_and_ends(tmp_path, shared_process):
+    specs = trainings(300, seeds=5)
+    told = Told()
+    summary = run_locally(specs, str(tmp_path), effort=Effort(jobs=1), listener=told)
+    assert summary.count("done") == 5, summary.failures
+    assert len({process_of(tmp_path, spec) for spec in specs}) == 1
+    assert sorted(told.begun) == sorted(run for run, _, _ in told.ended) == sorted(spec.id for spec in specs)
+    assert {ended for _, ended, _ in told.ended} == {"done"}
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_several_runs_loses_none_of_them(tmp_path, shared_process):
+    specs = trainings(3_000, seeds=4)
+    kill = at_first(
+        lambda: has_checkpoint(tmp_path, specs[0]), lambda: os.kill(process_of(tmp_path, specs[0]), signal.SIGKILL)
+    )
+    told = Told(kill)
+    summary = run_locally(specs, str(tmp_path), effort=Effort(jobs=1, checkpoint_every=0.2), listener=told)
+    assert summary.count("done") == 4, summary.failures
+    ends = [[row["outcome"] for row in store_at(tmp_path).attempts(spec.id) if "outcome" in row] for spec in specs]
+    assert ends[0] == ["killed", "done"]
+    assert [end[-1] for end in ends] == ["done"] * 4
+    assert sum(one == "done" for end in ends for one in end) == 4
+    assert leftovers(tmp_path) == []

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from datetime import datetime
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -20,18 +21,20 @@ from svrl.sweeps.work import Terms, work_on
 from svrl.sweeps.work_together import work_on_several
 
 
-def started(store: Store, specs: list[RunSpec], *, threads: int = 1, alone: bool = False) -> ForkServerProcess:
+def started(
+    store: Store, specs: list[RunSpec], *, threads: int = 1, alone: bool = False, together: int = 8
+) -> ForkServerProcess:
     """A process that works on runs."""
     ids = tuple(spec.id for spec in specs)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["svrl.sweeps.work_together", "svrl.reporting.learning_figure"])
-    process = context.Process(target=work, args=(store.address, store.code, ids, threads, alone))
+    process = context.Process(target=work, args=(store.address, store.code, ids, threads, alone, together))
     process.start()
     return process
 
 
-def work(address: str, code: str, ids: tuple[str, ...], threads: int, alone: bool) -> None:
-    terms = Terms(threads=threads, checkpoint_every=0.3)
+def work(address: str, code: str, ids: tuple[str, ...], threads: int, alone: bool, together: int) -> None:
+    terms = Terms(threads=threads, checkpoint_every=0.3, together=together)
     sys.exit(work_on(address, code, ids[0], terms) if alone else work_on_several(address, code, ids, terms))
 
 
@@ -111,3 +114,36 @@ def test_runs_that_were_begun_with_other_threads_wait_for_a_process_of_their_own
     process.join()
     assert process.exitcode == 0
     assert [state_of(store, spec.id) for spec in specs] == ["done", "stopped"]
+
+
+def test_the_next_begins_when_one_is_over_and_each_is_held_for_its_own_time(store):
+    specs = trainings(200, seeds=5)
+    for spec in specs:
+        store.add(spec)
+    process = started(store, specs, together=2)
+    process.join()
+    assert process.exitcode == 0
+    assert [state_of(store, spec.id) for spec in specs] == ["done"] * 5
+    ends = []
+    for spec in specs:
+        begin, end = store.attempts(spec.id)
+        ends += [(begin["began"], 1), (end["ended"], -1)]
+    at_a_time, most = 0, []
+    for _, change in sorted(ends):
+        at_a_time += change
+        most.append(at_a_time)
+    assert max(most) == 2
+    whole = (datetime.fromisoformat(max(ends)[0]) - datetime.fromisoformat(min(ends)[0])).total_seconds()
+    assert max(store.attempts(spec.id)[-1]["seconds"] for spec in specs) < 0.8 * whole
+
+
+def test_settings_that_are_refused_fail_their_own_run_only(store):
+    good, bad = trainings(200, seeds=2)
+    bad = RunSpec(kind="train", settings=bad.settings, full={**bad.full, "batch_size": -1})
+    for spec in (bad, good):
+        store.add(spec)
+    process = started(store, [bad, good], together=1)
+    process.join()
+    assert process.exitcode == 2
+    assert [state_of(store, spec.id) for spec in (bad, good)] == ["failed", "done"]
+    assert "batch_size" in store.attempts(bad.id)[-1]["reason"]

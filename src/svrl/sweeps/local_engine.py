@@ -27,15 +27,27 @@ from svrl.sweeps.store import BusyError, LocalStore, Store, open_store
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Terms, clear_remains, remains_in
 
+INSIDE_EVERY = 2.0
+"""Seconds between two looks at what the runs of one process do."""
+
 
 @dataclass(kw_only=True)
 class _Job:
-    """A process at work."""
+    """A process at work.
+
+    Attributes:
+        runs: That it works on, those first that were handed over first. On a card it takes one after another.
+        open: Those of which nobody was told that they ended.
+        begun: Ids of those of which somebody was told that they began.
+    """
 
     runs: tuple[RunSpec, ...]
     process: Forked
     share: Share
+    open: list[RunSpec]
+    begun: set[str] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
+    looked: float = float("-inf")
     peak_gb: float = 0.0
     too_large: bool = False
 
@@ -131,8 +143,12 @@ class _Engine(Driver):
     def _wait_for_ends(self) -> None:
         wait([ready for job in self._jobs for ready in job.process.waited_for], LOOK_EVERY)
         self._watch_memory()
-        for job in [job for job in self._jobs if job.process.is_over()]:
-            self._end(job)
+        for job in list(self._jobs):
+            if job.process.is_over():
+                self._end(job)
+            elif len(job.runs) > 1 and time.monotonic() - job.looked > INSIDE_EVERY:
+                job.looked = time.monotonic()
+                self._look_inside(job)
 
     def _begin(self) -> None:
         for device in dict.fromkeys(spec.device for spec in self._waiting):
@@ -146,12 +162,13 @@ class _Engine(Driver):
                     threads=self._machine.cores_a_run,
                     checkpoint_every=self.effort.checkpoint_every,
                     card=share.card,
+                    together=share.together,
                 )
                 ids = tuple(spec.id for spec in runs)
                 process = Forked(self._context, self.store.address, self.store.code, ids, terms)
-                self._jobs.append(_Job(runs=runs, process=process, share=share))
-                for spec in runs:
-                    self.listener.begins(spec)
+                self._jobs.append(_Job(runs=runs, process=process, share=share, open=list(runs)))
+                if len(runs) == 1:
+                    self._tell_that_it_began(self._jobs[-1], first)
 
     def _first_for(self, device: str) -> RunSpec | None:
         if not self._machine.has_room_for(device):
@@ -163,43 +180,82 @@ class _Engine(Driver):
         return None
 
     def _with_others(self, first: RunSpec, share: Share) -> tuple[RunSpec, ...]:
-        """The first, and on a card others of its family that can share a process with it; they wait no longer."""
+        """The first, and on a card others of its family, which its process takes one after another."""
         others: list[RunSpec] = []
         if share.together > 1 and first.kind == "train":
             alike = [spec for spec in self._waiting if spec is not first and _family(spec) == _family(first)]
             alike.sort(key=lambda spec: spec.subject != first.subject)
-            others = alike[: share.together - 1]
+            others = alike[: self._at_once(len(alike) + 1, share) - 1]
         for spec in (first, *others):
             self._waiting.remove(spec)
         return (first, *others)
+
+    def _at_once(self, runs: int, share: Share) -> int:
+        """How many runs the process of a card is handed over: all if it is the only card.
+
+        With several, half of its part, then half of what is left: so none is idle long while others have runs.
+        """
+        cards = self._machine.most
+        return runs if cards == 1 else max(share.together, -(-runs // (2 * cards)))
 
     def _watch_memory(self) -> None:
         for job in self._jobs:
             used = memory_of(job.process.pid)
             job.peak_gb = max(job.peak_gb, used)
             most = self.resources.memory_gb
-            if most is not None and used > most * len(job.runs) and not job.too_large:
+            if most is not None and used > most * min(len(job.runs), job.share.together) and not job.too_large:
                 job.too_large = True
                 job.process.kill()
 
     def _end(self, job: _Job) -> None:
         self._jobs.remove(job)
         self._machine.give_back(job.share)
-        for spec in job.runs:
+        if job.process.code == STORE_BROKEN:
+            self.broken = self.broken or job.process.why_broken() or f"{self.store.address} cannot be written to."
+        if len(job.runs) > 1:
+            self._look_inside(job)
+        for spec in job.open:
             try:
                 ended, reason = self._ending(job, spec)
             except OSError as error:
-                self.broken = self.broken or f"{error.filename or self.store.address}: {error.strerror or error}."
-                ended, reason = "stopped", self.broken
+                ended, reason = "stopped", self._break(error)
             if ended is not None:
+                self._tell_that_it_began(job, spec)
                 self.listener.ends(spec, ended, reason)
         job.process.forget()
+
+    def _break(self, error: OSError) -> str:
+        """The store cannot be read or written to, and why."""
+        self.broken = self.broken or f"{error.filename or self.store.address}: {error.strerror or error}."
+        return self.broken
+
+    def _look_inside(self, job: _Job) -> None:
+        """Tell of runs that have begun or ended since the last look; the process may go on with others."""
+        waiting = 0
+        for spec in list(job.open):
+            if waiting > job.share.together and not job.process.is_over():
+                return  # they are begun in their order
+            try:
+                attempt, row = _attempt_of(job.process.pid, self.store.attempts(spec.id))
+            except OSError as error:
+                self._break(error)
+                return
+            if attempt == 0:
+                waiting += 1
+                continue
+            self._tell_that_it_began(job, spec)
+            if row is not None and row["outcome"] != "stopped":
+                job.open.remove(spec)
+                self.listener.ends(spec, row["outcome"], str(row["reason"]))
+
+    def _tell_that_it_began(self, job: _Job, spec: RunSpec) -> None:
+        if spec.id not in job.begun:
+            job.begun.add(spec.id)
+            self.listener.begins(spec)
 
     def _ending(self, job: _Job, spec: RunSpec) -> tuple[Ended | None, str]:
         """What became of one of a job's runs; None if somebody else has it."""
         code = job.process.code
-        if code == STORE_BROKEN:
-            self.broken = self.broken or job.process.why_broken() or f"{self.store.address} cannot be written to."
         if self.store.result(spec.id) is not None:
             return "done", ""
         attempt, row = _attempt_of(job.process.pid, self.store.attempts(spec.id))

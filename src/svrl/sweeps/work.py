@@ -45,6 +45,7 @@ class Terms:
         parent: The process to end with.
         card: The one to see, as CUDA_VISIBLE_DEVICES names it, whatever number the run asked for: so a run can go on
             with another one. None leaves it to the settings.
+        together: Runs at a time, where a process takes several one after another.
     """
 
     cores: tuple[int, ...] = ()
@@ -52,6 +53,7 @@ class Terms:
     checkpoint_every: float = 60.0
     parent: int | None = None
     card: str | None = None
+    together: int = 1
 
 
 def on_stderr(sentence: str) -> None:

@@ -1,24 +1,30 @@
-"""What a process does for several runs that share a card: hold each, train all beside each other, tell of each.
+"""What a process does for runs that share a card: so many beside each other, and the next when one is over.
 
 Each becomes what it would have become alone, see `svrl.experiments.training.population`, and goes on alone if need be.
+A run is held from its own beginning to its own end. Those that wait can be begun by somebody else.
 """
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from svrl.agents.config import AgentConfig
-from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
+from svrl.experiments.training.population import Manner, Member, RunOutcome, train_queue
 from svrl.experiments.training.session import Habits
-from svrl.experiments.training.stop_signals import Signals, Stopped
+from svrl.experiments.training.stop_signals import Signals
+from svrl.runs.cores import usable_cores
 from svrl.runs.run_directory import CONFIG, RESULT, read_config
 from svrl.sweeps.child import end_with, leave_the_terminal, see_only, stay_on, told_once
 from svrl.sweeps.lease import LostLeaseError
-from svrl.sweeps.outcome import BUSY, DONE, STORE_BROKEN, Outcome, outcome_of
+from svrl.sweeps.outcome import BUSY, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import LOG, RUN, BusyError, Store, Workplace, open_store, read_spec
 from svrl.sweeps.work import (
@@ -36,12 +42,13 @@ from svrl.sweeps.work import (
 def work_on_several(
     address: str, code: str, runs: Sequence[str], terms: Terms, tell: Callable[[str], None] = on_stderr
 ) -> int:
-    """Train runs beside each other until all are done, fail, or are told to stop by SIGTERM.
+    """Train runs, so many at a time, until all are done or fail, or until SIGTERM says stop.
 
     Args:
         address: Of the store.
         code: The code version.
-        runs: Their ids.
+        runs: Their ids, in the order in which they are begun. Who is busy, done, or was begun with another number of
+            threads is left out.
         terms: What they may take.
         tell: Is told in one sentence why the store cannot be written to.
 
@@ -50,15 +57,17 @@ def work_on_several(
     """
     leave_the_terminal()
     try:
-        with told_once(), ExitStack() as held:
+        with told_once():
             end_with(terms.parent)
             stay_on(terms.cores)
             see_only(terms.card)
-            store = open_store(address, code)
-            places = _hold(store, runs, terms, held)
-            return _attempts(store, places, terms, tell) if places else BUSY
-    except LostLeaseError:
-        return BUSY
+            with Signals().held_back() as signals:
+                queue = _Queue(open_store(address, code), runs, terms, signals)
+                queue.train()
+            hear_nothing_more()
+            if queue.broken:
+                tell(queue.broken)
+            return max(queue.codes, default=BUSY)
     except KeyboardInterrupt:
         return Outcome(ended="stopped").exit_code
     except OSError as error:
@@ -66,23 +75,125 @@ def work_on_several(
         return STORE_BROKEN
 
 
-def _hold(store: Store, runs: Sequence[str], terms: Terms, held: ExitStack) -> dict[str, Workplace]:
-    """Those runs that nobody else holds, that are not done, and that can share torch's threads with the first."""
-    places: dict[str, Workplace] = {}
-    threads: int | None = None
-    for run in runs:
-        with ExitStack() as trying:
+@dataclass(frozen=True)
+class _Held:
+    """A run that this process works on.
+
+    Attributes:
+        run: Its id.
+        place: Where it is.
+        attempt: The number of this one.
+        began: When, by the monotonic clock.
+        until_the_end: Lets go of it.
+    """
+
+    run: str
+    place: Workplace
+    attempt: int
+    began: float
+    until_the_end: ExitStack
+
+
+class _Queue:
+    """Hands out runs that nobody else holds.
+
+    Attributes:
+        codes: Exit codes of those that are over.
+        broken: Why the store cannot be written to; empty if it can.
+    """
+
+    def __init__(self, store: Store, runs: Sequence[str], terms: Terms, signals: Signals) -> None:
+        self.codes: list[int] = []
+        self.broken = ""
+        self._store, self._terms, self._signals = store, terms, signals
+        self._together = min(terms.together, len(runs))
+        self._waiting = deque(runs)
+        self._begun: deque[Member] = deque()
+        self._held: dict[Path, _Held] = {}
+        self._threads: int | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def train(self) -> None:
+        """Until nothing is left."""
+        first = self.next()
+        if first is None:
+            return
+        self._begun.append(first)  # it was only asked for to know the threads that all share
+        manner = Manner(
+            habits=Habits(checkpoint_every=self._terms.checkpoint_every),
+            env_threads=max(1, (len(self._terms.cores) or usable_cores()) // self._together),
+            say_of=lambda member: _to(member.folder.parent / LOG),
+        )
+        train_queue(self, together=self._together, threads=first.threads, manner=manner, signals=self._signals)
+
+    def next(self) -> Member | None:
+        """Hold and begin the next run; None if there is none, or if it is time to stop."""
+        with self._one_at_a_time:
+            if self._begun:
+                return self._begun.popleft()
+            while self._waiting and self._signals.came is None:
+                try:
+                    member = self._begin(self._waiting.popleft())
+                except OSError as error:
+                    self._break(_said(error, self._store))
+                    return None
+                if member is not None:
+                    return member
+        return None
+
+    def ended(self, member: Member, outcome: RunOutcome) -> None:
+        """Write down what became of a run, and let go of it."""
+        self._end(self._held.pop(member.folder), outcome if isinstance(outcome, Exception) else None)
+
+    def _begin(self, run: str) -> Member | None:
+        """None if a run is done or somebody else's, cannot share torch's threads with the first, or fails at once."""
+        with ExitStack() as holding:
             try:
-                place = trying.enter_context(store.working_on(run))
-            except BusyError:
-                continue
-            if (place.folder / RUN / RESULT).exists():
-                continue
-            threads = threads or _threads(place.folder / RUN, terms)
-            if _threads(place.folder / RUN, terms) == threads:
-                places[run] = place
-                held.push(trying.pop_all())
-    return places
+                place = holding.enter_context(self._store.working_on(run))
+            except (BusyError, LostLeaseError):
+                return None
+            threads = _threads(place.folder / RUN, self._terms)
+            if (place.folder / RUN / RESULT).exists() or self._threads not in (None, threads):
+                return None
+            attempt = next_attempt(self._store.attempts(run))
+            self._store.note(run, beginning(attempt))
+            clear_remains(place.folder)
+            holding.enter_context(saved_now_and_then(place))
+            held = _Held(run, place, attempt, began=time.monotonic(), until_the_end=holding.pop_all())
+        try:
+            member = _member(read_spec(place.folder), place.folder / RUN, threads, self._terms)
+        except ValueError as error:
+            self._end(held, error)
+            return None
+        self._threads = threads
+        self._held[member.folder] = held
+        return member
+
+    def _end(self, held: _Held, failure: Exception | None) -> None:
+        try:
+            with held.until_the_end:
+                outcome = _outcome(held.place.folder, failure)
+                held.place.save()
+                self._store.note(held.run, ending(held.attempt, outcome, time.monotonic() - held.began))
+        except LostLeaseError:  # somebody else has it now, and goes on from what was saved before
+            return
+        except OSError as error:
+            self._break(_said(error, self._store))
+            return
+        self.codes.append(outcome.exit_code)
+        if outcome.store_broken:
+            self._break(outcome.reason)
+
+    def _break(self, reason: str) -> None:
+        """No run can go on: the others are told to stop."""
+        self.broken = self.broken or reason
+        self.codes.append(STORE_BROKEN)
+        if self._signals.came is None:
+            self._signals.came = signal.SIGTERM
+
+
+def _said(error: OSError, store: Store) -> str:
+    return f"{error.filename or store.address}: {error.strerror or error}."
 
 
 def _threads(folder: Path, terms: Terms) -> int:
@@ -90,49 +201,7 @@ def _threads(folder: Path, terms: Terms) -> int:
     return int(read_config(folder).get("threads", terms.threads)) if (folder / CONFIG).exists() else terms.threads
 
 
-def _attempts(store: Store, places: dict[str, Workplace], terms: Terms, tell: Callable[[str], None]) -> int:
-    began = time.monotonic()
-    numbers = {}
-    with ExitStack() as held:
-        for run, place in places.items():
-            numbers[run] = next_attempt(store.attempts(run))
-            store.note(run, beginning(numbers[run]))
-            clear_remains(place.folder)
-            held.enter_context(saved_now_and_then(place))
-        with Signals().held_back() as signals:
-            failures = _train([place.folder for place in places.values()], terms, signals)
-    hear_nothing_more()
-    codes = [DONE]
-    for run, place in places.items():
-        outcome = _outcome(place.folder, failures.get(place.folder / RUN))
-        place.save()
-        store.note(run, ending(numbers[run], outcome, time.monotonic() - began))
-        codes.append(outcome.exit_code)
-        if outcome.store_broken:
-            tell(outcome.reason)
-    return max(codes)
-
-
-def _train(folders: Sequence[Path], terms: Terms, signals: Signals) -> dict[Path, Exception]:
-    """Train all; what went wrong, by run directory."""
-    members = [_member(read_spec(folder), folder / RUN, terms) for folder in folders]
-    manner = Manner(
-        habits=Habits(checkpoint_every=terms.checkpoint_every),
-        env_threads=max(1, len(terms.cores) // len(members)),
-        say_of=lambda member: _to(member.folder.parent / LOG),
-    )
-    try:
-        train_population(members, together=len(members), manner=manner, signals=signals)
-    except PopulationError as error:
-        return error.failures
-    except Stopped:
-        pass
-    except ValueError as error:  # refused before anything began
-        return dict.fromkeys((folder / RUN for folder in folders), error)
-    return {}
-
-
-def _member(spec: RunSpec, folder: Path, terms: Terms) -> Member:
+def _member(spec: RunSpec, folder: Path, threads: int, terms: Terms) -> Member:
     fields = {name: value for name, value in spec.full.items() if name not in ("env", "seed", "device", "precision")}
     return Member(
         env=spec.subject,
@@ -143,7 +212,7 @@ def _member(spec: RunSpec, folder: Path, terms: Terms) -> Member:
         seed=spec.seed,
         device="cuda" if terms.card is not None else spec.device,
         precision=spec.full["precision"],
-        threads=_threads(folder, terms),
+        threads=threads,
         resume=(folder / CONFIG).exists(),
     )
 

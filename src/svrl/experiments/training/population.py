@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -79,6 +79,22 @@ class Manner:
     say_of: Callable[[Member], Callable[[str], None]] | None = None
 
 
+RunOutcome = dict[str, Any] | Exception | None
+"""What the result.json of a run holds, why it failed, or None if a signal stopped it."""
+
+
+class Queue(Protocol):
+    """Somebody who hands out runs, to several threads at a time."""
+
+    def next(self) -> Member | None:
+        """The run to be trained now, or None if there is none any more."""
+        ...
+
+    def ended(self, member: Member, outcome: RunOutcome) -> None:
+        """A run is over; in the thread that trained it."""
+        ...
+
+
 class PopulationError(ValueError):
     """Some runs failed; the others have ended, or have been saved if a signal came.
 
@@ -114,26 +130,11 @@ def train_population(
     """
     together = min(together, len(members))
     _refuse_what_cannot_be_shared(members, together)
-    outcomes: list[dict[str, Any] | Exception | None] = [None] * len(members)
-    waiting = deque(enumerate(members))
+    queue = _Members(members)
     with ExitStack() as held:
         signals = signals or held.enter_context(Signals().held_back())
-
-        def work() -> None:
-            while waiting and signals.came is None:
-                try:
-                    place, member = waiting.popleft()
-                except IndexError:  # another thread was quicker
-                    return
-                seen = signals if together == 1 else signals.of_one_run()
-                with _torch_threads(member.threads if together == 1 else None):
-                    outcomes[place] = _outcome(member, manner or Manner(), seen)
-
-        if together > 1:
-            held.enter_context(_shared(members[0].threads))
-            _in_threads(work, together)
-        else:
-            work()
+        train_queue(queue, together=together, threads=members[0].threads, manner=manner, signals=signals)
+    outcomes = [queue.outcomes.get(member.folder) for member in members]
     failures = {
         member.folder: outcome
         for member, outcome in zip(members, outcomes, strict=True)
@@ -145,6 +146,50 @@ def train_population(
     if len(results) < len(members):
         signals.stop_if_came()
     return results
+
+
+def train_queue(
+    queue: Queue, *, together: int, threads: int | None, signals: Signals, manner: Manner | None = None
+) -> None:
+    """Train what a queue hands out, so many at a time, until it has nothing more or a signal came.
+
+    Args:
+        queue: Is asked for the next run whenever there is room for one.
+        together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
+        threads: CPU threads of torch, of all runs if they are several at a time; None takes them as they are.
+        signals: Those that somebody holds back.
+        manner: How runs are made.
+    """
+
+    def work() -> None:
+        while signals.came is None and (member := queue.next()) is not None:
+            seen = signals if together == 1 else signals.of_one_run()
+            with _torch_threads(member.threads if together == 1 else None):
+                outcome = _outcome(member, manner or Manner(), seen)
+            queue.ended(member, outcome)
+
+    if together == 1:
+        work()
+        return
+    with _shared(threads):
+        _in_threads(work, together)
+
+
+class _Members:
+    """A queue of runs that are all known before."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._waiting = deque(members)
+        self.outcomes: dict[Path, RunOutcome] = {}
+
+    def next(self) -> Member | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def ended(self, member: Member, outcome: RunOutcome) -> None:
+        self.outcomes[member.folder] = outcome
 
 
 def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> None:
@@ -190,8 +235,8 @@ def _in_threads(work: Callable[[], None], count: int) -> None:
         raise unexpected[0]
 
 
-def _outcome(member: Member, manner: Manner, signals: Signals) -> dict[str, Any] | Exception | None:
-    """The result of a run, why it failed, or None if a signal stopped it."""
+def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
+    """Train one; whatever becomes of it is no exception here."""
     try:
         return train_in_directory(
             member.env,
