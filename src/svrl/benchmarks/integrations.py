@@ -29,7 +29,7 @@ from svrl.integrations.versions import LIBRARIES
 
 LIMIT = 5.0
 """Percent of an update that structure may add."""
-WARM, PAIRS, QUICK_PAIRS = 3, 100, 5
+WARM, PAIRS, QUICK_PAIRS = 3, 400, 5
 RESAMPLES = 1_000
 Updates = tuple[Callable[[], None], Callable[[], None]]
 """One update, plain and structured."""
