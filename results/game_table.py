@@ -44,6 +44,8 @@ def ranks(cells: Sequence[Kept], centred: bool) -> str:
 
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python results/game_table.py GAME, as in frostbite")
     game = sys.argv[1]
     found: dict[str, list[Kept]] = {}
     for arm in (PLAIN, *STRUCTURED):

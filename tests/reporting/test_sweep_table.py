@@ -13,7 +13,12 @@ STATES = ("done", "running", "failed", "stopped", "waiting")
 
 
 def run(at: int, state: str, **more: Any) -> dict[str, Any]:
-    made = {"id": f"{at:016x}", "label": f"atari/montezuma_revenge sv-dueling seed {at}", "state": state}
+    made = {
+        "id": f"{at:016x}",
+        "kind": "train",
+        "label": f"atari/montezuma_revenge sv-dueling seed {at}",
+        "state": state,
+    }
     made |= {"steps": 120_000, "steps_in_all": 15_000_000, "steps_per_second": 33.3, "eta_seconds": 4e5}
     return made | {"score": 0.5, "attempts": 2, "reason": "", "last_lines": []} | more
 

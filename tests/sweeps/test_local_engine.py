@@ -3,10 +3,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,8 +32,9 @@ from local_rig import (
 )
 
 from svrl.cli.plan_request import PlanRequest
+from svrl.experiments.training.stop_signals import Signals
 from svrl.sweeps.engine import Effort, Summary
-from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.local_engine import _Engine, run_locally
 from svrl.sweeps.machine import Machine, Share
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import open_store
@@ -176,10 +179,46 @@ def test_jobs_and_memory_count_runs_on_cores_and_on_cards(machine):
     assert (len(taken(one, "cpu")), len(taken(one, "cuda"))) == (1, 0)
     three = machine(16, 1, QUARTER, jobs=3)
     assert (len(taken(three, "cpu")), len(taken(three, "cuda"))) == (2, 1)
+    assert (one.runs_at_a_time, three.runs_at_a_time) == (4, 6)
     tight = machine(16, 1, Resources(gpus=0.25, memory_gb=8.0))
+    assert tight.runs_at_a_time == 8
     assert (len(taken(tight, "cpu")), len(taken(tight, "cuda"))) == (4, 1)
+    tighter = machine(16, 1, Resources(gpus=0.25, memory_gb=16.0))
+    assert tighter.runs_at_a_time == 4, "three on the card and one beside it"
+    assert [share.together for share in taken(tighter, "cuda")] == [3]
+    assert len(taken(machine(8, 1, QUARTER, jobs=5), "cuda")) == 1, "a process a card"
     assert tight.notes == ["Note: 8 runs at a time, because each may take 8 GB of the machine's 64."]
     assert len(taken(machine(16, 0, QUARTER), "cpu")) == 16
+
+
+def test_what_was_kept_for_cards_is_given_to_others_when_no_run_on_one_is_left(machine):
+    done = machine(8, 1, QUARTER)
+    before = taken(done, "cpu")
+    done.keep_nothing_for_cards()
+    assert (len(before), len(taken(done, "cpu"))) == (4, 4)
+
+
+def test_a_card_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"asks for device cuda:3, and torch finds cuda:0, cuda:1 here\.$"):
+        Machine.of(Resources(), None, ["cuda", "cuda:3"])
+
+
+def test_a_store_that_cannot_be_read_any_more_lets_runs_save(tmp_path, monkeypatch):
+    specs = [*LONG, *trainings(300, seeds=3)[2:]]
+    broken = at_first(
+        lambda: all(has_checkpoint(tmp_path, spec) for spec in LONG),
+        lambda: monkeypatch.setattr("svrl.sweeps.driver.state_of", unreadable),
+    )
+
+    def unreadable(store: Any, run: str) -> Any:
+        raise OSError(5, "Input/output error", "the store")
+
+    found = run_locally(specs, str(tmp_path), effort=Effort(jobs=2, checkpoint_every=0.2), listener=Told(broken))
+    assert found.broken == "the store: Input/output error."
+    ends = [store_at(tmp_path).attempts(spec.id)[-1]["outcome"] for spec in LONG]
+    assert set(ends) <= {"stopped", "done"}
 
 
 def test_failures_are_told_and_stop_nobody(tmp_path):
@@ -413,14 +452,26 @@ def shared_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Machine, "take", lambda self, device: (got := take(self, device)) and replace(got, together=2))
 
 
-def test_one_process_takes_all_runs_of_a_card_and_each_is_told_when_it_begins_and_ends(tmp_path, shared_process):
-    specs = trainings(300, seeds=5)
-    told = Told()
-    summary = run_locally(specs, str(tmp_path), effort=Effort(jobs=1), listener=told)
-    assert summary.count("done") == 5, summary.failures
+def test_one_process_takes_all_runs_of_a_card_and_each_is_told_when_it_begins_and_ends(
+    tmp_path, shared_process, monkeypatch
+):
+    class InOrder(Told):
+        def begins(self, spec: RunSpec) -> None:
+            super().begins(spec)
+            moments.append(f"begins {spec.id}")
+
+        def ends(self, spec: RunSpec, ended: str, reason: str) -> None:
+            super().ends(spec, ended, reason)
+            moments.append(f"{ended} {spec.id}")
+
+    moments: list[str] = []
+    monkeypatch.setattr("svrl.sweeps.local_engine.INSIDE_EVERY", 0.0)
+    specs = trainings(1500, seeds=4)
+    summary = run_locally(specs, str(tmp_path), effort=Effort(jobs=1), listener=InOrder())
+    assert summary.count("done") == 4, summary.failures
     assert len({process_of(tmp_path, spec) for spec in specs}) == 1
-    assert sorted(told.begun) == sorted(run for run, _, _ in told.ended) == sorted(spec.id for spec in specs)
-    assert {ended for _, ended, _ in told.ended} == {"done"}
+    assert sorted(moments) == sorted(f"{word} {spec.id}" for spec in specs for word in ("begins", "done"))
+    assert moments.index(f"done {specs[0].id}") < moments.index(f"begins {specs[3].id}"), "told in its time"
 
 
 @pytest.mark.slow
@@ -434,6 +485,19 @@ def test_a_killed_process_of_several_runs_loses_none_of_them(tmp_path, shared_pr
     assert summary.count("done") == 4, summary.failures
     ends = [[row["outcome"] for row in store_at(tmp_path).attempts(spec.id) if "outcome" in row] for spec in specs]
     assert ends[0] == ["killed", "done"]
+    assert len({process_of(tmp_path, spec) for spec in specs}) == 1, "the next process took all that were left"
     assert [end[-1] for end in ends] == ["done"] * 4
     assert sum(one == "done" for end in ends for one in end) == 4
     assert leftovers(tmp_path) == []
+
+
+def test_an_earlier_process_of_the_same_number_is_another(tmp_path):
+    store = store_at(tmp_path)
+    store.add(SMALL[0])
+    store.note(SMALL[0].id, {"attempt": 1, "host": socket.gethostname(), "pid": 7, "began": "2026-01-01T00:00:00"})
+    store.note(SMALL[0].id, {"attempt": 1, "outcome": "killed", "reason": "power cut"})
+    job = SimpleNamespace(process=SimpleNamespace(pid=7), since="2026-01-02T00:00:00")
+    engine = _Engine(store, Signals())
+    assert engine._attempt_of(job, SMALL[0]) == (0, None)
+    store.note(SMALL[0].id, {"attempt": 2, "host": socket.gethostname(), "pid": 7, "began": "2026-01-02T00:00:01"})
+    assert engine._attempt_of(job, SMALL[0]) == (2, None)

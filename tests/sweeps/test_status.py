@@ -14,6 +14,7 @@ from svrl.envs.atari_games import human_normalised
 from svrl.reporting import aggregate
 from svrl.reporting.intervals import mean_interval
 from svrl.reporting.sweep_table import totals_lines
+from svrl.sweeps.settings import spec_of
 from svrl.sweeps.status import look
 from svrl.sweeps.store import LocalStore
 
@@ -78,8 +79,9 @@ def test_a_failed_run_is_over_in_the_bar_and_one_that_has_told_nothing_is_seen(t
         assert bar_of(look(store, "trial", now=NOW))[0] == {"✗": 49, "▓": 1, "░": 50}
 
 
-def test_where_runs_do_not_tell_their_steps_the_bar_counts_runs(tmp_path):
-    specs = [plan("toy", seed=seed) for seed in range(4)]
+@pytest.mark.parametrize("more", [{}, {"iterations": 500}], ids=["no limit", "a limit that few reach"])
+def test_of_plans_the_bar_counts_runs(tmp_path, more):
+    specs = [spec_of("plan", {"task": "toy", "seed": seed, **more}) for seed in range(4)]
     store = sweep_of(tmp_path, specs)
     finish(store, specs[0], 0.25)
     inks, line = bar_of(look(store, "trial", now=NOW))

@@ -7,18 +7,21 @@ import os
 import signal
 import sys
 import time
-from datetime import datetime
+from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
 from tests.sweeps.local_rig import trainings, what_became_of
 
+from svrl.experiments.training.stop_signals import Signals
+from svrl.sweeps.lease import LostLeaseError
+from svrl.sweeps.outcome import STOPPED
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import state_of, steps_done
-from svrl.sweeps.store import LocalStore, Store, open_store
+from svrl.sweeps.store import LocalStore, Place, Store, open_store
 from svrl.sweeps.work import Terms, work_on
-from svrl.sweeps.work_together import work_on_several
+from svrl.sweeps.work_together import _Queue, work_on_several
 
 
 def started(
@@ -124,17 +127,71 @@ def test_the_next_begins_when_one_is_over_and_each_is_held_for_its_own_time(stor
     process.join()
     assert process.exitcode == 0
     assert [state_of(store, spec.id) for spec in specs] == ["done"] * 5
-    ends = []
-    for spec in specs:
-        begin, end = store.attempts(spec.id)
-        ends += [(begin["began"], 1), (end["ended"], -1)]
-    at_a_time, most = 0, []
-    for _, change in sorted(ends):
-        at_a_time += change
-        most.append(at_a_time)
-    assert max(most) == 2
-    whole = (datetime.fromisoformat(max(ends)[0]) - datetime.fromisoformat(min(ends)[0])).total_seconds()
-    assert max(store.attempts(spec.id)[-1]["seconds"] for spec in specs) < 0.8 * whole
+    began, ended = (
+        sorted(store.attempts(spec.id)[at][name] for spec in specs) for at, name in ((0, "began"), (1, "ended"))
+    )
+    assert began[1] < ended[0], "two beside each other"
+    assert all(later >= earlier for later, earlier in zip(began[2:], ended, strict=False)), "and the next after one"
+
+
+@pytest.fixture
+def queue(store: LocalStore) -> Callable[..., _Queue]:
+    """The queue of a process; nothing of it is trained."""
+
+    def made(specs: list[RunSpec], signals: Signals | None = None) -> _Queue:
+        for spec in specs:
+            store.add(spec)
+        return _Queue(store, [spec.id for spec in specs], Terms(together=2), signals or Signals())
+
+    return made
+
+
+def test_what_failed_elsewhere_while_it_waited_is_not_begun(store, queue):
+    specs = trainings(200, seeds=2)
+    handed_over = queue(specs)
+    store.note(specs[0].id, {"attempt": 1, "outcome": "failed", "reason": "elsewhere"})
+    assert handed_over.next().seed == specs[1].seed
+    assert len(store.attempts(specs[0].id)) == 1
+
+
+def test_a_signal_before_the_first_step_lets_go_of_what_was_begun(store, queue):
+    class Late(Signals):
+        """Comes when the first run has been begun."""
+
+        @property
+        def came(self) -> int | None:
+            return signal.SIGTERM if store.attempts(specs[0].id) else None
+
+    specs = trainings(200, seeds=2)
+    stopped = queue(specs, Late())
+    stopped.train()
+    assert [row.get("outcome") for row in store.attempts(specs[0].id)] == [None, "stopped"]
+    assert not store.is_running(specs[0].id)
+    assert store.attempts(specs[1].id) == []
+
+
+def test_a_run_whose_lease_was_lost_is_not_taken_for_one_that_failed(store, queue, monkeypatch):
+    def lost(self: Place) -> None:
+        raise LostLeaseError("it belongs to somebody else")
+
+    handed_over = queue(trainings(200))
+    member = handed_over.next()
+    monkeypatch.setattr(Place, "save", lost)
+    handed_over.ended(member, None)
+    assert (handed_over.codes, handed_over.broken) == ([STOPPED], "")
+
+
+def test_a_damaged_run_fails_alone(store):
+    damaged, good = trainings(200, seeds=2)
+    for spec in (damaged, good):
+        store.add(spec)
+    (store.folder(damaged.id) / "run").mkdir()
+    (store.folder(damaged.id) / "run" / "config.json").write_text('{"steps"')
+    process = started(store, [damaged, good], together=1)
+    process.join()
+    assert process.exitcode == 2
+    assert [state_of(store, spec.id) for spec in (damaged, good)] == ["failed", "done"]
+    assert "config.json" in store.attempts(damaged.id)[-1]["reason"]
 
 
 def test_settings_that_are_refused_fail_their_own_run_only(store):

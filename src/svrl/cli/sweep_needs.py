@@ -21,7 +21,7 @@ def check_environments(request: SweepRequest) -> None:
         try:
             check_registered(env)
         except ValueError as error:
-            wrong += [str(error)] if _to_be_done(request, specs) else []
+            wrong += [str(error)] if to_be_done(request, specs) else []
     if wrong:
         raise BadInputError(" ".join(wrong))
 
@@ -35,7 +35,7 @@ def missing_extras(request: SweepRequest) -> list[str]:
         sentence = missing_extra(env)
         if sentence is not None:
             needing.setdefault(sentence, []).extend(specs)
-    counts = {sentence: len(_to_be_done(request, specs)) for sentence, specs in needing.items()}
+    counts = {sentence: len(to_be_done(request, specs)) for sentence, specs in needing.items()}
     return [f"{_runs(count)}: {sentence}" for sentence, count in counts.items() if count]
 
 
@@ -54,11 +54,13 @@ def _by_environment(request: SweepRequest) -> dict[str, list[RunSpec]]:
     return found
 
 
-def _to_be_done(request: SweepRequest, specs: Iterable[RunSpec]) -> list[RunSpec]:
+def to_be_done(request: SweepRequest, specs: Iterable[RunSpec]) -> list[RunSpec]:
     """Those that a sweep would work on: what is done, or has failed, needs nothing more."""
     from svrl.sweeps.states import state_of
 
-    return [spec for spec in specs if state_of(request.store, spec.id) not in ("done", "failed")]
+    specs = list(specs)
+    store = request.store.looked_at([spec.id for spec in specs])
+    return [spec for spec in specs if state_of(store, spec.id) not in ("done", "failed")]
 
 
 def _runs(count: int) -> str:

@@ -27,7 +27,7 @@ def planned(request: SweepRequest, *, jobs: int | None, tries: bool) -> dict[str
     notes, at_a_time, threads = [], None, request.sweep.resources.cores
     try:
         machine = Machine.of(request.sweep.resources, jobs, {spec.device for spec in request.specs})
-        at_a_time, threads, notes = machine.most * machine.together + machine.beside, machine.cores_a_run, machine.notes
+        at_a_time, threads, notes = machine.runs_at_a_time, machine.cores_a_run, machine.notes
     except ValueError as error:  # no card here: the runs can still be listed
         notes.append(str(error))
     notes = [*notes, *(f"Note: {sentence}" for sentence in missing_extras(request))]

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from svrl.cli.answers import say
 from svrl.cli.sweep_codes import AT, of_code
-from svrl.cli.sweep_needs import check_environments, missing_extras, refuse_missing_extras
+from svrl.cli.sweep_needs import check_environments, missing_extras, refuse_missing_extras, to_be_done
 from svrl.cli.sweep_request import SweepRequest
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def carry_out(
     if on == "local":
         from svrl.sweeps.machine import Machine
 
-        Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in request.specs})
+        Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in to_be_done(request, request.specs)})
         refuse_missing_extras(request)
     else:  # nodes may have what the machine of this command has not
         for sentence in missing_extras(request):

@@ -142,6 +142,8 @@ def _product(left: Array, right: Array) -> Array:
     """
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         return left @ right.swapaxes(-1, -2)
+    if left.dtype != right.dtype or left.dtype not in (np.float32, np.float64):
+        return left @ right.swapaxes(-1, -2)  # which torch would refuse
     first, second = (
         torch.from_numpy(part if _torch_can_share(part) else part.copy(order="K")) for part in (left, right)
     )

@@ -179,7 +179,7 @@ def _extents(overview: Row) -> dict[str, float]:
     """
     extents = dict.fromkeys(overview["totals"]["states"], 0.0)
     runs = overview["runs"]
-    if not all(run["steps_in_all"] for run in runs):
+    if not all(run["kind"] == "train" and run["steps_in_all"] for run in runs):
         return {state: float(count) for state, count in overview["totals"]["states"].items()}
     for run in runs:
         whole = run["steps_in_all"]

@@ -95,10 +95,13 @@ class Driver(ABC):
                     self._tell_all_to_stop()
                 if not self._is_at_work():
                     return
-            else:
-                self._take_back_from_elsewhere()
-                self._begin()
-            self._wait_for_ends()
+            try:
+                if not self._told:
+                    self._take_back_from_elsewhere()
+                    self._begin()
+                self._wait_for_ends()
+            except OSError as error:  # what is at work is told to stop, and saves where it can
+                self._break(error)
             self.listener.looks()
 
     def summary(self, specs: Sequence[RunSpec]) -> Summary:
@@ -133,6 +136,11 @@ class Driver(ABC):
         if self._deadline is not None and time.monotonic() > self._deadline:
             self.out_of_time = True
         return self.signals.came is not None or self.out_of_time or bool(self.broken)
+
+    def _break(self, error: OSError) -> str:
+        """The store cannot be read or written to; why."""
+        self.broken = self.broken or f"{error.filename or self.store.address}: {error.strerror or error}."
+        return self.broken
 
     def _leave_to_others(self, spec: RunSpec) -> None:
         """Somebody else has a run; it is looked at again after a while."""

@@ -99,7 +99,9 @@ def export(store: Store, runs: Sequence[str], path: Path, rows: RowsOf = "result
                 if len(found) < lengths[run]:
                     raise ValueError(f"{spec.label} went back to a checkpoint while it was read. Export again.")
                 write([_fitting(row, kinds, spec) for row in found])
-    without = [state_of(store, run) for run in dict.fromkeys(runs) if not lengths.get(run)]
+    missing = [run for run in dict.fromkeys(runs) if not lengths.get(run)]
+    glance = store.looked_at(missing)
+    without = [state_of(glance, run) for run in missing]
     return Exported(
         rows=total,
         runs=sum(length > 0 for length in lengths.values()),

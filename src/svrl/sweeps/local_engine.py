@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import Any
 
 from svrl.agents.config import family_of
+from svrl.experiments.training.card import is_card
 from svrl.experiments.training.stop_signals import Signals
 from svrl.sweeps.driver import LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
@@ -25,7 +26,7 @@ from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.states import State
 from svrl.sweeps.store import BusyError, LocalStore, Store, open_store
 from svrl.sweeps.sweep_file import Resources
-from svrl.sweeps.work import Terms, clear_remains, remains_in
+from svrl.sweeps.work import Terms, clear_remains, now, remains_in
 
 INSIDE_EVERY = 2.0
 """Seconds between two looks at what the runs of one process do."""
@@ -39,12 +40,15 @@ class _Job:
         runs: That it works on, those first that were handed over first. On a card it takes one after another.
         open: Those of which nobody was told that they ended.
         begun: Ids of those of which somebody was told that they began.
+        began: When the process did, by the monotonic clock.
+        since: The same, as attempts are written. An earlier process may have had its number.
     """
 
     runs: tuple[RunSpec, ...]
     process: Forked
     share: Share
     open: list[RunSpec]
+    since: str
     begun: set[str] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
     looked: float = float("-inf")
@@ -84,7 +88,7 @@ def run_locally(
         signals = signals or held.enter_context(Signals().held_back())
         engine = _Engine(store, signals, resources=resources, effort=effort, listener=listener)
         if engine.sort_out(specs):
-            engine.prepare(specs)
+            engine.prepare()
             try:
                 engine.work()
             finally:
@@ -103,8 +107,9 @@ def _add(store: Store, spec: RunSpec) -> None:
 
 
 class _Engine(Driver):
-    def prepare(self, specs: Sequence[RunSpec]) -> None:
-        """Look at the machine, and import what processes of these runs need."""
+    def prepare(self) -> None:
+        """Look at the machine, and import what processes of the runs need that are left."""
+        specs = [*self._waiting, *(spec for _, spec in self._elsewhere.values())]
         self._jobs: list[_Job] = []
         self._machine = Machine.of(self.resources, self.effort.jobs, {spec.device for spec in specs})
         for note in self._machine.notes:
@@ -151,6 +156,8 @@ class _Engine(Driver):
                 self._look_inside(job)
 
     def _begin(self) -> None:
+        if not any(is_card(spec.device) for spec in self._left()):
+            self._machine.keep_nothing_for_cards()
         for device in dict.fromkeys(spec.device for spec in self._waiting):
             while (first := self._first_for(device)) is not None:
                 share = self._machine.take(device)
@@ -164,11 +171,17 @@ class _Engine(Driver):
                     card=share.card,
                     together=share.together,
                 )
-                ids = tuple(spec.id for spec in runs)
+                ids, since = tuple(spec.id for spec in runs), now()
                 process = Forked(self._context, self.store.address, self.store.code, ids, terms)
-                self._jobs.append(_Job(runs=runs, process=process, share=share, open=list(runs)))
+                self._jobs.append(_Job(runs=runs, process=process, share=share, open=list(runs), since=since))
                 if len(runs) == 1:
                     self._tell_that_it_began(self._jobs[-1], first)
+
+    def _left(self) -> Iterator[RunSpec]:
+        """All runs that are not over."""
+        yield from self._waiting
+        yield from (spec for _, spec in self._elsewhere.values())
+        yield from (spec for job in self._jobs for spec in job.open)
 
     def _first_for(self, device: str) -> RunSpec | None:
         if not self._machine.has_room_for(device):
@@ -213,7 +226,10 @@ class _Engine(Driver):
         if job.process.code == STORE_BROKEN:
             self.broken = self.broken or job.process.why_broken() or f"{self.store.address} cannot be written to."
         if len(job.runs) > 1:
-            self._look_inside(job)
+            try:
+                self._look_inside(job)
+            except OSError as error:
+                self._break(error)
         for spec in job.open:
             try:
                 ended, reason = self._ending(job, spec)
@@ -224,25 +240,17 @@ class _Engine(Driver):
                 self.listener.ends(spec, ended, reason)
         job.process.forget()
 
-    def _break(self, error: OSError) -> str:
-        """The store cannot be read or written to, and why."""
-        self.broken = self.broken or f"{error.filename or self.store.address}: {error.strerror or error}."
-        return self.broken
-
     def _look_inside(self, job: _Job) -> None:
         """Tell of runs that have begun or ended since the last look; the process may go on with others."""
         waiting = 0
         for spec in list(job.open):
             if waiting > job.share.together and not job.process.is_over():
                 return  # they are begun in their order
-            try:
-                attempt, row = _attempt_of(job.process.pid, self.store.attempts(spec.id))
-            except OSError as error:
-                self._break(error)
-                return
+            attempt, row = self._attempt_of(job, spec)
             if attempt == 0:
                 waiting += 1
                 continue
+            waiting = 0
             self._tell_that_it_began(job, spec)
             if row is not None and row["outcome"] != "stopped":
                 job.open.remove(spec)
@@ -258,12 +266,15 @@ class _Engine(Driver):
         code = job.process.code
         if self.store.result(spec.id) is not None:
             return "done", ""
-        attempt, row = _attempt_of(job.process.pid, self.store.attempts(spec.id))
+        attempt, row = self._attempt_of(job, spec)
         # A process that was killed cannot have given back what it held at a store far away.
         died = code < 0 or code == LOST
-        not_ours = attempt == 0 and len(job.runs) > 1
-        if code == BUSY or not_ours or (not died and self.store.is_running(spec.id)):
-            self._leave_to_others(spec)
+        busy = code == BUSY or (not died and self.store.is_running(spec.id))
+        if busy or (attempt == 0 and len(job.runs) > 1 and not self._died_with_nothing_begun(job, spec)):
+            if busy:
+                self._leave_to_others(spec)
+            elif self._look_again(spec) in TO_DO:
+                self._waiting.append(spec)
             return None, ""
         if row is not None and row["outcome"] != "stopped":
             return row["outcome"], str(row["reason"])
@@ -276,6 +287,27 @@ class _Engine(Driver):
             self._waiting.append(spec)
         return "stopped", ""
 
+    def _died_with_nothing_begun(self, job: _Job, spec: RunSpec) -> bool:
+        """Whether a run is the first of a process that died before any of its runs: or it would die for ever."""
+        clean = (DONE, STOPPED, STORE_BROKEN)
+        if job.begun or spec is not job.runs[0] or job.process.code in clean or self._is_stopping():
+            return False
+        return not self.store.is_running(spec.id)
+
+    def _attempt_of(self, job: _Job, spec: RunSpec) -> tuple[int, dict[str, Any] | None]:
+        """The number of the attempt that a process made, and the row that says how it ended, if there is one."""
+        mine = {"pid": job.process.pid, "host": socket.gethostname()}
+        attempts = self.store.attempts(spec.id)
+        begun = [
+            row["attempt"]
+            for row in attempts
+            if row.get("began", "") >= job.since and all(row.get(name) == value for name, value in mine.items())
+        ]
+        if not begun:
+            return 0, None
+        ended = [row for row in attempts if row.get("attempt") == begun[-1] and "outcome" in row]
+        return int(begun[-1]), ended[-1] if ended else None
+
     def _is_stopping(self) -> bool:
         return self._told or self._has_to_stop()
 
@@ -283,22 +315,12 @@ class _Engine(Driver):
         """A process that could not write down how it ended."""
         code = job.process.code
         ended: Ended = "killed" if code == LOST else "failed"
-        reason = f"The process ended with code {code} before the run began; what it said is above."
+        reason = f"The process ended with code {code} and did not say why; what it printed is above."
         if code == LOST:
             reason = "The process was ended, and the one that had started it too, so nobody knows why."
         seconds = time.monotonic() - job.began
         lost = LostProcess(code=code, seconds=seconds, peak_gb=job.peak_gb, too_large=job.too_large)
         return self._go_on_after(lost, spec, attempt, (ended, reason))
-
-
-def _attempt_of(process: int, attempts: Sequence[dict[str, Any]]) -> tuple[int, dict[str, Any] | None]:
-    """The number of the attempt that a process here made, and the row that says how it ended, if there is one."""
-    here = socket.gethostname()
-    begun = [row["attempt"] for row in attempts if row.get("pid") == process and row.get("host") == here]
-    if not begun:
-        return 0, None
-    ended = [row for row in attempts if row.get("attempt") == begun[-1] and "outcome" in row]
-    return int(begun[-1]), ended[-1] if ended else None
 
 
 def _family(spec: RunSpec) -> tuple[str, str, str, str]:

@@ -34,9 +34,10 @@ class Machine:
 
     Attributes:
         cores_a_run: CPU threads of one run.
-        most: Processes at a time: on cards if runs ask for some, else on cores.
+        most: Processes at a time: on cards, one each, if runs ask for some, else on cores.
         beside: Processes at a time that take cores and no card, where others take cards; else 0.
         in_all: Processes at a time of both sorts.
+        alone: Processes at a time that take no card, where no others are.
         together: Runs that may share a process on a card.
         disjoint: Every process gets cores of its own.
         notes: What a person should know about it.
@@ -46,6 +47,7 @@ class Machine:
     most: int
     beside: int
     in_all: int
+    alone: int
     together: int
     free_cores: list[int]
     free_cards: dict[str, str]
@@ -72,24 +74,25 @@ class Machine:
             notes.append(f"Note: runs ask for {resources.cores} cores each, and this machine lends {each}.")
         asked = list(devices)
         cards = _cards(asked)
-        together = int(1 / resources.gpus) if cards and resources.gpus else 1
+        mixed = bool(cards) and not all(_is_a_card(device) for device in asked)
+        sharing = int(1 / resources.gpus) if cards and resources.gpus else 1
         by_cores = len(cores) // each
         by_memory = max(1, int(_memory_gb() / resources.memory_gb)) if resources.memory_gb else sys.maxsize
-        together = max(1, min(together, by_memory // max(1, len(cards))))
-        mixed = bool(cards) and not all(_is_a_card(device) for device in asked)
-        fit = len(cards) or by_cores
-        if by_memory < (max(fit, by_cores) if mixed else fit):
+        alone = jobs or min(by_cores, by_memory)
+        fit = len(cards) * sharing if cards else by_cores
+        if by_memory < (max(fit + 1, by_cores) if mixed else fit):
             notes.append(
                 f"Note: {by_memory} runs at a time, because each may take {resources.memory_gb:g} GB of the "
                 f"machine's {_memory_gb():.0f}."
             )
-        most = in_all = jobs or min(fit, by_memory)
-        beside = 0
+        most, together, beside, in_all = alone, 1, 0, alone
+        if cards:
+            of_cards = max(1, by_memory - mixed)  # runs whose memory cards may take; one place is for those on cores
+            most = in_all = min(len(cards), of_cards, jobs or sys.maxsize)
+            together = max(1, min(sharing, of_cards // most))
         if mixed:
-            most = min(most, len(cards))
             # Cores and memory of the cards' processes stay theirs, or a card would wait for runs that need none.
-            left = min(by_cores, by_memory) - most * together
-            beside = max(1, jobs - most if jobs else left)
+            beside = max(1, jobs - most if jobs else min(by_cores, by_memory) - most * together)
             in_all = jobs or min(most + beside, by_memory)
         # More processes than fit share all cores: pinned, some would wait beside free ones.
         disjoint = (most * together + beside) * each <= len(cores)
@@ -98,12 +101,23 @@ class Machine:
             most=most,
             beside=beside,
             in_all=in_all,
+            alone=alone,
             together=together,
             free_cores=cores,
             free_cards=cards,
             disjoint=disjoint,
             notes=notes,
         )
+
+    @property
+    def runs_at_a_time(self) -> int:
+        """On cards and on cores."""
+        return min(self.most, self.in_all) * self.together + min(self.beside, max(0, self.in_all - self.most))
+
+    def keep_nothing_for_cards(self) -> None:
+        """No run on a card is left: those on cores may have all that there is."""
+        if self.beside:
+            self.beside = self.in_all = self.alone
 
     def has_room_for(self, device: str) -> bool:
         """Whether a process that asks for a device can begin."""
@@ -172,4 +186,8 @@ def _cards(devices: Iterable[str]) -> dict[str, str]:
         )
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = listed.split(",") if listed else [str(number) for number in range(count)]
-    return {f"cuda:{number}": names[number].strip() for number in range(count)}
+    cards = {f"cuda:{number}": names[number].strip() for number in range(count)}
+    for device in devices:
+        if _is_a_card(device) and device not in ("cuda", *cards):
+            raise ValueError(f"The sweep asks for device {device}, and torch finds {', '.join(cards)} here.")
+    return cards

@@ -8,6 +8,7 @@ checkpoint elsewhere; the lock of its folder keeps a second process away for as 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,15 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from svrl.experiments.training.card import is_card
 from svrl.experiments.training.stop_signals import Signals
-from svrl.sweeps.driver import LOOK_EVERY, Driver, LostProcess
+from svrl.sweeps.driver import LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
 from svrl.sweeps.one_run import OTHER_CODE, job_of
 from svrl.sweeps.outcome import BUSY, DONE, STOPPED, STORE_BROKEN, Ended, reason_in
 from svrl.sweeps.ray_connection import check_ray, connected, first_sentence
 from svrl.sweeps.ray_task import carry_out, listed, options_of, room_on
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.states import State
+from svrl.sweeps.states import State, failure_of
 from svrl.sweeps.store import open_store
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Terms, next_attempt
@@ -101,8 +103,9 @@ class _Engine(Driver):
         self._ray = ray
         self._tasks: dict[Any, _Task] = {}
         self._lost: dict[str, str] = {}
-        self._warned = False
-        self._room = 0
+        # By whether runs are on a card.
+        self._warned: set[bool] = set()
+        self._room: Counter[bool] = Counter()
         self._nodes_seen = self._began_seen = float("-inf")
         # Ray begins nothing again by itself: what was lost is looked up in the store first.
         self._carry_out = ray.remote(max_retries=0)(carry_out)
@@ -133,8 +136,11 @@ class _Engine(Driver):
         if state == "running":
             return
         reason = self._lost.pop(spec.id, None)
-        if reason is not None and state != "done":
+        if reason is not None and state in TO_DO:
             self._go_on_after_loss(spec, reason)
+        elif reason is not None and state == "failed":  # its process had still written that down
+            row = failure_of(self.store.attempts(spec.id))
+            self.listener.ends(spec, "failed", str(row["reason"]) if row else reason)
         else:
             super()._take_back(spec, state)
 
@@ -143,29 +149,32 @@ class _Engine(Driver):
         if now - self._nodes_seen < NODES_EVERY:
             return
         self._nodes_seen = now
-        asked = [options_of(spec, self.resources) for spec in list(self._waiting)[:1]]
-        if not asked:
-            return
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        self._room = sum(room_on(asked[0], node) for node in nodes)
-        if self._room == 0 and not self._warned:
-            self._warned = True
-            self.listener.notes(
-                f"Note: none of the {len(nodes)} nodes has room for a run, which takes {listed(asked[0])}. "
-                "Runs wait for a node that has, or change [resources]."
-            )
+        for on_a_card, spec in {is_card(spec.device): spec for spec in self._waiting}.items():
+            asked = options_of(spec, self.resources)
+            self._room[on_a_card] = sum(room_on(asked, node) for node in nodes)
+            if self._room[on_a_card] == 0 and on_a_card not in self._warned:
+                self._warned.add(on_a_card)
+                self.listener.notes(
+                    f"Note: none of the {len(nodes)} nodes has room for a run, which takes {listed(asked)}. "
+                    "Runs wait for a node that has, or change [resources]."
+                )
 
     def _hand_over(self) -> None:
-        most = 2 * self._room + IN_QUEUE
-        if self.effort.jobs is not None:
-            most = min(most, self.effort.jobs)
-        while self._waiting and len(self._tasks) < most:
-            spec = self._waiting.popleft()
+        given = Counter(is_card(task.spec.device) for task in self._tasks.values())
+        for spec in list(self._waiting):
+            on_a_card = is_card(spec.device)
+            if self.effort.jobs is not None and given.total() >= self.effort.jobs:
+                return
+            if given[on_a_card] >= 2 * self._room[on_a_card] + IN_QUEUE:
+                continue
+            given[on_a_card] += 1
+            self._waiting.remove(spec)
             terms = Terms(threads=self.resources.cores, checkpoint_every=self.effort.checkpoint_every)
             job = job_of(self.store.address, self.store.code, spec.id, terms)
             task = self._carry_out.options(name=spec.label, **options_of(spec, self.resources))
             attempts = next_attempt(self.store.attempts(spec.id))
-            reference = task.remote(job, memory_gb=self.resources.memory_gb, on_a_card=spec.device.startswith("cuda"))
+            reference = task.remote(job, memory_gb=self.resources.memory_gb, on_a_card=on_a_card)
             self._tasks[reference] = _Task(spec=spec, attempts=attempts)
 
     def _tell_of_those_that_began(self) -> None:

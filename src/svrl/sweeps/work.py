@@ -185,7 +185,7 @@ def next_attempt(attempts: Sequence[Mapping[str, Any]]) -> int:
 
 def beginning(number: int) -> dict[str, Any]:
     """The row of an attempt that begins."""
-    return {"attempt": number, "host": socket.gethostname(), "pid": os.getpid(), "began": _now()}
+    return {"attempt": number, "host": socket.gethostname(), "pid": os.getpid(), "began": now()}
 
 
 def ending(number: int, outcome: Outcome, seconds: float, peak_gb: float | None = None) -> dict[str, Any]:
@@ -193,14 +193,15 @@ def ending(number: int, outcome: Outcome, seconds: float, peak_gb: float | None 
     peak = _peak_gb() if peak_gb is None else peak_gb
     return {
         "attempt": number,
-        "ended": _now(),
+        "ended": now(),
         **outcome.as_json(),
         "seconds": round(seconds, 3),
         "peak_gb": round(peak, 3),
     }
 
 
-def _now() -> str:
+def now() -> str:
+    """As moments are written in attempts."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,9 @@ from svrl.runs.cores import usable_cores
 from svrl.runs.run_directory import CONFIG, RESULT, read_config
 from svrl.sweeps.child import end_with, leave_the_terminal, see_only, stay_on, told_once
 from svrl.sweeps.lease import LostLeaseError
-from svrl.sweeps.outcome import BUSY, STORE_BROKEN, Outcome, outcome_of
+from svrl.sweeps.outcome import BUSY, STOPPED, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
+from svrl.sweeps.states import failure_of
 from svrl.sweeps.store import LOG, RUN, BusyError, Store, Workplace, open_store, read_spec
 from svrl.sweeps.work import (
     Terms,
@@ -124,7 +125,11 @@ class _Queue:
             env_threads=max(1, (len(self._terms.cores) or usable_cores()) // self._together),
             say_of=lambda member: _to(member.folder.parent / LOG),
         )
-        train_queue(self, together=self._together, threads=first.threads, manner=manner, signals=self._signals)
+        try:
+            train_queue(self, together=self._together, threads=first.threads, manner=manner, signals=self._signals)
+        finally:
+            for member in self._begun:  # a signal came before it was asked for
+                self.ended(member, None)
 
     def next(self) -> Member | None:
         """Hold and begin the next run; None if there is none, or if it is time to stop."""
@@ -152,10 +157,13 @@ class _Queue:
                 place = holding.enter_context(self._store.working_on(run))
             except (BusyError, LostLeaseError):
                 return None
+            attempts = self._store.attempts(run)
+            if (place.folder / RUN / RESULT).exists() or failure_of(attempts) is not None:
+                return None  # somebody else has done it while it waited here
             threads = _threads(place.folder / RUN, self._terms)
-            if (place.folder / RUN / RESULT).exists() or self._threads not in (None, threads):
+            if self._threads not in (None, threads):
                 return None
-            attempt = next_attempt(self._store.attempts(run))
+            attempt = next_attempt(attempts)
             self._store.note(run, beginning(attempt))
             clear_remains(place.folder)
             holding.enter_context(saved_now_and_then(place))
@@ -176,6 +184,7 @@ class _Queue:
                 held.place.save()
                 self._store.note(held.run, ending(held.attempt, outcome, time.monotonic() - held.began))
         except LostLeaseError:  # somebody else has it now, and goes on from what was saved before
+            self.codes.append(STOPPED)
             return
         except OSError as error:
             self._break(_said(error, self._store))
@@ -197,8 +206,11 @@ def _said(error: OSError, store: Store) -> str:
 
 
 def _threads(folder: Path, terms: Terms) -> int:
-    """CPU threads of a run; one that goes on keeps its own."""
-    return int(read_config(folder).get("threads", terms.threads)) if (folder / CONFIG).exists() else terms.threads
+    """CPU threads of a run; one that goes on keeps its own. If its files are damaged, it will say so itself."""
+    with suppress(ValueError):
+        if (folder / CONFIG).exists():
+            return int(read_config(folder).get("threads", terms.threads))
+    return terms.threads
 
 
 def _member(spec: RunSpec, folder: Path, threads: int, terms: Terms) -> Member:
