@@ -28,7 +28,7 @@ from svrl.experiments.training_cells.figure import (
 )
 from svrl.experiments.training_cells.gains import resampled, shown
 from svrl.experiments.training_cells.reading import envs_of, known_number, title_of, trainings
-from svrl.experiments.training_cells.relation import correlation, ranks_and_gains
+from svrl.experiments.training_cells.relation import correlation, ranks_and_gains, ranks_of
 from svrl.reporting.series import tag
 from svrl.reporting.style import GREEN, GREY, ORANGE, STYLE
 
@@ -36,7 +36,7 @@ _MOST_NAMES = 12
 OBSERVED = 0.9
 """Share of the entries that the study of estimation observes."""
 _SCALINGS = {"minmax": "completed with the authors' scaling", "row": "completed with rows centred"}
-ONE_GAME = "one game"
+ONE_GAME, CENTRED_GAME = "one game", "one game, rows centred"
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
@@ -60,9 +60,13 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
 
 
 def _draw_relation(panel: Axes, evidence: Evidence) -> None:
-    """Relative gain against the rank of plain DQN, a point a game, with its interval over seeds."""
+    """Relative gain against the rank of plain DQN, a point a game, with its interval over seeds.
+
+    Beside it stands the rank with row means taken out: the raw one is often 1 in all games.
+    """
     envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
     ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
+    centred = ranks_of(evidence, PAIR[0], envs, centred=True)
     for env, rank, gain in zip(envs, ranks, gains, strict=True):
         ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
         if ends is not None:
@@ -71,6 +75,8 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
             panel.annotate(title_of(env), (rank, gain), xytext=(4, 3), textcoords="offset points", fontsize=7)
     (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
+    (hollow,) = panel.plot(centred, gains, "o", color=GREEN, markerfacecolor="white", markersize=4, label=CENTRED_GAME)
+    tag(hollow, CENTRED_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
     tau, ends, games = correlation(evidence, *PAIR, envs)
     title = f"tau {tau:+.2f}{shown(ends)}" if games else "rank and gain"
@@ -78,8 +84,9 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     reach = 1.1 * max(0.1, float(np.abs(panel.get_ylim()).max()))
     panel.set_ylim(-reach, reach)
-    room = 0.15 * max(float(np.ptp(ranks)), 1.0)
-    panel.set_xlim(ranks.min() - room, ranks.max() + 2.5 * room)
+    both = np.concatenate([ranks, centred])
+    room = 0.1 * max(float(np.ptp(both)), 1.0)
+    panel.set_xlim(both.min() - room, both.max() + 2.0 * room)
 
 
 def _draw_values(evidence: Evidence) -> Figure:

@@ -7,6 +7,7 @@ twin (`svrl.experiments.training_cells.gains`). Over games they are put together
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -27,9 +28,9 @@ def ranks_and_gains(
     return ranks_of(evidence, plain, envs), gain_of(evidence, plain, structured, envs).relative
 
 
-def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str]) -> np.ndarray:
-    """(envs,): mean rank over batches and seeds."""
-    return np.array([seeds.mean() for seeds in values(evidence, arm, envs, mean_rank)])
+def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str], *, centred: bool = False) -> np.ndarray:
+    """(envs,): mean rank over batches and seeds; with row means taken out if `centred`."""
+    return np.array([seeds.mean() for seeds in values(evidence, arm, envs, partial(mean_rank, centred=centred))])
 
 
 def correlation(
