@@ -113,6 +113,23 @@ def test_missing_extras_are_told_once_before_anything_begins(svrl, extras, tmp_p
     assert not (tmp_path / "store").exists()
 
 
+def test_what_no_run_could_learn_is_told_once_before_anything_begins(svrl, tmp_path):
+    path = tmp_path / "continuous.toml"
+    path.write_text(
+        EXTRAS.replace('"atari/pong", "minatar/breakout", "minatar/freeway", "CartPole-v1"', '"Pendulum-v1"')
+    )
+    result = svrl("sweep", "run", path, "--store", tmp_path / "store")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: 2 runs cannot be made here: Pendulum-v1 has actions of Box")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_store_that_is_not_there_is_told(svrl, tmp_path):
+    result = svrl("sweep", "status", "batch-size", "--store", tmp_path / "mistyped")
+    assert result.exit_code == 0
+    assert result.stderr == f"Note: there is no store at {tmp_path / 'mistyped'} yet.\n"
+
+
 def test_a_plan_notes_missing_extras(svrl, svrl_json, extras, tmp_path):
     found = svrl_json("sweep", "plan", extras, "--store", tmp_path / "store", "--no-tries")
     assert found["notes"][-2:] == [f"Note: {ATARI}", f"Note: {MINATAR}"]

@@ -134,8 +134,9 @@ QUARTER = Resources(gpus=0.25)
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
-    """Machines of any size."""
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Machine]:
+    """Machines of any size, on which no other command is at work."""
+    monkeypatch.setattr("svrl.sweeps.core_marks.marks_folder", lambda: tmp_path / "cores")
 
     def made(cores: int, cards: int, resources: Resources, jobs: int | None = None, memory_gb: float = 64.0) -> Machine:
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(cores)))
@@ -166,6 +167,14 @@ def test_runs_without_a_card_take_the_cores_that_those_on_cards_leave(machine, o
     large.give_back(found["cuda"][1])
     assert large.take("cpu") is None, "a card does not wait for cores"
     assert large.take("cuda:1") == found["cuda"][1]
+
+
+def test_two_commands_do_not_take_the_same_cores_while_others_are_free(machine):
+    one, other = machine(4, 0, Resources()), machine(4, 0, Resources())
+    first, second, third = one.take("cpu"), other.take("cpu"), one.take("cpu")
+    assert [share.cores for share in (first, second, third)] == [(0,), (1,), (2,)]
+    one.give_back(first)
+    assert [share.cores for share in taken(other, "cpu")] == [(0,), (3,), (2,)], "shared where none is free"
 
 
 def test_runs_without_a_card_have_a_place_where_cards_leave_no_core(machine):

@@ -16,7 +16,7 @@ from svrl.mdp.catalogue import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.sweeps.grid import runs_of
 from svrl.sweeps.plan_settings import PLAN_DEFAULTS, PLAN_FORMS
-from svrl.sweeps.setting_checks import check_registered, missing_extra
+from svrl.sweeps.setting_checks import check_registered, why_not_here
 from svrl.sweeps.settings import STRUCTURE, known_settings, spec_of
 from svrl.sweeps.sweep_file import parse_sweep
 
@@ -211,10 +211,10 @@ def test_an_id_with_a_module_is_left_to_its_run():
     ],
 )
 def test_a_missing_extra_is_told_with_the_command_that_installs_it(env, module, command, monkeypatch):
-    assert missing_extra(env) is None
+    assert why_not_here(env) is None
     monkeypatch.setitem(sys.modules, module, None)  # as it is where it was not installed
-    assert command in str(missing_extra(env))
-    assert missing_extra("CartPole-v1") is missing_extra("control/mountain-car") is None
+    assert command in str(why_not_here(env))
+    assert why_not_here("CartPole-v1") is why_not_here("control/mountain-car") is None
 
 
 CART = {"task": "cart-pole"}
@@ -408,3 +408,12 @@ def test_a_wrong_plan_is_refused_with_one_sentence(wrong, sentence):
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         spec_of("plan", {**PLAN, **wrong})
     assert str(raised.value) == sentence
+
+
+def test_continuous_actions_are_told_before_a_run():
+    assert "Pendulum-v1 has actions of Box" in str(why_not_here("Pendulum-v1"))
+
+
+def test_seeds_are_an_axis_and_no_setting():
+    with pytest.raises(ValueError, match=r"^seeds is an axis: change it in the file"):
+        spec_of("train", {"env": "CartPole-v1", "seeds": 3})

@@ -186,6 +186,8 @@ def status(
             print_json(listed) if as_json else print_sweeps(listed, store)
             return
         overview = overview_of(SweepRequest.read(file, store, changes, where, code))
+    if "://" not in store and not Path(store).exists():
+        say(f"Note: there is no store at {store} yet.")
     if as_json:
         print_json(overview.as_json())
     else:

@@ -26,24 +26,24 @@ def check_environments(request: SweepRequest) -> None:
         raise BadInputError(" ".join(wrong))
 
 
-def missing_extras(request: SweepRequest) -> list[str]:
-    """A sentence for every extra that runs to be done need and that is not installed here."""
-    from svrl.sweeps.setting_checks import missing_extra
+def what_stands_against(request: SweepRequest) -> list[str]:
+    """A sentence for every reason why runs that are to be done cannot be made here, as a package that is missing."""
+    from svrl.sweeps.setting_checks import why_not_here
 
     needing: dict[str, list[RunSpec]] = {}
     for env, specs in _by_environment(request).items():
-        sentence = missing_extra(env)
+        sentence = why_not_here(env)
         if sentence is not None:
             needing.setdefault(sentence, []).extend(specs)
     counts = {sentence: len(to_be_done(request, specs)) for sentence, specs in needing.items()}
     return [f"{_runs(count)}: {sentence}" for sentence, count in counts.items() if count]
 
 
-def refuse_missing_extras(request: SweepRequest) -> None:
-    """Raise BadInputError if an extra is missing that runs to be done need."""
-    missing = missing_extras(request)
-    if missing:
-        raise BadInputError(f"{' '.join(missing)} Or leave them out by --where. Nothing was begun.")
+def refuse_what_cannot_be_made(request: SweepRequest) -> None:
+    """Raise BadInputError if runs that are to be done cannot be made here."""
+    against = what_stands_against(request)
+    if against:
+        raise BadInputError(f"{' '.join(against)} Or leave them out by --where. Nothing was begun.")
 
 
 def _by_environment(request: SweepRequest) -> dict[str, list[RunSpec]]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from svrl.cli.sweep_needs import check_environments, missing_extras
+from svrl.cli.sweep_needs import check_environments, what_stands_against
 from svrl.cli.sweep_request import SweepRequest
 
 SHOWN = 12
@@ -30,7 +30,7 @@ def planned(request: SweepRequest, *, jobs: int | None, tries: bool) -> dict[str
         at_a_time, threads, notes = machine.runs_at_a_time, machine.cores_a_run, machine.notes
     except ValueError as error:  # no card here: the runs can still be listed
         notes.append(str(error))
-    notes = [*notes, *(f"Note: {sentence}" for sentence in missing_extras(request))]
+    notes = [*notes, *(f"Note: {sentence}" for sentence in what_stands_against(request))]
     with _bar() as bar:
         task = bar.add_task("trying", total=None)
 
@@ -108,7 +108,7 @@ def print_plan(found: dict[str, Any]) -> None:
     took = (
         "time not known"
         if found["seconds"] is None
-        else f"about {duration(found['seconds'])} with {found['at_a_time']} at a time"
+        else f"about {duration(found['seconds'])} with {found['at_a_time']} at a time, and some seconds to start"
     )
     steps = "" if found["steps"] is None else f" {found['steps']:,} agent steps,"
     console.print(f"{len(found['runs'])} runs, {found['left']} to be done,{steps} {took}.", highlight=False)

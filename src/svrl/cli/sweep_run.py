@@ -13,7 +13,7 @@ from rich.table import Table
 
 from svrl.cli.answers import say
 from svrl.cli.sweep_codes import AT, of_code
-from svrl.cli.sweep_needs import check_environments, missing_extras, refuse_missing_extras, to_be_done
+from svrl.cli.sweep_needs import check_environments, refuse_what_cannot_be_made, to_be_done, what_stands_against
 from svrl.cli.sweep_request import SweepRequest
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def carry_out(
         from svrl.sweeps.machine import Machine
 
         Machine.of(sweep.resources, chosen.jobs, {spec.device for spec in to_be_done(request, request.specs)})
-        refuse_missing_extras(request)
+        refuse_what_cannot_be_made(request)
     else:  # nodes may have what the machine of this command has not
-        for sentence in missing_extras(request):
+        for sentence in what_stands_against(request):
             say(f"Note: {sentence} On a cluster its nodes need it, and this machine does not.")
     earlier = store.sweep(of_code(sweep.name, store.code)) or {"runs": []}
     record = {

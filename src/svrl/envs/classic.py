@@ -245,7 +245,8 @@ class GymnasiumLanes:
         try:
             picture = env.render() if env.render_mode == "rgb_array" else None
         except gymnasium.error.DependencyNotInstalled as error:
-            raise ValueError(f"Pictures of {self.spec.id} need a package that is not installed. {error}") from error
+            how = 'Run: pip install "svrl[video]".' if "pygame" in str(error) else str(error)
+            raise ValueError(f"Pictures of {self.spec.id} need a package that is not installed. {how}") from error
         if not isinstance(picture, np.ndarray):
             raise ValueError(f"{self.spec.id} draws no pictures. Make it with render=True, or render_mode='rgb_array'.")
         return picture

@@ -163,7 +163,7 @@ class Driver(ABC):
         if state == "running":
             self._leave_to_others(spec)
         elif state == "done":
-            self.listener.ends(spec, "done", "")
+            self.listener.ends(spec, "done", "by another command")
         return state
 
     def _may_begin_again(self, spec: RunSpec, setback: str) -> bool:

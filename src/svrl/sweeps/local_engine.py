@@ -28,8 +28,8 @@ from svrl.sweeps.store import BusyError, LocalStore, Store, open_store
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Terms, clear_remains, now, remains_in
 
-INSIDE_EVERY = 2.0
-"""Seconds between two looks at what the runs of one process do."""
+INSIDE_EVERY = 1.0
+"""Seconds between two looks at which runs of a process have begun or ended."""
 
 
 @dataclass(kw_only=True)
@@ -151,7 +151,7 @@ class _Engine(Driver):
         for job in list(self._jobs):
             if job.process.is_over():
                 self._end(job)
-            elif len(job.runs) > 1 and time.monotonic() - job.looked > INSIDE_EVERY:
+            elif time.monotonic() - job.looked > INSIDE_EVERY:
                 job.looked = time.monotonic()
                 self._look_inside(job)
 
@@ -174,8 +174,6 @@ class _Engine(Driver):
                 ids, since = tuple(spec.id for spec in runs), now()
                 process = Forked(self._context, self.store.address, self.store.code, ids, terms)
                 self._jobs.append(_Job(runs=runs, process=process, share=share, open=list(runs), since=since))
-                if len(runs) == 1:
-                    self._tell_that_it_began(self._jobs[-1], first)
 
     def _left(self) -> Iterator[RunSpec]:
         """All runs that are not over."""

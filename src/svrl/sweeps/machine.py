@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from svrl.sweeps.core_marks import CoreMarks
 from svrl.sweeps.sweep_file import Resources
 
 
@@ -41,6 +42,7 @@ class Machine:
         together: Runs that may share a process on a card.
         disjoint: Every process gets cores of its own.
         notes: What a person should know about it.
+        marks: Tell other commands which cores are taken.
     """
 
     cores_a_run: int
@@ -53,6 +55,7 @@ class Machine:
     free_cards: dict[str, str]
     disjoint: bool
     notes: list[str] = field(default_factory=list)
+    marks: CoreMarks = field(default_factory=CoreMarks)
     busy: int = 0
     busy_without_card: int = 0
 
@@ -140,8 +143,8 @@ class Machine:
             visible = self.free_cards.pop(card)
         together = self.together if card else 1
         count = self.cores_a_run * together
-        cores = tuple(self.free_cores[:count]) if self.disjoint else ()
-        del self.free_cores[: len(cores)]
+        cores = self.marks.take(self.free_cores, count) if self.disjoint else ()
+        self.free_cores = [core for core in self.free_cores if core not in cores]
         self.busy += 1
         self.busy_without_card += card is None
         return Share(cores=cores, card=visible, name=card, together=together)
@@ -150,6 +153,7 @@ class Machine:
         """A process has ended."""
         self.busy -= 1
         self.busy_without_card -= share.card is None
+        self.marks.give_back(share.cores)
         self.free_cores = sorted([*self.free_cores, *share.cores])
         if share.card is not None and share.name is not None:
             self.free_cards[share.name] = share.card

@@ -73,10 +73,23 @@ def check_registered(env: str) -> None:
     registered(env, also=known_environments(), trusted=False)
 
 
-def missing_extra(env: str) -> str | None:
-    """What to install before an environment can be made here, in one sentence; None if nothing is missing."""
+def why_not_here(env: str) -> str | None:
+    """Why no run can learn in an environment on this machine, in one sentence; None if nothing stands against it.
+
+    One of Gymnasium's is made and closed for it; an id such as "module:Name-v0" is left to its run.
+    """
     module, sentence = _NEEDS.get(family_of(env), ("", ""))
-    return sentence if module and importlib.util.find_spec(module) is None else None
+    if module:
+        return sentence if importlib.util.find_spec(module) is None else None
+    if family_of(env) != "gymnasium" or ":" in env:
+        return None
+    from svrl.envs.catalogue import describe_env
+
+    try:
+        describe_env(env, trusted=False)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def as_float(value: float) -> float:

@@ -163,6 +163,8 @@ def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
         if name == "threads":
             raise ValueError("threads are resources of a run: set cores in [resources].")
         if name not in known:
+            if name == "seeds":
+                raise ValueError("seeds is an axis: change it in the file, or take some of them by --where seed=0,1.")
             raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known)}")
 
 

@@ -165,6 +165,7 @@ def test_the_figure_has_curves_ranks_and_their_relation():
         "plain-rows-centred",
         "structured-rows-centred",
         "one-game",
+        "one-game-rows-centred",
     }
 
 
