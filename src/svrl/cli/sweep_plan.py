@@ -26,7 +26,7 @@ def planned(request: SweepRequest, *, jobs: int | None, tries: bool) -> dict[str
     left = [spec for spec in request.specs if states[spec.id] != "done"]
     notes, at_a_time, threads = [], None, request.sweep.resources.cores
     try:
-        machine = Machine.of(request.sweep.resources, jobs, {spec.device for spec in request.specs})
+        machine = Machine.of(request.sweep.resources, jobs, {spec.device for spec in left})
         at_a_time, threads, notes = machine.runs_at_a_time, machine.cores_a_run, machine.notes
     except ValueError as error:  # no card here: the runs can still be listed
         notes.append(str(error))
