@@ -510,3 +510,20 @@ def test_an_earlier_process_of_the_same_number_is_another(tmp_path):
     assert engine._attempt_of(job, SMALL[0]) == (0, None)
     store.note(SMALL[0].id, {"attempt": 2, "host": socket.gethostname(), "pid": 7, "began": "2026-01-02T00:00:01"})
     assert engine._attempt_of(job, SMALL[0]) == (2, None)
+
+
+def test_what_another_command_was_quicker_to_do_is_not_told_as_begun_here(tmp_path):
+    def elsewhere(told: Told) -> None:
+        """Another command does the run after this one has looked, and before its process does."""
+        store = store_at(tmp_path)
+        folder = store.folder(SMALL[0].id) / "run"
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            (folder / "config.json").write_text("{}")
+            (folder / "result.json").write_text("{}")
+
+    told = Told()
+    told.notes = lambda sentence: elsewhere(told)  # type: ignore[method-assign]
+    run_locally(SMALL[:1], str(tmp_path), resources=Resources(cores=1_000), listener=told)
+    assert told.begun == []
+    assert told.ended == [(SMALL[0].id, "done", "by another command")]

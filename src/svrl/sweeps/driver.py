@@ -24,6 +24,8 @@ LOOK_EVERY = 0.5
 """Seconds between two looks at signals, the clock and what is at work; the end of a run is noticed at once."""
 AGAIN_AFTER = 2.0
 """Seconds after which a run that somebody else works on is looked at again."""
+ELSEWHERE = "by another command"
+"""The reason why a run is done that was not begun here."""
 TO_DO: tuple[State, ...] = ("waiting", "stopped")
 """States of runs that can be begun, or gone on with."""
 
@@ -163,7 +165,7 @@ class Driver(ABC):
         if state == "running":
             self._leave_to_others(spec)
         elif state == "done":
-            self.listener.ends(spec, "done", "by another command")
+            self.listener.ends(spec, "done", ELSEWHERE)
         return state
 
     def _may_begin_again(self, spec: RunSpec, setback: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from svrl.agents.config import family_of
 from svrl.experiments.training.card import is_card
 from svrl.experiments.training.stop_signals import Signals
-from svrl.sweeps.driver import LOOK_EVERY, TO_DO, Driver, LostProcess
+from svrl.sweeps.driver import ELSEWHERE, LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
 from svrl.sweeps.forked import LOST, Forked, fork_server
 from svrl.sweeps.machine import Machine, Share, memory_of
@@ -234,7 +234,8 @@ class _Engine(Driver):
             except OSError as error:
                 ended, reason = "stopped", self._break(error)
             if ended is not None:
-                self._tell_that_it_began(job, spec)
+                if reason != ELSEWHERE:
+                    self._tell_that_it_began(job, spec)
                 self.listener.ends(spec, ended, reason)
         job.process.forget()
 
@@ -262,9 +263,9 @@ class _Engine(Driver):
     def _ending(self, job: _Job, spec: RunSpec) -> tuple[Ended | None, str]:
         """What became of one of a job's runs; None if somebody else has it."""
         code = job.process.code
-        if self.store.result(spec.id) is not None:
-            return "done", ""
         attempt, row = self._attempt_of(job, spec)
+        if self.store.result(spec.id) is not None:
+            return "done", "" if attempt else ELSEWHERE
         # A process that was killed cannot have given back what it held at a store far away.
         died = code < 0 or code == LOST
         busy = code == BUSY or (not died and self.store.is_running(spec.id))
