@@ -237,3 +237,12 @@ def test_runs_are_found_by_what_their_methods_have_by_themselves():
     assert told(runs(text, where={"observe": [0.2], "estimator": ["factor-*"]}), "method") == [("svp",)]
     widths = '[axes]\nenv = "CartPole-v1"\nhidden = ["8x4", "9"]\n'
     assert told(runs(widths, where={"hidden": ["8,4"]}), "hidden") == [([8, 4],)]
+
+
+@pytest.mark.parametrize(
+    "axes", ["seeds = 1_000_000_000_000", "seeds = 1_000\nbatch_size = [32, 64]\nobserve = {many}"]
+)
+def test_a_slip_of_the_pen_is_told_before_its_runs_are_written_down(axes):
+    text = f'[axes]\nenv = "CartPole-v1"\narm = "sv-dqn"\n{axes.format(many=[at / 100 for at in range(1, 61)])}\n'
+    with pytest.raises(ValueError, match=r"has [\d,]+ runs or more, and 100,000 is the most"):
+        runs_of(parse_sweep(text, "huge"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -20,6 +21,8 @@ _REPLACES = {
     "seed": ("seeds",),
 }
 """Names that stand for others: where one is set, those that were set before go."""
+MOST = 100_000
+"""Runs of a grid; more are a slip of the pen, and would take minutes to write down."""
 LISTED = 20
 """Values that a sentence lists; the rest are counted."""
 
@@ -114,6 +117,7 @@ def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
             raise ValueError("seeds counts seeds from 0 on, so seed has no place beside it.")
         if "seeds" in axes:
             axes["seed"] = _seeds(axes.pop("seeds"))
+        _refuse_too_many(math.prod(map(len, axes.values())))
         budget: dict[str, Any] = {}
         if sweep.budget.steps is not None:
             budget = {"steps" if sweep.kind == "train" else "iterations": sweep.budget.steps}
@@ -152,10 +156,18 @@ def _named(pattern: Any, name: str) -> list[Any]:
     return found
 
 
+def _refuse_too_many(runs: int) -> None:
+    if runs > MOST:
+        raise ValueError(
+            f"a grid of it has {runs:,} runs or more, and {MOST:,} is the most. Write fewer values or seeds."
+        )
+
+
 def _seeds(values: list[Any]) -> list[int]:
     count = values[0]
     if len(values) > 1 or isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ValueError(f"seeds is one number, of seeds from 0 on; got {values}. For a list, write seed = [...].")
+    _refuse_too_many(count)
     return list(range(count))
 
 
