@@ -6,13 +6,18 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 
 from svrl.agents.config import AgentConfig, default_precision
 from svrl.agents.networks import build_network
-from svrl.agents.precision import check_card, check_precision, computing_in, values_of
+from svrl.agents.precision import check_precision, computing_in, values_of
 from svrl.envs.vector import EnvSpec
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tabular import TabularMDP
+from svrl.runs.device import check_card
 
 CARD, HOST = torch.device("cuda"), torch.device("cpu")
 
@@ -84,6 +89,10 @@ def test_a_card_that_is_not_there_is_one_sentence() -> None:
         check_card(f"cuda:{there}")
     with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
         Training.begin("CartPole-v1", AgentConfig.of("classic"), device=f"cuda:{there}")
+    with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
+        GridMDP(inverted_pendulum(states=(5, 5), actions=3), device=f"cuda:{there}")
+    with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
+        TabularMDP(transitions=np.full((2, 2, 2), 0.5), rewards=np.zeros((2, 2)), discount=0.5, device=f"cuda:{there}")
     check_card("cpu")
 
 

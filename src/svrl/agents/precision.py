@@ -20,20 +20,6 @@ from svrl.agents.config import Precision
 from svrl.agents.networks import QNetwork
 
 
-def check_card(device: str | torch.device) -> None:
-    """Raise ValueError, with a sentence, if a CUDA device was asked for that torch does not find."""
-    wanted = torch.device(device)
-    if wanted.type != "cuda":
-        return
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if (wanted.index or 0) >= found:
-        built = "" if torch.version.cuda else " This build of torch is for the CPU."
-        raise ValueError(
-            f"{wanted} is not available: torch finds {found or 'no'} CUDA device{'' if found == 1 else 's'}.{built} "
-            'Take device "cpu", or one that is there.'
-        )
-
-
 def check_precision(precision: str, device: str | torch.device) -> None:
     """Raise ValueError, with a sentence, if there is no such precision, or not on this device."""
     if precision not in get_args(Precision):

@@ -37,11 +37,12 @@ from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.exploration import epsilon_at, explore
 from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
-from svrl.agents.precision import check_card, check_precision, computing_in
+from svrl.agents.precision import check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, observations
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
+from svrl.runs.device import check_card
 
 WINDOW = 100
 """Training episodes in the paper's score."""

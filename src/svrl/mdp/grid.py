@@ -21,6 +21,7 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offsets, interpolate, tabulate
 from svrl.mdp.model import Chain, sparse_rows
 from svrl.mdp.threads import share_out
+from svrl.runs.device import check_card
 
 if TYPE_CHECKING:
     from svrl.mdp.grid_cuda import CardTable
@@ -62,6 +63,7 @@ class GridMDP:
         if noise_nodes < 1:
             raise ValueError(f"GridMDP needs at least 1 quadrature node on each noisy axis, got {noise_nodes}.")
         self.task = task
+        check_card(device)
         self.device = torch.device(device)
         room = memory_available(self.device)
         coordinates = 4 * 8 * task.n_states * (task.dimensions + 1)

@@ -21,6 +21,7 @@ from torch import Tensor
 from svrl.mdp import tabular_kernel as kernel
 from svrl.mdp.model import Chain, sparse_rows
 from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
+from svrl.runs.device import check_card
 
 Table: TypeAlias = Any
 """A NumPy array, a torch tensor (dense or sparse CSR), or a SciPy sparse matrix."""
@@ -84,6 +85,7 @@ class TabularMDP:
         Raises:
             ValueError: If shapes do not fit, or, with the first state and action, if a row is wrong.
         """
+        check_card(device)
         if not 0.0 < discount < 1.0:
             raise ValueError(f"TabularMDP needs a discount between 0 and 1, both excluded, got {discount}.")
         csr, (self.n_states, self.n_actions) = _read_transitions(transitions)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -63,39 +64,78 @@ def see_only(card: str | None) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = card
 
 
+class Told:
+    """Whether this process was told to stop, and whether that may interrupt what it does.
+
+    Attributes:
+        came: It was told.
+    """
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self._may_interrupt = self._has_interrupted = False
+
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """To be told raises KeyboardInterrupt in here, once, also if it came before; elsewhere it is only noted.
+
+        So nothing comes between the end of a run and what is written about it. The exception may come from the last
+        line too: catch it around this.
+        """
+        self._may_interrupt = True
+        try:
+            if self.came.is_set():
+                self._interrupt()
+            yield
+        finally:
+            self._may_interrupt = False
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """The handler of SIGINT."""
+        self.came.set()
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._may_interrupt and not self._has_interrupted:
+            self._has_interrupted = True
+            raise KeyboardInterrupt
+
+
 @contextmanager
-def told_once() -> Iterator[threading.Event]:
-    """SIGTERM does what Ctrl-C does, the first time that it comes; gives an event that says whether it came.
+def told_once() -> Iterator[Told]:
+    """SIGTERM does what Ctrl-C does, the first time that it comes.
 
     Commands save at the first Ctrl-C and end at once at the second. Yet SIGTERM may come from several sides for one
     reason: from the sweep, from the system because the sweep is gone, from whoever stops all processes of a service.
     So it is blocked, a thread waits for it, and only the first is passed on. In another thread than the main one
     nothing is changed.
     """
-    came, over = threading.Event(), threading.Event()
+    told, over = Told(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield came
+        yield told
         return
     main = threading.main_thread().ident
     assert main is not None
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    earlier = signal.signal(signal.SIGINT, told.hear)
 
     def wait() -> None:
         while signal.sigwait({signal.SIGTERM}) and not over.is_set():
-            if not came.is_set():
-                came.set()
+            if not told.came.is_set():
+                told.came.set()
                 signal.pthread_kill(main, signal.SIGINT)
 
     waiter = threading.Thread(target=wait, daemon=True, name="waits for SIGTERM")
     waiter.start()
     try:
-        yield came
+        yield told
     finally:
         over.set()
         assert waiter.ident is not None
         signal.pthread_kill(waiter.ident, signal.SIGTERM)
         waiter.join()
+        while signal.SIGTERM in signal.sigpending():  # others say so too; unblocked, they would end the process
+            signal.sigwait({signal.SIGTERM})
         signal.signal(signal.SIGINT, earlier)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

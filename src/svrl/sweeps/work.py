@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 
 from svrl.runs.run_directory import CHECKPOINT, CONFIG, RESULT, read_config
 from svrl.runs.training_run import STATE
-from svrl.sweeps.child import end_with, leave_the_terminal, see_only, stay_on, told_once, words_to
+from svrl.sweeps.child import Told, end_with, leave_the_terminal, see_only, stay_on, told_once, words_to
 from svrl.sweeps.lease import LostLeaseError
 from svrl.sweeps.outcome import BUSY, DONE, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
@@ -94,11 +94,9 @@ def work_on(address: str, code: str, run: str, terms: Terms, tell: Callable[[str
     except OSError as error:
         tell(f"{error.filename or address}: {error.strerror or error}.")
         return STORE_BROKEN
-    except KeyboardInterrupt:
-        return Outcome(ended="stopped").exit_code
 
 
-def _attempt(store: Store, run: str, place: Workplace, terms: Terms, told: threading.Event) -> Outcome:
+def _attempt(store: Store, run: str, place: Workplace, terms: Terms, told: Told) -> Outcome:
     number = next_attempt(store.attempts(run))
     began = time.monotonic()
     store.note(run, beginning(number))
@@ -106,23 +104,16 @@ def _attempt(store: Store, run: str, place: Workplace, terms: Terms, told: threa
     spec = read_spec(place.folder)
     with saved_now_and_then(place):
         outcome = _carry_out(spec, place.folder, terms, told)
-    hear_nothing_more()
     place.save()
     store.note(run, ending(number, outcome, time.monotonic() - began))
     return outcome
 
 
-def hear_nothing_more() -> None:
-    """Let nothing that says stop come between the end of a run and what is written about it."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _carry_out(spec: RunSpec, folder: Path, terms: Terms, told: threading.Event) -> Outcome:
+def _carry_out(spec: RunSpec, folder: Path, terms: Terms, told: Told) -> Outcome:
     argv = command(spec, folder / RUN, terms)
     with words_to(folder / LOG) as words:
-        code = run_command(argv)
-    return outcome_of(code, (folder / RUN / RESULT).exists(), words.lines(), told=told.is_set())
+        code = run_command(argv, told)
+    return outcome_of(code, (folder / RUN / RESULT).exists(), words.lines(), told=told.came.is_set())
 
 
 def command(spec: RunSpec, folder: Path, terms: Terms) -> list[str]:
@@ -138,11 +129,17 @@ def command(spec: RunSpec, folder: Path, terms: Terms) -> list[str]:
     return argv
 
 
-def run_command(argv: Sequence[str]) -> int:
-    """Carry a command out as `python -m svrl` does; its exit code."""
+def run_command(argv: Sequence[str], told: Told | None = None) -> int:
+    """Carry a command out as `python -m svrl` does; its exit code.
+
+    Args:
+        argv: The words after "svrl".
+        told: Interrupts it.
+    """
     earlier, sys.argv = sys.argv, ["svrl", *argv]
     try:
-        importlib.import_module("svrl.__main__").run()
+        with told.interrupts() if told else nullcontext():
+            importlib.import_module("svrl.__main__").run()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:

@@ -33,7 +33,6 @@ from svrl.sweeps.work import (
     beginning,
     clear_remains,
     ending,
-    hear_nothing_more,
     next_attempt,
     on_stderr,
     saved_now_and_then,
@@ -58,14 +57,15 @@ def work_on_several(
     """
     leave_the_terminal()
     try:
-        with told_once():
+        with told_once() as told:
             end_with(terms.parent)
             stay_on(terms.cores)
             see_only(terms.card)
             with Signals().held_back() as signals:
+                if told.came.is_set():
+                    signals.came = signal.SIGTERM
                 queue = _Queue(open_store(address, code), runs, terms, signals)
                 queue.train()
-            hear_nothing_more()
             if queue.broken:
                 tell(queue.broken)
             return max(queue.codes, default=BUSY)

@@ -1,0 +1,24 @@
+"""Whether a device is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def check_card(device: str | torch.device) -> None:
+    """Raise ValueError, with a sentence, if a CUDA device was asked for that torch does not find."""
+    import torch
+
+    wanted = torch.device(device)
+    if wanted.type != "cuda":
+        return
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (wanted.index or 0) >= found:
+        built = "" if torch.version.cuda else " This build of torch is for the CPU."
+        raise ValueError(
+            f"{wanted} is not available: torch finds {found or 'no'} CUDA device{'' if found == 1 else 's'}.{built} "
+            'Take device "cpu", or one that is there.'
+        )
