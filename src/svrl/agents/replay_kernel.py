@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from svrl.matrix.compiling import njit
 
 COMPILE: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 STREAMS, CHUNK = 8, 512

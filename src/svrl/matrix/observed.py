@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 
 from svrl.matrix.arrays import Array, as_array, as_floating, as_tensor, like
+from svrl.matrix.compiling import njit
 
 
 @njit(cache=True, nogil=True)

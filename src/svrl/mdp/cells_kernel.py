@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from svrl.matrix.compiling import njit
 
 COMPILE: dict[str, Any] = {"error_model": "numpy", "nogil": True, "cache": True}
 BLOCK = 512

@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from svrl.matrix.compiling import njit
 
 COMPILE: dict[str, Any] = {
     # No reassociation: it could round the two ways of taking a chunk differently.

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from svrl.matrix.compiling import njit
 from svrl.mdp.model import sparse_rows
 from svrl.mdp.threads import share_out
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from svrl.matrix.compiling import njit
 
 # Sums may be reordered, but NaN keeps its meaning: a place that is not a number must not become an index.
 COMPILE: dict[str, Any] = {

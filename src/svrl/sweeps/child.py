@@ -117,6 +117,7 @@ def told_once() -> Iterator[Told]:
     main = threading.main_thread().ident
     assert main is not None
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever forked this one may be deaf to it
     earlier = signal.signal(signal.SIGINT, told.hear)
 
     def wait() -> None:

@@ -126,7 +126,6 @@ class Forked:
 
 
 def _work(address: str, code: str, runs: tuple[str, ...], terms: Terms, telling: Connection) -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     tell: Callable[[str], None] = telling.send
     sys.exit(_code(address, code, runs, terms, tell))
 

@@ -17,7 +17,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from svrl.matrix.compiling import njit
 
 # Sums may be reordered, but NaN and infinity keep their meaning: a test on them must not be optimised away.
 COMPILE: dict[str, Any] = {

@@ -8,8 +8,8 @@ those of row i are missing[first[i] : first[i + 1]].
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from svrl.matrix.compiling import njit
 from svrl.matrix.soft_impute.jacobi import COMPILE, dot
 
 GAUSS_SEIDEL_PASSES = 2

@@ -36,8 +36,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from svrl.matrix.compiling import njit
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.jacobi import (
     BLOCK,
