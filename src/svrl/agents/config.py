@@ -14,9 +14,11 @@ of defaults in the docs; the text of each is its help. A preset is a set of chan
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
+
+from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.runs.nearest_name import nearest_name
 
 Kind = Literal["dqn", "double", "dueling"]
 Output = Literal["fill", "estimate"]
@@ -141,11 +143,12 @@ class AgentConfig:
             ValueError: If there is no such preset or field; the sentence names the nearest.
         """
         if preset not in PRESETS:
-            raise ValueError(f"There is no preset {preset!r}. {_nearest(preset, PRESETS)}")
+            raise ValueError(f"There is no preset {preset!r}. {nearest_name(preset, PRESETS)}")
         known = {entry.name for entry in dataclasses.fields(cls)}
         for name in changes:
             if name not in known:
-                raise ValueError(f"AgentConfig has no field {name!r}. {_nearest(name, known)}")
+                hint = nearest_name(name, known, synonyms=FOREIGN_NAMES)
+                raise ValueError(f"AgentConfig has no field {name!r}. {hint}")
         return cls(**{**PRESETS[preset], "preset": preset, **changes})
 
     @classmethod
@@ -311,8 +314,3 @@ def _within(value: float, interval: str) -> bool:
     above = value > low if interval[0] == "(" else value >= low
     below = value < high if interval[-1] == ")" else value <= high
     return above and below  # False for NaN
-
-
-def _nearest(got: str, known: Any) -> str:
-    close = difflib.get_close_matches(got, sorted(known), n=1, cutoff=0.5)
-    return f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(sorted(known))}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,8 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from svrl.runs.nearest_name import nearest_name
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -89,10 +90,7 @@ def progress_line() -> Progress:
 
 def nearest(what: str, got: str, known: Iterable[str]) -> BadInputError:
     """A wrong name is answered with the nearest right one."""
-    names = sorted(known)
-    close = difflib.get_close_matches(got, names, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(names)}."
-    return BadInputError(f"There is no {what} {got!r}. {hint}")
+    return BadInputError(f"There is no {what} {got!r}. {nearest_name(got, known)}")
 
 
 def print_json(value: object) -> None:

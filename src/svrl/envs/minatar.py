@@ -11,7 +11,6 @@ fail plays for ever: in Breakout it is enough to stay under the ball. So every g
 from __future__ import annotations
 
 import colorsys
-import difflib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from svrl.envs.catalogue import MINATAR
 from svrl.envs.lanes import checked_actions, empty_step, with_endings
 from svrl.envs.snapshot import attributes, read, write
 from svrl.envs.vector import EnvSpec, Step
+from svrl.runs.nearest_name import nearest_name
 
 ACTION_NAMES = ("noop", "left", "up", "right", "down", "fire")
 FRAME_LIMIT = 100_000
@@ -141,9 +141,7 @@ def _found(game: str) -> str:
     name = game.lower().replace("-", "_")
     if name in MINATAR:
         return name
-    close = difflib.get_close_matches(name, MINATAR, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(MINATAR)}."
-    raise ValueError(f"MinAtar has no game {game!r}. {hint}")
+    raise ValueError(f"MinAtar has no game {game!r}. {nearest_name(name, MINATAR)}")
 
 
 def _environment_class() -> Any:

@@ -13,7 +13,6 @@ speed-first the position is moved by the noisy speed.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.control_task import Axis, Step, coordinates
+from svrl.runs.nearest_name import nearest_name
 
 UpdateOrder = Literal["together", "speed-first"]
 Accelerations = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
@@ -64,10 +64,7 @@ class Motion:
 
 def unknown(owner: str, what: str, got: object, known: Iterable[str]) -> ValueError:
     """A wrong name is answered with the nearest right one."""
-    names = sorted(known)
-    close = difflib.get_close_matches(str(got), names, n=1, cutoff=0.5)
-    hint = f"Did you mean {close[0]}?" if close else f"Choose one of {', '.join(names)}."
-    return ValueError(f"{owner} has no {what} {got!r}. {hint}")
+    return ValueError(f"{owner} has no {what} {got!r}. {nearest_name(str(got), known)}")
 
 
 def chosen(task: str, variant: str, variants: Mapping[str, _Choice]) -> _Choice:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from svrl.planning.sampled_iteration import (
 )
 from svrl.planning.structured import StructuredValueIteration, paper_svp
 from svrl.planning.value_iteration import ValueIteration
+from svrl.runs.nearest_name import nearest_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +116,4 @@ def most_iterations(name: str, iterations: int | None, *, noisy: bool) -> int | 
 
 
 def _unknown(what: str, name: str, known: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]}?" if near else f" Choose one of {', '.join(known)}."
-    return f"There is no {what} {name!r}.{hint}"
+    return f"There is no {what} {name!r}. {nearest_name(name, known)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from svrl.sweeps.nearest_name import near_names
+from svrl.runs.nearest_name import near_names
 from svrl.sweeps.run_spec import SUBJECT, RunSpec
 from svrl.sweeps.settings import OTHER_NAMES, in_one_form, names_in, renamed, spec_of, value_in
 from svrl.sweeps.sweep_file import Sweep

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from svrl.sweeps.nearest_name import nearest_name
+from svrl.runs.nearest_name import nearest_name
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.setting_checks import Form, as_float, check_device, check_estimator, check_forms
 

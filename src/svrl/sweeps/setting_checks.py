@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from svrl.agents.config import PRECISIONS, family_of
-from svrl.sweeps.nearest_name import nearest_name
+from svrl.runs.nearest_name import nearest_name
 
 Form = Literal["text", "whole", "number", "switch"]
 

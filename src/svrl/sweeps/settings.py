@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from svrl.agents.config import BY_FAMILY, CHOICES, AgentConfig, default_precision, family_of
-from svrl.sweeps.nearest_name import nearest_name
+from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.runs.nearest_name import nearest_name
 from svrl.sweeps.plan_settings import PLAN_DEFAULTS, grid_in_one_form, plan_spec
 from svrl.sweeps.run_spec import SUBJECT, Kind, RunSpec
 from svrl.sweeps.setting_checks import as_float, check_device, check_estimator, check_forms, check_precision
@@ -165,7 +166,7 @@ def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
         if name not in known:
             if name == "seeds":
                 raise ValueError("seeds is an axis: change it in the file, or take some of them by --where seed=0,1.")
-            raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known)}")
+            raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known, synonyms=FOREIGN_NAMES)}")
 
 
 def _check_env(env: str) -> None:

@@ -42,7 +42,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from svrl.sweeps.nearest_name import nearest_name
+from svrl.runs.nearest_name import nearest_name
 from svrl.sweeps.run_spec import SUBJECT, Kind
 
 PARTS = ("name", "kind", "fixed", "axes", "include", "exclude", "resources", "budget")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
-def nearest_name(got: str, known: Iterable[str], *, otherwise: str = "Choose one of", most: int = 1) -> str:
+def nearest_name(
+    got: str,
+    known: Iterable[str],
+    *,
+    otherwise: str = "Choose one of",
+    most: int = 1,
+    synonyms: Mapping[str, str] | None = None,
+) -> str:
     """The sentence "Did you mean ...?", or with nothing near the names after the words of `otherwise`.
 
     Args:
@@ -14,9 +21,11 @@ def nearest_name(got: str, known: Iterable[str], *, otherwise: str = "Choose one
         known: The right ones.
         otherwise: Words before all names.
         most: Near names that are told.
+        synonyms: Right names by what others call them.
     """
     names = sorted(known)
-    close = near_names(got, names, most=most)
+    meant = (synonyms or {}).get(got)
+    close = [meant] if meant in names else near_names(got, names, most=most)
     return f"Did you mean {' or '.join(close)}?" if close else f"{otherwise} {', '.join(names)}."
 
 
