@@ -88,7 +88,7 @@ def test_a_near_miss_is_named(name: str, near: str):
 
 
 def test_a_far_miss_gets_the_list():
-    with pytest.raises(ValueError, match=r"Choose one of svp, .*coarse"):
+    with pytest.raises(ValueError, match=r"Choose one of async, .*coarse"):
         make_method("zzzzzz")
 
 
