@@ -65,6 +65,20 @@ def test_smoke_is_judged_from_the_largest_budget_that_is_kept(stores):
     assert judged(experiment, stores, "smoke").scale == "full"
 
 
+@pytest.mark.parametrize("settled", [Verdict.NOT_REPRODUCED, Verdict.UNDECIDED])
+def test_what_settles_nothing_gives_way_to_the_largest_budget_that_is_kept(stores, settled):
+    def judge(evidence: Evidence) -> Finding:
+        small_one = Finding(verdict=Verdict.SUPPORTED, ours="1", value=1.0, interval=(0.0, 2.0))
+        return small_one if evidence.scale == "laptop" else Finding(verdict=settled, ours="2")
+
+    experiment = small.experiment(claims=(claim(judge=judge),))
+    computed(experiment, stores[0], "laptop")
+    assert judged(experiment, stores, "laptop").finding.verdict is Verdict.SUPPORTED
+    computed(experiment, stores[1], "full")
+    found = judged(experiment, stores, "laptop")
+    assert (found.scale, found.finding.verdict) == ("full", settled)
+
+
 def test_exhibits_show_smoke_only_where_it_was_asked_for(stores):
     experiment = small.experiment()
     for scale in ("smoke", "laptop", "full"):

@@ -1,7 +1,8 @@
 """Every claim against the best evidence there is.
 
-A claim is judged from the scale that was asked for, if it can be judged there and all cells are kept. Otherwise
-from the largest other budget that is kept, here or committed, and the finding says which it was.
+A claim is judged from the scale that was asked for, if it can be judged there and all cells are kept. Otherwise, or
+if that settles nothing, from the largest other budget that is kept, here or committed, and the finding says which it
+was.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from svrl.experiments.paper.experiment import SCALES, Experiment
 from svrl.experiments.paper.store import Store
 
 SMOKE, LAPTOP, FULL = SCALES
+SO_FAR = (Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.UNDECIDED)
+"""Verdicts that settle nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +131,14 @@ class Library:
 
     def _judged(self, experiment: Experiment, claim: Claim, asked: str) -> Judged:
         complete = self.exhibits(experiment, asked)
-        evidence = next((found for found in complete if found.scale in claim.scales), None)
+        usable = [found for found in complete if found.scale in claim.scales]
+        evidence = next(iter(usable), None)
         finding = claim.judged(evidence)
-        if evidence is None and complete:
+        if finding.verdict in SO_FAR:
+            largest = _from_large(experiment)
+            evidence = min(usable, key=lambda found: largest.index(found.scale))
+            finding = claim.judged(evidence)
+        elif evidence is None and complete:
             evidence = complete[0]
             finding = claim.judged(evidence)
         elif evidence is None and not claim.printed:

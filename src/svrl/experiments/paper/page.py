@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from svrl import __version__
+from svrl.experiments.paper.claim import Verdict
 from svrl.experiments.paper.drawing import caption
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
@@ -85,13 +86,17 @@ def _section(
 ) -> Section:
     figures = [figure for figure in FIGURES if figure.experiment == experiment.name]
     shown = library.exhibits(experiment, scale)
+    own = [found for found in judged if found.experiment == experiment.name]
+    judged_from = {
+        found.scale for found in own if found.finding.verdict is not Verdict.NOT_RUN and not found.claim.printed
+    }
     budget = experiment.budgets.get(scale)
     return Section(
         name=experiment.name,
         title=experiment.title,
         addition=experiment.addition,
-        figures=tuple(_entry(experiment, figure, shown, scale, progress) for figure in figures),
-        claims=tuple(claim_row(found) for found in judged if found.experiment == experiment.name),
+        figures=tuple(_entry(experiment, figure, shown, judged_from, scale, progress) for figure in figures),
+        claims=tuple(claim_row(found) for found in own),
         command=f"svrl paper run {experiment.name} --scale {scale}",
         minutes=budget.minutes if budget else 0.0,
         notes=experiment.notes,
@@ -99,13 +104,17 @@ def _section(
 
 
 def _entry(
-    experiment: Experiment, figure: PaperFigure, shown: list[Evidence], scale: str, progress: Callable[[str], None]
+    experiment: Experiment,
+    figure: PaperFigure,
+    shown: list[Evidence],
+    judged_from: set[str],
+    scale: str,
+    progress: Callable[[str], None],
 ) -> FigureEntry:
     progress(figure.id)
     usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
-    judged = {name for claim in experiment.claims if not claim.printed for name in claim.scales}
-    if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged):
-        # What was asked for comes first, unless it says nothing about the claims and something larger is kept.
+    if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
+        # What was asked for comes first, unless no claim was judged from it and something larger is kept.
         usable = [*usable[1:], usable[0]]
     strongest = next(iter(usable), None)
     return FigureEntry(
