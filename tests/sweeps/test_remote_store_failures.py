@@ -23,6 +23,7 @@ from svrl.sweeps.remote_store import RemoteStore
 from svrl.sweeps.states import state_of
 
 SLOW = Timing(renew=500.0, expire=1000.0, settle=0.0)
+ALONE = Timing(renew=0.2, expire=2.0, settle=0.0)  # nobody to wait for
 LEASE = f"{CODE}/{RUN}/lease.json"
 
 
@@ -45,7 +46,7 @@ def dying(store: RemoteStore, witness: RemoteStore) -> Iterator[RemotePlace]:
 
 @pytest.mark.parametrize("half", [False, True], ids=["before", "answer lost"])
 def test_a_save_that_dies_at_any_point_leaves_a_whole_moment(address: str, half: bool) -> None:
-    witness = opened(address)
+    witness = opened(address, ALONE)
     with witness.working_on(RUN) as place:
         fill(place.folder, 1)
     outcomes = []
@@ -120,7 +121,7 @@ def test_a_manifest_cannot_lead_out_of_its_folder() -> None:
 def test_a_network_that_breaks_in_the_middle_leaves_the_former_moment(
     address: str, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    witness = opened(address)
+    witness = opened(address, ALONE)
     with witness.working_on(RUN) as place:
         former = fill(place.folder, 1)
     for sent in (0, 700, 3000, 6000, 9000):
