@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.sweeps.hosts import Host
+
 MARK = "SVRL_TEST_NODE"
 HOST = "127.0.0.2"
 """Of the head, on loopback; the other nodes have the addresses after it. Ray takes 127.0.0.1 for another one."""
@@ -80,20 +82,20 @@ class Cluster:
         """What a process needs to be let in."""
         return {"RAY_ADDRESS": self.address, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
-    def add(self, *, cpus: int = 1) -> Node:
-        """Start one more node; it is there when this returns."""
-        host = f"127.0.0.{len(self.nodes) + 2}"
-        words = ["--address", self.address, "--node-ip-address", host, "--num-cpus", str(cpus)]
-        return self.start(words)
+    def add(self, *, cpus: int = 1, on: Host | None = None) -> Node:
+        """Start one more node, on this machine or on another; it is there when this returns."""
+        address = on.address if on else f"127.0.0.{len(self.nodes) + 2}"
+        words = ["--address", self.address, "--node-ip-address", address, "--num-cpus", str(cpus)]
+        return self.start(words, on)
 
-    def start(self, words: list[str]) -> Node:
+    def start(self, words: list[str], on: Host | None = None) -> Node:
         """Start a node with these options."""
         mark = uuid.uuid4().hex
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *_SMALL, *words]
         said = self.folder / f"start-{mark[:8]}.txt"
         with said.open("wb") as log:
             process = subprocess.Popen(
-                command,
+                [*(on.inside if on else []), *command],
                 env={**os.environ, **_HABITS, **self.environment(), **self.around, MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -110,21 +112,24 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, *, cpus: int = 1, environment: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def running_cluster(
+    folder: Path, *, cpus: int = 1, environment: Mapping[str, str] | None = None, on: Host | None = None
+) -> Iterator[Cluster]:
     """A cluster of one node; whatever happens, no process of it is left.
 
     Args:
         folder: For Ray's files; sockets are in it, so its name must be short.
         cpus: Of the head, which also works.
         environment: Of all nodes, beside this process's.
+        on: The machine of the head.
     """
-    port = _free_port()
+    address, port = (on.address, 6379) if on else (HOST, _free_port())
     cluster = Cluster(
-        address=f"{HOST}:{port}", folder=folder, token=secrets.token_hex(32), around=dict(environment or {})
+        address=f"{address}:{port}", folder=folder, token=secrets.token_hex(32), around=dict(environment or {})
     )
-    words = ["--head", "--port", str(port), "--node-ip-address", HOST, "--num-cpus", str(cpus)]
+    words = ["--head", "--port", str(port), "--node-ip-address", address, "--num-cpus", str(cpus)]
     try:
-        cluster.start([*words, "--include-dashboard", "false", "--temp-dir", str(folder)])
+        cluster.start([*words, "--include-dashboard", "false", "--temp-dir", str(folder)], on)
         yield cluster
     finally:
         for node in reversed(cluster.nodes):

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed here; make test-integrations installs it")
 
+from tests.sweeps.hosts import two_hosts, why_none
 from tests.sweeps.object_store import BUCKET, REASON, ObjectStore, object_store
 from tests.sweeps.ray_cluster import Cluster, Node, command_line, running_cluster
 
@@ -99,7 +101,7 @@ class Driver:
             "effort": {"checkpoint_every": CHECKPOINT_EVERY, **given.get("effort", {})},
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, json.dumps(words)],
+            [*given.get("inside", []), sys.executable, "-c", DRIVER, json.dumps(words)],
             env={**os.environ, **cluster.environment(), **given.get("environment", {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -186,6 +188,35 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(
     for spec in specs:
         names = ROWS if spec.kind == "train" else ()
         _assert_equal_runs(store.folder(spec.id) / "run", alone.folder(spec.id) / "run", names)
+
+
+def test_a_machine_that_vanishes_is_not_waited_for(drivers: list[Driver], tmp_path: Path) -> None:
+    """Killed processes close their connections; a machine without power does not, and Ray waits on for minutes."""
+    if reason := why_none():
+        pytest.skip(reason)
+    specs = runs_of(parse_sweep(TRAININGS, "test"))
+    alone = LocalStore(root=tmp_path / "alone", code=code_version())
+    store = LocalStore(root=tmp_path / "cluster", code=code_version())
+    with ExitStack() as held:
+        here, there = held.enter_context(two_hosts())
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="svrl-ray-", dir="/tmp")))
+        cluster = held.enter_context(running_cluster(folder, on=here))
+        node = cluster.add(on=there)
+        driver = Driver(cluster, store.root, TRAININGS, inside=here.inside)
+        drivers.append(driver)
+        lost = _wait_for(lambda: _training_on(node, store, specs), driver)[1]
+        there.pull_the_cable()
+        node.kill()
+        told, errors = driver.finish()
+
+    assert driver.process.returncode == 0, errors
+    assert told[-1] == ["summary", {spec.id: "done" for spec in specs}, {}, None, ""]
+    assert ["ends", lost, "killed", f"Its machine, {there.name}, was lost."] in told
+    assert [row["outcome"] for row in store.attempts(lost) if "outcome" in row] == ["killed", "done"]
+    assert [row["host"] for row in store.attempts(lost) if "began" in row] == [there.name, here.name]
+    run_locally(specs, alone.address)
+    for spec in specs:
+        _assert_equal_runs(store.folder(spec.id) / "run", alone.folder(spec.id) / "run", ROWS)
 
 
 def test_runs_that_are_done_are_not_begun_and_bad_ones_not_again(

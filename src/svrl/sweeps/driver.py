@@ -165,8 +165,12 @@ class Driver(ABC):
         if state == "running":
             self._leave_to_others(spec)
         elif state == "done":
-            self.listener.ends(spec, "done", ELSEWHERE)
+            self.listener.ends(spec, "done", self._who_did(spec))
         return state
+
+    def _who_did(self, spec: RunSpec) -> str:
+        """What is said of a run that was done while nobody here waited for it."""
+        return ELSEWHERE
 
     def _may_begin_again(self, spec: RunSpec, setback: str) -> bool:
         """Whether a run is begun again after something that was not its fault; not for ever.

@@ -48,11 +48,13 @@ class _Task:
         spec: The run.
         attempts: The number that its next one had when Ray was given it.
         begun: Whether the listener knows that it has.
+        host: The machine that it has begun on; empty before that.
     """
 
     spec: RunSpec
     attempts: int
     begun: bool = False
+    host: str = ""
 
 
 def run_on_ray(
@@ -103,6 +105,7 @@ class _Engine(Driver):
         self._ray = ray
         self._tasks: dict[Any, _Task] = {}
         self._lost: dict[str, str] = {}
+        self._gone: set[str] = set()
         # By whether runs are on a card.
         self._warned: set[bool] = set()
         self._room: Counter[bool] = Counter()
@@ -118,6 +121,7 @@ class _Engine(Driver):
         self._hand_over()
 
     def _wait_for_ends(self) -> None:
+        self._look_at_nodes()
         if self._tasks:
             ended, _ = self._ray.wait(list(self._tasks), num_returns=1, timeout=LOOK_EVERY)
         else:
@@ -149,7 +153,10 @@ class _Engine(Driver):
         if now - self._nodes_seen < NODES_EVERY:
             return
         self._nodes_seen = now
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        found = self._ray.nodes()
+        alive = {node["NodeManagerHostname"] for node in found if node["Alive"]}
+        self._leave_machines({node["NodeManagerHostname"] for node in found} - alive)
+        nodes = [node["Resources"] for node in found if node["Alive"]]
         for on_a_card, spec in {is_card(spec.device): spec for spec in self._waiting}.items():
             asked = options_of(spec, self.resources)
             self._room[on_a_card] = sum(room_on(asked, node) for node in nodes)
@@ -159,6 +166,29 @@ class _Engine(Driver):
                     f"Note: none of the {len(nodes)} nodes has room for a run, which takes {listed(asked)}. "
                     "Runs wait for a node that has, or change [resources]."
                 )
+
+    def _leave_machines(self, gone: set[str]) -> None:
+        """Wait no longer for tasks on machines that are gone.
+
+        Nothing comes back from one without power or network, and over such a connection Ray itself waits for minutes.
+        """
+        newly, self._gone = gone - self._gone, gone
+        for reference, task in list(self._tasks.items()):
+            if task.host in gone:
+                del self._tasks[reference]
+                self._lose(task.spec, f"Its machine, {task.host}, was lost.")
+            elif newly and not task.begun:  # it may have been on its way there; the lock keeps a second one away
+                del self._tasks[reference]
+                self._ray.cancel(reference, force=False)
+                self._leave_to_others(task.spec)
+
+    def _lose(self, spec: RunSpec, reason: str) -> None:
+        """Its process may go on, and save or even finish; so the store is asked what became of it."""
+        self._lost[spec.id] = reason
+        self._elsewhere[spec.id] = (float("-inf"), spec)
+
+    def _who_did(self, spec: RunSpec) -> str:
+        return "" if self._lost.pop(spec.id, None) else super()._who_did(spec)
 
     def _hand_over(self) -> None:
         given = Counter(is_card(task.spec.device) for task in self._tasks.values())
@@ -183,8 +213,10 @@ class _Engine(Driver):
             return
         self._began_seen = now
         for task in [task for task in self._tasks.values() if not task.begun][:OLDEST]:
-            if next_attempt(self.store.attempts(task.spec.id)) > task.attempts:
+            attempts = self.store.attempts(task.spec.id)
+            if next_attempt(attempts) > task.attempts:
                 task.begun = True
+                task.host = next(str(row["host"]) for row in reversed(attempts) if "began" in row)
                 self.listener.begins(task.spec)
 
     def _end(self, reference: Any) -> None:
@@ -203,8 +235,7 @@ class _Engine(Driver):
             )
             return
         except RayError as error:
-            self._lost[spec.id] = f"Its Ray worker or its node was lost: {first_sentence(error)}"
-            self._elsewhere[spec.id] = (float("-inf"), spec)
+            self._lose(spec, f"Its Ray worker or its node was lost: {first_sentence(error)}")
             return
         ended, reason = self._ending(spec, report)
         if ended is not None:
