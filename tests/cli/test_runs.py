@@ -11,6 +11,10 @@ import pytest
 
 from svrl.cli.train_progress import TrainProgress
 from svrl.runs.rows import read_rows
+from svrl.sweeps.grid import runs_of
+from svrl.sweeps.settings import spec_of
+from svrl.sweeps.store import LocalStore
+from svrl.sweeps.sweep_file import parse_sweep
 
 
 @pytest.fixture
@@ -58,8 +62,6 @@ def test_every_run_and_its_state(svrl, svrl_json, folder, trained):
 
 
 def test_a_run_of_a_sweep_has_its_name_and_one_beside_a_strange_file_has_none(svrl, svrl_json, tmp_path, trained):
-    from svrl.sweeps.settings import spec_of
-
     spec = spec_of("train", {"env": "control/inverted-pendulum", "actions": 5, "batch_size": 16, "seed": 3})
     places = {"good": spec.id, "moved": "0123456789abcdef", "torn": "torn", "none": "none"}
     for name in places.values():
@@ -102,3 +104,17 @@ def test_a_folder_without_runs(svrl, svrl_json, tmp_path, monkeypatch):
     assert "is not a folder" in result.stderr
     monkeypatch.chdir(tmp_path)
     assert "runs is not a folder" in svrl("runs").stderr
+
+
+def test_runs_of_a_sweep_stand_in_the_order_of_their_names(svrl_json, tmp_path, trained):
+    seeds = (10, 9, 2)
+    text = 'kind = "train"\n[fixed]\nenv = "CartPole-v1"\npreset = "smoke"\n[axes]\nseed = [10, 9, 2]\n'
+    specs = dict(zip(seeds, runs_of(parse_sweep(text, "test")), strict=True))
+    store = LocalStore(root=tmp_path / "sweep", code="1")
+    for spec in specs.values():
+        store.add(spec)
+        shutil.copytree(trained, store.folder(spec.id) / "run")
+    for name in ("alone", "zoo"):
+        shutil.copytree(trained, tmp_path / name)
+    wanted = [tmp_path / "alone", *(store.folder(specs[seed].id) / "run" for seed in sorted(seeds)), tmp_path / "zoo"]
+    assert [row["run"] for row in svrl_json("runs", tmp_path)] == [str(path) for path in wanted]

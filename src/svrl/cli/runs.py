@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ def runs(
     with answering():
         if not folder.is_dir():
             raise BadInputError(f"{folder} is not a folder. Give the one that the runs are in.")
-        rows = [{**describe(path), **_of_a_sweep(path)} for path in found(folder)]
+        rows = sorted(({**describe(path), **_of_a_sweep(path)} for path in found(folder)), key=_place)
     if as_json:
         print_json(rows)
     else:
@@ -46,6 +47,15 @@ def found(folder: Path) -> Iterator[Path]:
         if CONFIG in names:
             inside.clear()
             yield Path(place)
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Runs of a sweep stand together, in the order of what they are called; numbers in it count as such."""
+    path = Path(row["run"])
+    if "label" not in row:
+        return path.parts, ()
+    words = re.split(r"(\d+)", row["label"])
+    return path.parents[1].parts, tuple((int(word), "") if word.isdigit() else (-1, word) for word in words)
 
 
 def describe(path: Path) -> dict[str, Any]:
