@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import Kept, committed_store, read_first
-from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, title_of
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.store import committed_store
+from svrl.experiments.training_cells.gains import gain_of
+from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
 
-ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
+PLAIN, *STRUCTURED = ("dqn", "sv-dqn", "sv-dqn-network")
 RESAMPLES = 20_000
 
 
@@ -23,25 +26,48 @@ def shown(values: Sequence[float], form: str = "{:.2f}") -> str:
 
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
-    cells = load_experiment("minatar_learning").budgets["short"].cells
-    kept = [one for one in (read_first(cell, (committed_store(),)) for cell in cells) if one is not None]
-    games = list(dict.fromkeys(cell.settings["env"] for cell in cells))
-
-    def of(game: str, arm: str) -> list[Kept]:
-        return [one for one in kept if (one.settings["env"], one.settings["arm"]) == (game, arm)]
-
-    print("| | " + " | ".join(f"`{arm}`" for arm in ARMS) + " |\n|---|---|---|---|")
+    evidence = load_experiment("minatar_learning").evidence("short", (committed_store(),))
+    if evidence is None:
+        sys.exit("MinAtar is not complete: svrl paper run minatar_learning --scale short")
+    games = list(dict.fromkeys(kept.settings["env"] for kept in evidence.cells))
+    print("| | " + " | ".join(f"`{arm}`" for arm in (PLAIN, *STRUCTURED)) + " |\n|---|---|---|---|")
     for game in games:
-        scores = [shown([score_of(one) for one in of(game, arm)]) for arm in ARMS]
-        print(f"| {title_of(game)}, {len(of(game, ARMS[0]))} seeds | " + " | ".join(scores) + " |")
-    print("\nsvrl paper check --scale short has the probabilities over all games. On plain DQN's values:")
+        arms = [trainings(evidence, env=game, arm=arm) for arm in (PLAIN, *STRUCTURED)]
+        scores = " | ".join(shown([score_of(kept) for kept in cells]) for cells in arms)
+        print(f"| {title_of(game)}, last 100 games | {scores} |")
+    gains = [gain_of(evidence, PLAIN, arm, games) for arm in STRUCTURED]
+    wins = [f"{gain.improvement:.2f}{_ends(gain.improvement_interval)}" for gain in gains]
+    print(f"| beats `dqn`, probability over all | | {' | '.join(wins)} |")
+
+    print("\nscores divided by plain DQN's mean in each game, less 1:")
+    for arm, gain in zip(STRUCTURED, gains, strict=True):
+        print(f"  {arm}: interquartile mean {gain.difference:+.3f}{_ends(gain.difference_interval)}")
+        print(f"  {arm}: mean {mean_ratio(evidence, arm, games)}")
+    print("on plain DQN's values:")
     for game in games:
-        plain = of(game, "dqn")
+        plain = trainings(evidence, env=game, arm=PLAIN)
         for scale in ("minmax", "row"):
-            beyond = [row_of(one, "estimation", scale=scale)["beyond_row_mean"] for one in plain]
+            beyond = [row_of(kept, "estimation", scale=scale)["beyond_row_mean"] for kept in plain]
             print(f"  {title_of(game)}, {scale}: error over that of the row's mean {shown(beyond)}")
-        ranks = [shown([mean_rank(one, centred=centred) for one in plain]) for centred in (False, True)]
+        ranks = [shown([mean_rank(kept, centred=centred) for kept in plain]) for centred in (False, True)]
         print(f"  {title_of(game)}: rank at 99% {ranks[0]}, with row means taken out {ranks[1]}")
+
+
+def mean_ratio(evidence: Evidence, arm: str, games: Sequence[str]) -> str:
+    """Mean over games of an arm's mean score over plain DQN's, less 1; seeds are resampled within each game."""
+    generator = np.random.default_rng(0)
+    ratios, drawn = [], []
+    for game in games:
+        both = [np.array([score_of(kept) for kept in trainings(evidence, env=game, arm=one)]) for one in (arm, PLAIN)]
+        again = [generator.choice(scores, (RESAMPLES, len(scores))).mean(1) for scores in both]
+        ratios.append(both[0].mean() / both[1].mean())
+        drawn.append(again[0] / again[1])
+    low, high = np.quantile(np.mean(drawn, axis=0), (0.025, 0.975)) - 1
+    return f"{np.mean(ratios) - 1:+.3f}{_ends((low, high))}"
+
+
+def _ends(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
 
 
 if __name__ == "__main__":

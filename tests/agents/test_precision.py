@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,10 +13,6 @@ from svrl.agents.config import AgentConfig, default_precision
 from svrl.agents.networks import build_network
 from svrl.agents.precision import check_precision, computing_in, values_of
 from svrl.envs.vector import EnvSpec
-from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
-from svrl.mdp.tabular import TabularMDP
-from svrl.runs.device import check_card
 
 CARD, HOST = torch.device("cuda"), torch.device("cpu")
 
@@ -79,21 +74,6 @@ def test_defaults_and_refusals() -> None:
         check_precision("tf32", "cpu")
     with pytest.raises(ValueError, match="one of float32, tf32, bf16"):
         check_precision("float16", "cuda")
-
-
-def test_a_card_that_is_not_there_is_one_sentence() -> None:
-    from svrl.agents.training import Training
-
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    with pytest.raises(ValueError, match=f"cuda:{there} is not available: torch finds"):
-        check_card(f"cuda:{there}")
-    with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
-        Training.begin("CartPole-v1", AgentConfig.of("classic"), device=f"cuda:{there}")
-    with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
-        GridMDP(inverted_pendulum(states=(5, 5), actions=3), device=f"cuda:{there}")
-    with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
-        TabularMDP(transitions=np.full((2, 2, 2), 0.5), rewards=np.zeros((2, 2)), discount=0.5, device=f"cuda:{there}")
-    check_card("cpu")
 
 
 def test_values_are_the_networks() -> None:

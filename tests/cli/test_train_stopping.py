@@ -18,7 +18,7 @@ from training_runs import SMOKE, assert_same_run, interrupting, names, sending, 
 
 from svrl.agents import evaluation
 from svrl.cli.train_progress import TrainProgress
-from svrl.experiments.training.stop_signals import Signals, Stopped
+from svrl.experiments.training.stop_signals import ONE_WISH, Signals, Stopped
 from svrl.runs.rows import read_rows
 
 KINDS = {
@@ -90,12 +90,16 @@ def test_a_second_signal_is_not_held_back():
             os.kill(os.getpid(), signal.SIGINT)
             steps.append(signals.came)
             os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            steps.append("one wish")
+            time.sleep(ONE_WISH)
+            os.kill(os.getpid(), signal.SIGINT)
             steps.append("not reached")
 
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
         twice()
-    assert steps == [signal.SIGINT]
+    assert steps == [signal.SIGINT, "one wish"]
     signals = Signals()
     signals.at_once = True
     with pytest.raises(Stopped), signals.held_back():

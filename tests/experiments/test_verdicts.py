@@ -43,7 +43,7 @@ def test_a_failure_at_a_small_budget(side: int, ends: tuple[float, float] | None
     finding = settled(SHORT, False, ours="x", value=0.5, ends=ends, limit=0.0, side=side)
     assert finding.verdict is verdict
     covers = ends is not None and ends[0] <= 0.0 <= ends[1]
-    assert ("The interval covers 0: undecided." in finding.note) == covers
+    assert ("The interval covers 0: open either way." in finding.note) == covers
     assert settled(FULL, False, ours="x", value=0.5, ends=ends, limit=0.0, side=side).verdict is Verdict.NOT_REPRODUCED
 
 
@@ -75,7 +75,7 @@ def test_what_was_found_is_kept_and_the_note_says_what_would_settle_it():
     finding = settled(SHORT, False, ours="0.5 of 1", value=0.5, ends=COVERING, note="Noted.", limit=0.0)
     assert (finding.ours, finding.value, finding.interval) == ("0.5 of 1", 0.5, COVERING)
     assert finding.note == (
-        "With made by hand. Only the budget full settles it. Noted. The interval covers 0: undecided."
+        "With made by hand. Only the budget full settles it. Noted. The interval covers 0: open either way."
     )
 
 
@@ -211,4 +211,4 @@ def test_few_seeds_have_the_interval_of_student():
         finding = mostly_low(evidence(cells, scale=scale), "dqn", ("CartPole-v1",), 1, expected=1)
         assert finding.value == pytest.approx(0.8)
         assert finding.interval == pytest.approx((0.8 - 4.3027 * 0.2 / 3**0.5, 1.0), abs=1e-4)
-        assert (finding.verdict, "undecided" in finding.note) == (verdict, True)
+        assert (finding.verdict, "open either way" in finding.note) == (verdict, True)

@@ -145,7 +145,8 @@ def run(
     print_claims(claims)
     elsewhere = sorted({claim["scale"] for claim in claims if claim["ours"]} - {scale})
     if elsewhere:
-        typer.echo(f"Claims that {scale} scale cannot judge were judged from {' and '.join(elsewhere)} scale.")
+        others = " and ".join(elsewhere)
+        typer.echo(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
     for path in written.values():
         typer.echo(f"written: {path}")
 
@@ -154,7 +155,8 @@ def run(
 def check(scale: Scale = "smoke", store: Kept = STORE, as_json: Json = False) -> None:
     """Every claim of the paper with our value and a verdict; nothing is computed.
 
-    A claim is judged at the scale that is asked for, or from the largest budget that is kept, here or with svrl.
+    A claim is judged at the scale that is asked for, or, if that cannot judge or settle it, from the largest budget
+    that is kept, here or with svrl.
     """
     with answering(), sentences():
         work = _opened(scale, store)

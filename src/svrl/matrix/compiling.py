@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 
 from numba import njit
-from numba.core import event
+from numba.core.event import Event, Listener, register
 
 __all__ = ["njit"]
 
@@ -23,7 +24,7 @@ SENTENCE = "svrl compiles its kernels for this machine. That takes up to half a 
 _logger = logging.getLogger("svrl")
 
 
-class _Teller(event.Listener):
+class _Teller(Listener):
     """Is told by numba what begins and what ends; functions that others call are compiled inside those."""
 
     def __init__(self) -> None:
@@ -31,17 +32,18 @@ class _Teller(event.Listener):
         self._said = threading.Event()
         self._timer: threading.Timer | None = None
 
-    def on_start(self, event: event.Event) -> None:
+    def on_start(self, event: Event) -> None:
         if not _is_ours(event):
             return
         self._depth += 1
         if self._depth == 1 and not self._said.is_set():
             self._timer = threading.Timer(AFTER, self._say)
             self._timer.daemon = True
-            self._timer.start()
+            with suppress(RuntimeError):  # no thread is to be had, and nothing is said
+                self._timer.start()
 
-    def on_end(self, event: event.Event) -> None:
-        if not _is_ours(event):
+    def on_end(self, event: Event) -> None:
+        if not _is_ours(event) or self._depth == 0:  # numba also tells the end of what it could not tell the start of
             return
         self._depth -= 1
         if self._depth == 0 and self._timer is not None:
@@ -54,8 +56,8 @@ class _Teller(event.Listener):
             _logger.warning(SENTENCE)
 
 
-def _is_ours(event: event.Event) -> bool:
+def _is_ours(event: Event) -> bool:
     return str(event.data["dispatcher"].py_func.__module__).startswith("svrl.")
 
 
-event.register("numba:compile", _Teller())  # type: ignore[no-untyped-call] # numba is not typed
+register("numba:compile", _Teller())  # type: ignore[no-untyped-call] # numba is not typed

@@ -65,15 +65,19 @@ def see_only(card: str | None) -> None:
 
 
 class Told:
-    """Whether this process was told to stop, and whether that may interrupt what it does.
-
-    Attributes:
-        came: It was told.
-    """
+    """Whether this process was told to stop, and whether that may interrupt what it does."""
 
     def __init__(self) -> None:
-        self.came = threading.Event()
+        self._came = False  # no event: its lock could be held when a handler runs in the same thread
         self._may_interrupt = self._has_interrupted = False
+
+    def came(self) -> bool:
+        """Whether it was told."""
+        return self._came
+
+    def note(self) -> None:
+        """That it was told, without interrupting anything."""
+        self._came = True
 
     @contextmanager
     def interrupts(self) -> Iterator[None]:
@@ -84,7 +88,7 @@ class Told:
         """
         self._may_interrupt = True
         try:
-            if self.came.is_set():
+            if self._came:
                 self._interrupt()
             yield
         finally:
@@ -92,7 +96,7 @@ class Told:
 
     def hear(self, number: int, frame: FrameType | None) -> None:
         """The handler of SIGINT."""
-        self.came.set()
+        self._came = True
         self._interrupt()
 
     def _interrupt(self) -> None:
@@ -110,21 +114,22 @@ def told_once() -> Iterator[Told]:
     So it is blocked, a thread waits for it, and only the first is passed on. In another thread than the main one
     nothing is changed.
     """
-    told, over = Told(), threading.Event()
+    told, over, may_end = Told(), threading.Event(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield told
         return
     main = threading.main_thread().ident
     assert main is not None
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever forked this one may be deaf to it
     earlier = signal.signal(signal.SIGINT, told.hear)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # whoever forked this one may be deaf to it
 
     def wait() -> None:
         while signal.sigwait({signal.SIGTERM}) and not over.is_set():
-            if not told.came.is_set():
-                told.came.set()
+            if not told.came():
+                told.note()
                 signal.pthread_kill(main, signal.SIGINT)
+        may_end.wait()  # a signal to a thread that has ended goes nobody knows where
 
     waiter = threading.Thread(target=wait, daemon=True, name="waits for SIGTERM")
     waiter.start()
@@ -134,6 +139,7 @@ def told_once() -> Iterator[Told]:
         over.set()
         assert waiter.ident is not None
         signal.pthread_kill(waiter.ident, signal.SIGTERM)
+        may_end.set()
         waiter.join()
         while signal.SIGTERM in signal.sigpending():  # others say so too; unblocked, they would end the process
             signal.sigwait({signal.SIGTERM})

@@ -26,7 +26,7 @@ from svrl.runs.run_directory import CHECKPOINT, CONFIG, RESULT, read_config
 from svrl.runs.training_run import STATE
 from svrl.sweeps.child import Told, end_with, leave_the_terminal, see_only, stay_on, told_once, words_to
 from svrl.sweeps.lease import LostLeaseError
-from svrl.sweeps.outcome import BUSY, DONE, STORE_BROKEN, Outcome, outcome_of
+from svrl.sweeps.outcome import BUSY, DONE, STOPPED, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.store import LOG, RUN, BusyError, Store, Workplace, open_store, read_spec
 
@@ -81,10 +81,14 @@ def work_on(address: str, code: str, run: str, terms: Terms, tell: Callable[[str
             stay_on(terms.cores)
             see_only(terms.card)
             store = open_store(address, code)
+            if told.came():
+                return STOPPED
             with store.working_on(run) as place:
                 if (place.folder / RUN / RESULT).exists():
                     clear_remains(place.folder)
                     return DONE
+                if told.came():  # to fetch a run may take a while
+                    return STOPPED
                 outcome = _attempt(store, run, place, terms, told)
                 if outcome.store_broken:
                     tell(outcome.reason if address in outcome.reason else f"{address}: {outcome.reason}")
@@ -100,10 +104,13 @@ def _attempt(store: Store, run: str, place: Workplace, terms: Terms, told: Told)
     number = next_attempt(store.attempts(run))
     began = time.monotonic()
     store.note(run, beginning(number))
-    clear_remains(place.folder)
-    spec = read_spec(place.folder)
-    with saved_now_and_then(place):
-        outcome = _carry_out(spec, place.folder, terms, told)
+    try:
+        clear_remains(place.folder)
+        spec = read_spec(place.folder)
+        with saved_now_and_then(place):
+            outcome = _carry_out(spec, place.folder, terms, told)
+    except ValueError as error:  # a file of the run is damaged
+        outcome = Outcome(ended="failed", reason=str(error))
     place.save()
     store.note(run, ending(number, outcome, time.monotonic() - began))
     return outcome
@@ -113,7 +120,7 @@ def _carry_out(spec: RunSpec, folder: Path, terms: Terms, told: Told) -> Outcome
     argv = command(spec, folder / RUN, terms)
     with words_to(folder / LOG) as words:
         code = run_command(argv, told)
-    return outcome_of(code, (folder / RUN / RESULT).exists(), words.lines(), told=told.came.is_set())
+    return outcome_of(code, (folder / RUN / RESULT).exists(), words.lines(), told=told.came())
 
 
 def command(spec: RunSpec, folder: Path, terms: Terms) -> list[str]:

@@ -62,13 +62,13 @@ def work_on_several(
             stay_on(terms.cores)
             see_only(terms.card)
             with Signals().held_back() as signals:
-                if told.came.is_set():
+                if told.came():
                     signals.came = signal.SIGTERM
                 queue = _Queue(open_store(address, code), runs, terms, signals)
                 queue.train()
             if queue.broken:
                 tell(queue.broken)
-            return max(queue.codes, default=BUSY)
+            return max(queue.codes, default=BUSY if signals.came is None else STOPPED)
     except KeyboardInterrupt:
         return Outcome(ended="stopped").exit_code
     except OSError as error:

@@ -55,7 +55,7 @@ def test_ranks_that_differ_over_seeds_leave_it_open():
     cells = [training("atari/krull", "dqn", k, 9.0, ranks=(rank, 14, 14, 14)) for k, rank in enumerate((1, 1, 6))]
     finding = CLAIMS["rank-of-krull"].judged(evidence(cells, scale="short"))
     assert finding.interval == pytest.approx((8 / 3 - 4.3027 * 5 / 3, 8 / 3 + 4.3027 * 5 / 3), abs=1e-3)
-    assert (finding.verdict, "The interval reaches into 1.5 to 2.5: undecided." in finding.note) == (
+    assert (finding.verdict, "The interval reaches into 1.5 to 2.5: open either way." in finding.note) == (
         Verdict.UNDECIDED,
         True,
     )
@@ -148,7 +148,7 @@ def test_a_wide_interval_around_no_gain_is_undecided():
     for scale, verdict in (("full", Verdict.NOT_REPRODUCED), ("short", Verdict.UNDECIDED)):
         finding = CLAIMS["high-rank-comparable-or-slightly-worse"].judged(evidence(*groups, scale=scale))
         assert (finding.verdict, finding.value) == (verdict, 0.0)
-        assert "reaches into -0.25 to 0.1: undecided" in finding.note
+        assert "reaches into -0.25 to 0.1: open either way" in finding.note
 
 
 def test_the_figure_has_curves_ranks_and_their_relation():

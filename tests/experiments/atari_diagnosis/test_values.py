@@ -70,7 +70,7 @@ def test_optimism_of_an_arm_against_that_of_plain_dqn(
         assert finding.verdict is expected
         assert finding.value == pytest.approx(np.mean(ours) - 1.0)
         assert finding.interval == pytest.approx(ends, abs=1e-4)
-        assert ("The interval covers 0: undecided." in finding.note) == (ends[0] <= 0.0 <= ends[1])
+        assert ("The interval covers 0: open either way." in finding.note) == (ends[0] <= 0.0 <= ends[1])
         assert ("Only the budget full settles it." in finding.note) == (scale == "short")
     assert f"Krull {np.mean(ours):+.2g} against +1" in finding.note
     assert judged(OPTIMISM[arm], *groups, scale="laptop").verdict is Verdict.NOT_RUN
@@ -147,7 +147,7 @@ def test_estimation_against_the_mean_of_the_row(
         assert (finding.verdict, finding.value) == (expected, pytest.approx(np.mean(errors)))
         assert finding.interval == pytest.approx(ends, abs=1e-4)
         assert "The best action stays the best in 75% of the rows." in finding.note
-        assert ("The interval covers 1: undecided." in finding.note) == (ends[0] <= 1.0 <= ends[1])
+        assert ("The interval covers 1: open either way." in finding.note) == (ends[0] <= 1.0 <= ends[1])
 
 
 def test_errors_that_have_nothing_to_be_held_against_are_left_out():

@@ -178,7 +178,7 @@ def test_an_interval_that_has_the_papers_number_is_undecided():
     ]
     finding = judged("43-of-57-games-benefit", evidence(*sure, *even))
     assert (finding.value, finding.verdict) == (32, Verdict.NOT_REPRODUCED)
-    assert "The interval covers 43: undecided." in finding.note
+    assert "The interval covers 43: open either way." in finding.note
 
 
 @pytest.mark.parametrize(

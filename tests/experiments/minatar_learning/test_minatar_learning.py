@@ -43,7 +43,7 @@ def test_an_improvement_is_decided_by_its_interval(name: str):
     assert "moved the largest value of a row by +0.01" in better.note
     same = claim.judged(found(0.0, 0.0))
     assert (same.verdict, same.value) == (Verdict.NOT_REPRODUCED, 0.5)
-    assert "undecided" in same.note
+    assert "open either way" in same.note
     assert claim.judged(found(4.0, 4.0, scale="smoke")).verdict is Verdict.NOT_RUN
 
 

@@ -134,7 +134,7 @@ class Library:
         usable = [found for found in complete if found.scale in claim.scales]
         evidence = next(iter(usable), None)
         finding = claim.judged(evidence)
-        if finding.verdict in SO_FAR:
+        if usable and finding.verdict in SO_FAR:
             largest = _from_large(experiment)
             evidence = min(usable, key=lambda found: largest.index(found.scale))
             finding = claim.judged(evidence)

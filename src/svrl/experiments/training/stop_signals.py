@@ -5,11 +5,16 @@ Only the main thread hears signals. Work in other threads looks at a view of the
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+ONE_WISH = 0.1
+"""Seconds within which signals are one wish: timeout(1) sends two, as do programs that pass on what all have heard."""
 
 
 class Stopped(BaseException):
@@ -37,6 +42,7 @@ class Signals:
     def __init__(self, heard_by: Signals | None = None) -> None:
         self._heard_by = heard_by
         self._came: int | None = None
+        self._heard: float | None = None
         self.at_once = False
 
     @property
@@ -59,7 +65,7 @@ class Signals:
 
     @contextmanager
     def held_back(self) -> Iterator[Signals]:
-        """Take note of the first signal instead of ending; a second one is not held back.
+        """Take note of the first signal instead of ending; a second one, if it is another wish, is not held back.
 
         Only the main thread hears signals; in another one nothing is held back.
         """
@@ -84,8 +90,13 @@ class Signals:
             self.stop_if_came()
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
-        self.came = number
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if self.at_once:
-            raise Stopped(number)
+        now = time.monotonic()
+        if self._heard is None:
+            self._heard, self.came = now, number
+            if self.at_once:
+                raise Stopped(number)
+        elif now - self._heard >= ONE_WISH:
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)

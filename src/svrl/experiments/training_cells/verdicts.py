@@ -47,7 +47,7 @@ def settled(
         ends: Its interval; without one nothing is called reproduced.
         note: What else to say.
         otherwise: Under which other definition it holds, if it does under none of the paper's.
-        limit: Of the test; a failure whose interval has it inside is called undecided.
+        limit: Of the test; of a failure whose interval has it inside the note says so.
         side: Where the value must lie: 1 above the limit, -1 below it, 0 at it.
         within: How far from the limit a value is still at it.
         budgets: Scales that settle the claim.
@@ -58,7 +58,7 @@ def settled(
         notes.append(_FEW_SEEDS)
     if not holds and ends is not None and limit is not None and ends[0] <= limit + within and ends[1] >= limit - within:
         where = f"covers {limit:g}" if not within else f"reaches into {limit - within:g} to {limit + within:g}"
-        notes.append(f"The interval {where}: undecided.")
+        notes.append(f"The interval {where}: open either way.")
     if evidence.scale not in budgets:
         if not ours:
             return Finding(verdict=Verdict.NOT_RUN, note=_joined((_nothing(evidence), *notes)))

@@ -200,7 +200,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, count, n):
         if step % CLEAN_EVERY == 0:
             clean(w.basis, count)
         early = step <= EARLY and lowest == np.inf
-        while True:
+        while True:  # once, or again after a step back; a loop, so that what is inlined has one place
             bound, count, sure = _freeze(w, shrinkage, SKIP * tolerance, early, count, n)
             if not (bound > lowest + slack and theta > 1.0):
                 break
