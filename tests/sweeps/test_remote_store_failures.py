@@ -17,7 +17,7 @@ import pytest
 from tests.sweeps.object_store import BUCKET, SECRET, ObjectStore, Watched, object_store, wire
 from tests.sweeps.remote_rig import CODE, RUN, SPEC, content, fetched, fill, opened
 
-from svrl.sweeps.lease import Timing
+from svrl.sweeps.lease import Timing, leased
 from svrl.sweeps.remote_place import Manifest, RemotePlace
 from svrl.sweeps.remote_store import RemoteStore
 from svrl.sweeps.states import state_of
@@ -90,6 +90,16 @@ def test_a_network_that_comes_back_loses_nothing(address: str, half: bool, what:
         last = fill(place.folder, 3)
         place.save()
     assert fetched(address) == last
+
+
+def test_a_lease_whose_last_answer_got_lost_is_given_back(address: str) -> None:
+    store = opened(address, SLOW)
+    with leased(store.files, LEASE, SLOW) as lease:
+        real, store.files.fs = store.files.fs, Watched(store.files.fs, 1, half=True, only="lease")
+        with pytest.raises(OSError, match="cannot be reached"):
+            lease.renew()
+        store.files.fs = real
+    assert fetched(address) == {}  # nobody has to wait until it expires
 
 
 def test_readers_stand_a_manifest_that_changes_under_them(address: str) -> None:

@@ -136,11 +136,7 @@ class Lease:
         try:
             if not self._files.conditional:
                 self._adopt()
-            try:
-                self._version = self._files.write_if(self._name, content, self._version)
-            except ChangedError:
-                self._adopt()
-                self._version = self._files.write_if(self._name, content, self._version)
+            self._write(content)
         except (BusyError, ChangedError):
             self._lost = "somebody else has taken the run over"
             return
@@ -173,8 +169,16 @@ class Lease:
             with suppress(BusyError, ChangedError):
                 if not self._files.conditional:
                     self._adopt()
-                self._files.write_if(self._name, self._record(0.0), self._version)
+                self._write(self._record(0.0))
                 self._lost = "it was given back"
+
+    def _write(self, content: bytes) -> None:
+        """Over one's own lease, also if the answer to the last write got lost, and with it the version."""
+        try:
+            self._version = self._files.write_if(self._name, content, self._version)
+        except ChangedError:
+            self._adopt()
+            self._version = self._files.write_if(self._name, content, self._version)
 
     def _read(self) -> dict[str, Any] | None:
         return parsed_lease(self._files.read(self._name))
