@@ -77,6 +77,7 @@ reproducing: $(VENV)/.dev ## write docs/reproducing again, from the committed ce
 	@$(BIN)/svrl paper report --scale laptop --store .no-cells-of-ones-own --format md --out docs/reproducing
 
 fix: $(VENV)/.dev ## format, and repair what ruff can repair
+	@$(BIN)/ruff format --quiet . # first: some of what the next one finds is gone then
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 

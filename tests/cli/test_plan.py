@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +17,12 @@ import torch
 
 from svrl.cli import plan_request
 from svrl.cli.plan_request import PlanRequest, grid_shape
-from svrl.cli.plan_run import patient_interrupts
 from svrl.mdp.catalogue import TASKS
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
-from svrl.reporting.plan_scores import Recorder
+from svrl.reporting.plan_scores import Judge, Recorder
+from svrl.runs.stop_signals import ONE_WISH
 
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
 TIMINGS = ("seconds_backup", "seconds_estimate", "break_even_cost", "break_even_cost_against_value_iteration")
@@ -236,28 +237,34 @@ def ctrl_c() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+def sigterm() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
 def exception() -> None:
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
-    ("options", "how"),
+    ("options", "how", "code"),
     [
-        (["--observe", 0.5], ctrl_c),
-        (["--method", "paper-svp", "--observe", 0.5], ctrl_c),
-        (["--method", "averaged-svp", "--sample-noise", 0.1], exception),
-        (["--method", "value-iteration"], exception),
+        (["--observe", 0.5], ctrl_c, 130),
+        (["--method", "paper-svp", "--observe", 0.5], sigterm, 143),
+        (["--method", "averaged-svp", "--sample-noise", 0.1], exception, 130),
+        (["--method", "value-iteration"], exception, 130),
     ],
     ids=["svp", "paper-svp", "averaged-svp", "value-iteration"],
 )
-def test_an_interrupted_run_is_resumed_to_the_same_bits(svrl, svrl_json, tmp_path, monkeypatch, plain, options, how):
+def test_an_interrupted_run_is_resumed_to_the_same_bits(
+    svrl, svrl_json, tmp_path, monkeypatch, plain, options, how, code
+):
     command = (*SMALL, "--iterations", 12, "--seed", 3, *options)
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     whole = svrl_json(*command, "--out", straight)
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "__call__", interrupting(5, how))
         result = svrl(*command, "--out", broken)
-    assert result.exit_code == 130
+    assert result.exit_code == code
     assert "Go on with: svrl plan inverted-pendulum" in result.stderr
     assert result.stderr.strip().endswith(f"--out {broken} --resume")
     assert result.stderr.count("\n") == 1
@@ -307,26 +314,37 @@ def test_another_configuration_is_refused_by_name(svrl, tmp_path, monkeypatch):
     assert "damaged" in result.stderr
 
 
-def test_a_second_ctrl_c_is_not_held_back():
+def test_a_second_ctrl_c_does_not_wait_for_the_end_of_a_step(svrl, tmp_path, monkeypatch, plain):
     steps = []
 
     def twice() -> None:
-        with patient_interrupts() as interrupted:
-            ctrl_c()
-            steps.append(interrupted())
-            ctrl_c()
-            steps.append("not reached")
-
-    with pytest.raises(KeyboardInterrupt):
-        twice()
-    assert steps == [True]
-
-
-def test_a_ctrl_c_that_nobody_asked_about_is_raised_in_the_end():
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), patient_interrupts():
         ctrl_c()
-    assert signal.getsignal(signal.SIGINT) is before
+        time.sleep(2 * ONE_WISH)  # sooner it would be the same wish
+        steps.append("held back")
+        ctrl_c()
+        steps.append("not reached")
+
+    monkeypatch.setattr(Recorder, "__call__", interrupting(2, twice))
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    assert svrl(*SVP, "--out", tmp_path / "run").exit_code == 130
+    assert steps == ["held back"]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.parametrize("stage", ["score", "__init__"], ids=["judging", "solving exactly"])
+def test_a_stop_before_the_first_step_or_after_the_last_one_loses_nothing(
+    svrl, svrl_json, tmp_path, monkeypatch, plain, stage
+):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    svrl_json(*SVP, "--out", straight)
+    with monkeypatch.context() as patch:
+        patch.setattr(Judge, stage, lambda *_, **__: sigterm())
+        result = svrl(*SVP, "--out", broken)
+    assert result.exit_code == 143
+    assert result.stderr.strip().endswith(f"--out {broken} --resume")
+    assert (broken / "checkpoint.pt").exists() == (stage == "score")
+    svrl_json(*SVP, "--out", broken, "--resume")
+    assert np.array_equal(np.load(straight / "values.npy"), np.load(broken / "values.npy"))
 
 
 def test_ctrl_c_without_out_writes_nothing(svrl, tmp_path, monkeypatch):

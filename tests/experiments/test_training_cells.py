@@ -20,7 +20,6 @@ from svrl.experiments.atari_rank import EXPERIMENT as ATARI_RANK
 from svrl.experiments.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
 from svrl.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
 from svrl.experiments.paper.cell import Cell, CellResult, Work
-from svrl.experiments.training.stop_signals import Stopped
 from svrl.experiments.training_cells.atari import FULL, SMOKE
 from svrl.experiments.training_cells.compute import config_of
 from svrl.experiments.training_cells.figure import draw_curves
@@ -28,6 +27,7 @@ from svrl.experiments.training_cells.gains import gain_of, labels_of, relative_g
 from svrl.experiments.training_cells.plan import training_cell
 from svrl.experiments.training_cells.reading import curves, score_of, score_over_time, share_at_most
 from svrl.experiments.training_cells.rows import CURVE_POINTS, LEARNING_POINTS, thinned
+from svrl.runs.stop_signals import Stopped
 
 from .hand_made_trainings import evidence, histogram, seeds, training
 

@@ -16,10 +16,10 @@ import pytest
 from svrl.experiments.paper.cell import Cell, CellResult, Work
 from svrl.experiments.paper.running import Computer
 from svrl.experiments.paper.store import Store
-from svrl.experiments.training.stop_signals import Stopped
 from svrl.experiments.training_cells.compute import TRAINING, Share
 from svrl.experiments.training_cells.plan import ATARI, CLASSIC, MINATAR, training_cell
 from svrl.experiments.training_cells.together import train_together
+from svrl.runs.stop_signals import Stopped
 
 Tell = Callable[[float], None]
 

@@ -32,7 +32,7 @@ from local_rig import (
 )
 
 from svrl.cli.plan_request import PlanRequest
-from svrl.experiments.training.stop_signals import ONE_WISH, Signals
+from svrl.runs.stop_signals import ONE_WISH, Signals
 from svrl.sweeps.engine import Effort, Summary
 from svrl.sweeps.local_engine import _Engine, run_locally
 from svrl.sweeps.machine import Machine, Share

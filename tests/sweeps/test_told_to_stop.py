@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.sweeps.local_rig import plans, trainings
 
-from svrl.experiments.training.stop_signals import Signals
+from svrl.runs.stop_signals import Signals
 from svrl.sweeps import work, work_together
 from svrl.sweeps.child import Told, told_once
 from svrl.sweeps.outcome import DONE, FAILED, STOPPED

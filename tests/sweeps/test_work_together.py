@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.sweeps.local_rig import trainings, what_became_of
 
-from svrl.experiments.training.stop_signals import Signals
+from svrl.runs.stop_signals import Signals
 from svrl.sweeps.lease import LostLeaseError
 from svrl.sweeps.outcome import STOPPED
 from svrl.sweeps.run_spec import RunSpec

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from svrl.runs.nearest_name import nearest_name
+from svrl.runs.stop_signals import Stopped
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -25,7 +26,7 @@ class BadInputError(Exception):
 
 @contextmanager
 def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[None]:
-    """Turn bad input into one sentence on stderr and exit code 2, and Ctrl-C into code 130."""
+    """Turn bad input into one sentence on stderr and exit code 2, and a stop into 128 and its signal: Ctrl-C is 130."""
     try:
         yield
     except BadInputError as error:
@@ -34,6 +35,8 @@ def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[No
         _stop(f"Error: {error.filename or 'A file'}: {error.strerror or error}.", BAD_INPUT)
     except KeyboardInterrupt:
         _stop(interrupted, INTERRUPTED)
+    except Stopped as stopped:
+        _stop(interrupted, 128 + stopped.number)
 
 
 @contextmanager

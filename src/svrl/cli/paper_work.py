@@ -18,10 +18,10 @@ from svrl.experiments.paper.judging import Library
 from svrl.experiments.paper.page import build_page
 from svrl.experiments.paper.running import Computer
 from svrl.experiments.paper.store import COMMITTED, Store, committed_store
-from svrl.experiments.training.stop_signals import Stopped
 from svrl.reporting.page.content import Page
 from svrl.runs.atomic import writing
 from svrl.runs.cores import usable_cores
+from svrl.runs.stop_signals import Stopped
 
 TOGETHER = 4
 """Trainings that share a card by default, as many as `svrl bench train` measures."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from svrl.planning.plan import Plan
     from svrl.reporting.plan_scores import Judge
     from svrl.runs.run_directory import RunDirectory
+    from svrl.runs.stop_signals import Signals
 
 WIDE = 110
 """Columns of the closing table with the longest names."""
@@ -108,26 +109,38 @@ def plan(
 
 def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any]:
     from svrl.runs.run_directory import RunDirectory
+    from svrl.runs.stop_signals import Signals
 
     device = names.check_device(request.device)
     method = names.make_requested_method(request)
     if request.task != "toy":
         names.make_control_task(request)  # whatever is wrong with it is found before a folder is made
     if out is None:
-        return _carry_out(request, method, device, None)
+        return _carry_out(request, method, device)
     directory = (RunDirectory.resume if resume else RunDirectory.begin)(out, request.config())
     again = f"{request.command()} --out {out} --resume"
-    with answering(f"Stopped; what was done is in {out}. Go on with: {again}"), _sentences():
+    with (
+        answering(f"Stopped; what was done is in {out}. Go on with: {again}"),
+        _sentences(),
+        Signals().held_back() as signals,
+    ):
+        signals.at_once = True
         try:
-            return _carry_out(request, method, device, directory)
+            return _carry_out(request, method, device, directory, signals)
         except (ValueError, BadInputError):
             directory.take_back()
             raise
 
 
-def _carry_out(request: PlanRequest, method: Any, device: Any, directory: RunDirectory | None) -> dict[str, Any]:
+def _carry_out(
+    request: PlanRequest,
+    method: Any,
+    device: Any,
+    directory: RunDirectory | None = None,
+    signals: Signals | None = None,
+) -> dict[str, Any]:
     from svrl.cli.plan_report import comparison_row, result_of
-    from svrl.cli.plan_run import Bars, run_plan
+    from svrl.cli.plan_run import Bars, Kept, run_plan
     from svrl.mdp.simulator import NoisyBackups
     from svrl.reporting.plan_scores import Judge, Recorder
 
@@ -146,7 +159,7 @@ def _carry_out(request: PlanRequest, method: Any, device: Any, directory: RunDir
             seed=request.seed,
             recorder=recorder,
             bars=bars,
-            checkpoint=None if directory is None else directory.checkpoint,
+            kept=Kept(directory.checkpoint, signals) if directory is not None and signals is not None else None,
         )
         bars.stage("judging")
         score = judge.score(found, recorder.values)
@@ -179,7 +192,7 @@ def _baselines(
         recorder = Recorder(judge.optimum.v)
         try:
             method = make_method(name, observe=observe, iterations=found.iterations)
-            other = run_plan(problem, method, seed=request.seed, recorder=recorder, bars=bars, checkpoint=None)
+            other = run_plan(problem, method, seed=request.seed, recorder=recorder, bars=bars)
             yield comparison_row(name, other, judge.score(other, recorder.values))
         except ValueError as error:
             yield {"method": name, "reason": str(error)}

@@ -1,13 +1,10 @@
-"""Running what `svrl plan` was asked for: progress on stderr, checkpoints, and a Ctrl-C that loses nothing."""
+"""Running what `svrl plan` was asked for: progress on stderr, checkpoints, and signals that lose nothing."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -18,6 +15,7 @@ if TYPE_CHECKING:
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan, Run
     from svrl.reporting.plan_scores import Recorder
+    from svrl.runs.stop_signals import Signals
 
 
 class Bars:
@@ -58,29 +56,17 @@ class Bars:
         return update
 
 
-@contextmanager
-def patient_interrupts() -> Iterator[Callable[[], bool]]:
-    """Hold Ctrl-C back, and give a function that says whether it came; a second one is not held back.
+@dataclass(frozen=True)
+class Kept:
+    """What makes a run one that can be gone on with.
 
-    At the end of the block a Ctrl-C that nobody has asked about is raised.
+    Attributes:
+        checkpoint: Its file.
+        signals: Held back by somebody, with `at_once` set; while steps are made they wait for the end of one.
     """
-    came = False
 
-    def hold(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    earlier = signal.signal(signal.SIGINT, hold)
-    try:
-        yield lambda: came
-    finally:
-        signal.signal(signal.SIGINT, earlier)
-    if came:
-        raise KeyboardInterrupt
+    checkpoint: Path
+    signals: Signals
 
 
 def run_plan(
@@ -90,26 +76,32 @@ def run_plan(
     seed: int,
     recorder: Recorder,
     bars: Bars,
-    checkpoint: Path | None,
+    kept: Kept | None = None,
 ) -> Plan:
-    """Plan with a bar; with a checkpoint file, from it and into it."""
+    """Plan with a bar; what is kept in a checkpoint goes on from it.
+
+    Raises:
+        svrl.runs.stop_signals.Stopped: If that is kept and Ctrl-C or SIGTERM came; the next call goes on.
+    """
     from svrl.planning.checkpoint import plan_resumably
     from svrl.planning.plan import advance, begin, conclude
 
     watch = _watching(method, problem.n_states * problem.n_actions, recorder, bars)
-    if checkpoint is None:
+    if kept is None:
         run = begin(problem, method, seed=seed)
         for _ in advance(problem, method, run):
             watch(run)
         return conclude(problem, method, run)
-    with patient_interrupts() as interrupted:
 
-        def watch_signals(run: Run) -> None:
-            watch(run)
-            if interrupted():
-                raise KeyboardInterrupt
+    def watch_signals(run: Run) -> None:
+        watch(run)
+        kept.signals.stop_if_came()
 
-        return plan_resumably(problem, method, checkpoint, seed=seed, watch=watch_signals, notes=recorder.notes)
+    kept.signals.at_once = False  # a step that is cut short is done again, one that ends is kept
+    found = plan_resumably(problem, method, kept.checkpoint, seed=seed, watch=watch_signals, notes=recorder.notes)
+    kept.signals.stop_if_came()
+    kept.signals.at_once = True
+    return found
 
 
 def _watching(method: Method, pairs: int, recorder: Recorder, bars: Bars) -> Callable[[Run], None]:

@@ -95,7 +95,7 @@ def train(
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
     with answering():
-        from svrl.experiments.training.stop_signals import Signals
+        from svrl.runs.stop_signals import Signals
 
         _check_own(env, own, fields)
         with Signals().held_back() as signals:

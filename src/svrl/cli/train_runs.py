@@ -22,7 +22,7 @@ from svrl.cli.train_progress import Board, TrainProgress
 if TYPE_CHECKING:
     from svrl.experiments.training.population import PopulationError
     from svrl.experiments.training.session import Habits
-    from svrl.experiments.training.stop_signals import Signals
+    from svrl.runs.stop_signals import Signals
 
 CURVES = "learning_curves.png"
 
@@ -181,21 +181,20 @@ def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
 @contextmanager
 def _stopping(order: Order) -> Iterator[None]:
     """End with the command that goes on, whatever stopped the runs."""
-    from svrl.experiments.training.stop_signals import Stopped
+    from svrl.runs.stop_signals import Stopped
 
-    try:
-        with answering(_at_once(order)):
-            try:
-                yield
-            except OSError as error:
-                what = _of_the_system(error, order.place)
-                if (order.place / "config.json").exists():
-                    what += f" The last checkpoint is in {order.place}."
-                    what += f" When that is repaired, go on with: {order.again}"
-                raise BadInputError(what) from error
-    except Stopped as stop:
-        _say_stopped(order)
-        raise typer.Exit(128 + stop.number) from None
+    with answering(_at_once(order)):
+        try:
+            yield
+        except OSError as error:
+            what = _of_the_system(error, order.place)
+            if (order.place / "config.json").exists():
+                what += f" The last checkpoint is in {order.place}."
+                what += f" When that is repaired, go on with: {order.again}"
+            raise BadInputError(what) from error
+        except Stopped as stop:
+            _say_stopped(order)
+            raise typer.Exit(128 + stop.number) from None
 
 
 def _end_with(error: PopulationError, order: Order) -> None:

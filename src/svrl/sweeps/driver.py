@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from svrl.experiments.training.stop_signals import Signals
+from svrl.runs.stop_signals import Signals
 from svrl.sweeps.engine import Effort, Listener, Summary, Unheard, summary_of
 from svrl.sweeps.outcome import LAST_LINES, Ended, Outcome, killed_by, took_too_much
 from svrl.sweeps.run_spec import RunSpec

@@ -16,7 +16,7 @@ from typing import Any
 
 from svrl.agents.config import family_of
 from svrl.experiments.training.card import is_card
-from svrl.experiments.training.stop_signals import Signals
+from svrl.runs.stop_signals import Signals
 from svrl.sweeps.driver import ELSEWHERE, LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
 from svrl.sweeps.forked import LOST, Forked, fork_server

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from svrl.experiments.training.card import is_card
-from svrl.experiments.training.stop_signals import Signals
+from svrl.runs.stop_signals import Signals
 from svrl.sweeps.driver import LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
 from svrl.sweeps.one_run import OTHER_CODE, job_of

@@ -19,9 +19,9 @@ from pathlib import Path
 from svrl.agents.config import AgentConfig
 from svrl.experiments.training.population import Manner, Member, RunOutcome, train_queue
 from svrl.experiments.training.session import Habits
-from svrl.experiments.training.stop_signals import Signals
 from svrl.runs.cores import usable_cores
 from svrl.runs.run_directory import CONFIG, RESULT, read_config
+from svrl.runs.stop_signals import Signals
 from svrl.sweeps.child import end_with, leave_the_terminal, see_only, stay_on, told_once
 from svrl.sweeps.lease import LostLeaseError
 from svrl.sweeps.outcome import BUSY, STOPPED, STORE_BROKEN, Outcome, outcome_of

@@ -19,7 +19,7 @@ from svrl.agents.training import Training
 from svrl.experiments.training.listeners import Unseen
 from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
 from svrl.experiments.training.session import train_in_directory
-from svrl.experiments.training.stop_signals import Signals, Stopped
+from svrl.runs.stop_signals import Signals, Stopped
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=150)

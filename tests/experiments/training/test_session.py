@@ -19,8 +19,8 @@ from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.experiments.training.listeners import Unseen
 from svrl.experiments.training.session import Habits, train_in_directory
-from svrl.experiments.training.stop_signals import Stopped
 from svrl.runs.rows import read_rows
+from svrl.runs.stop_signals import Stopped
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)

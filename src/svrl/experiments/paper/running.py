@@ -94,7 +94,7 @@ class Computer:
         Raises:
             KeyboardInterrupt: If Ctrl-C came; what is done is kept.
             Exception: Whatever a cell fails with. Those that were worked on together with it are kept first.
-            svrl.experiments.training.stop_signals.Stopped: The same, from a training that saved itself first.
+            svrl.runs.stop_signals.Stopped: The same, from a training that saved itself first.
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()

@@ -27,7 +27,7 @@ from svrl.agents.training import Training
 from svrl.experiments.training.card import is_card, release
 from svrl.experiments.training.listeners import Progress, Unseen
 from svrl.experiments.training.session import Habits, train_in_directory
-from svrl.experiments.training.stop_signals import Signals, Stopped
+from svrl.runs.stop_signals import Signals, Stopped
 
 SWITCH_INTERVAL = 5e-4
 """Seconds that a thread may keep Python to itself while others wait for it."""

@@ -21,7 +21,7 @@ from svrl.runs.training_run import is_finished
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig
     from svrl.agents.training import Training
-    from svrl.experiments.training.stop_signals import Signals
+    from svrl.runs.stop_signals import Signals
 
 RUN = "run"
 TRAINING = 0.95
@@ -33,7 +33,7 @@ def train_and_study(settings: Mapping[str, Any], work: Work) -> CellResult:
     """Rows of one training; `svrl.experiments.training_cells.rows` says which.
 
     Raises:
-        svrl.experiments.training.stop_signals.Stopped: If a signal came; the next call goes on.
+        svrl.runs.stop_signals.Stopped: If a signal came; the next call goes on.
         ValueError: If training diverged, or was begun on another device.
     """
     from svrl.agents.agent import load_agent
@@ -73,7 +73,7 @@ def _result_of(settings: Mapping[str, Any], folder: Path, work: Work) -> dict[st
     if is_finished(folder):
         return json.loads((folder / RESULT).read_text(encoding="utf-8"))
     from svrl.experiments.training.session import train_in_directory
-    from svrl.experiments.training.stop_signals import Signals
+    from svrl.runs.stop_signals import Signals
 
     begun = (folder / CONFIG).exists()
     if begun:
@@ -115,7 +115,7 @@ class Share:
 
     def __call__(self) -> None:
         """Tell it, if it has grown enough to be noticed."""
-        from svrl.experiments.training.stop_signals import Stopped
+        from svrl.runs.stop_signals import Stopped
 
         share = TRAINING * min(1.0, self._training.steps / self._training.config.steps)
         if share - self._told < _NOTICEABLE:

@@ -35,11 +35,11 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
         failed.
 
     Raises:
-        svrl.experiments.training.stop_signals.Stopped: If a signal came; the next call goes on.
+        svrl.runs.stop_signals.Stopped: If a signal came; the next call goes on.
     """
     from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
     from svrl.experiments.training.session import Habits
-    from svrl.experiments.training.stop_signals import Signals
+    from svrl.runs.stop_signals import Signals
 
     left = {work.folder / RUN: (settings, work) for settings, work in cells if not is_finished(work.folder / RUN)}
     clock = _Clock()
