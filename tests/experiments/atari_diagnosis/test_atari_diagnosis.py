@@ -8,6 +8,7 @@ from svrl.experiments.atari_diagnosis.settings import GAMES
 from svrl.experiments.paper.claim import Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
+from svrl.experiments.training_cells.reading import centred_rank_share
 
 from ..hand_made_trainings import evidence, seeds, series_of, training
 
@@ -102,6 +103,24 @@ def test_correlation_of_rank_and_gain():
     for sign, verdict in ((-1, Verdict.SUPPORTED), (+1, Verdict.CONTRADICTED)):
         short = claim.judged(found(falling(sign), "short"))
         assert (short.verdict, short.value, short.interval) == (verdict, sign, (sign, sign))
+
+
+def test_rank_and_gain_with_row_means_taken_out():
+    """Where the raw rank is 1 everywhere it has no order, and the centred one may have."""
+    claim, raw = CLAIMS["lower-centred-rank-larger-gain"], CLAIMS["lower-rank-larger-gain"]
+    for sign, verdict in ((-1, Verdict.SUPPORTED), (+1, Verdict.CONTRADICTED)):
+        cells = [pair(game, 1.0, gain, (1.0, rank, 17.0)) for game, (rank, gain) in falling(sign).items()]
+        there = evidence(*cells, scale="short")
+        assert raw.judged(there).verdict is Verdict.NOT_RUN
+        finding = claim.judged(there)
+        assert (finding.verdict, finding.value, finding.interval) == (verdict, sign, (sign, sign))
+
+
+def test_a_centred_rank_is_held_against_what_the_actions_allow():
+    kept = training("atari/breakout", "dqn", 0, 9.0, ranks=(1.0, 1.0, 3.0, 3.0))
+    row = next(row for row in kept.rows if row["what"] == "rank" and row["centred"] and row["energy"] == 0.99)
+    row["histogram"] = [0, 0, 0, 100, 0]  # four actions: their differences have a rank of 3 at most
+    assert centred_rank_share(kept) == 1.0
 
 
 def test_four_games_in_perfect_order_prove_nothing():

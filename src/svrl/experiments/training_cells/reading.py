@@ -90,6 +90,12 @@ def mean_rank(kept: Kept, energy: float = ENERGY, centred: bool = False) -> floa
     return float(row_of(kept, "rank", energy=energy, centred=centred)["mean"])
 
 
+def centred_rank_share(kept: Kept) -> float:
+    """Mean rank with row means taken out, over the most that it can be: A - 1 for A actions, which differ by game."""
+    row = row_of(kept, "rank", energy=ENERGY, centred=True)
+    return float(row["mean"]) / (len(row["histogram"]) - 2)  # the histogram begins with rank 0
+
+
 def share_at_most(kept: Kept, rank: int, energy: float = ENERGY, centred: bool = False) -> float:
     """Share of the batches whose rank is at most so much."""
     counts = row_of(kept, "rank", energy=energy, centred=centred)["histogram"]

@@ -1,7 +1,8 @@
 """Rank and gain: whether structure gains more in games whose values have a lower rank.
 
-A game is a point: the mean rank of the plain agent's values over seeds, and the relative gain of its structured
-twin (`svrl.experiments.training_cells.gains`). Over games they are put together by Kendall's tau-b.
+A game is a point: the mean rank of the plain agent's values over seeds, by one or another measure, and the relative
+gain of its structured twin (`svrl.experiments.training_cells.gains`). Over games they are put together by Kendall's
+tau-b.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from svrl.experiments.paper.claim import Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.gains import Interval, gain_of, shown
-from svrl.experiments.training_cells.reading import envs_of, mean_rank, values
+from svrl.experiments.training_cells.reading import Measure, envs_of, mean_rank, values
 from svrl.experiments.training_cells.verdicts import settled
 from svrl.reporting.aggregate import rank_correlation, rank_correlation_interval
 
@@ -34,7 +35,7 @@ def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str], *, centred: bool
 
 
 def correlation(
-    evidence: Evidence, plain: str, structured: str, wanted: Sequence[str]
+    evidence: Evidence, plain: str, structured: str, wanted: Sequence[str], rank: Measure = mean_rank
 ) -> tuple[float, Interval | None, int]:
     """Kendall's tau-b of rank and gain, its interval over games, and the number of games; 0 if there are too few.
 
@@ -43,19 +44,23 @@ def correlation(
         plain: Arm.
         structured: Its twin.
         wanted: Environments; those that were not trained are left out.
+        rank: Of one training of the plain arm.
     """
     envs = envs_of(evidence, wanted, (plain, structured))
     if len(envs) < _FEWEST_GAMES:
         return 0.0, None, 0
-    ranks, gains = ranks_and_gains(evidence, plain, structured, envs)
+    ranks = np.array([seeds.mean() for seeds in values(evidence, plain, envs, rank)])
+    gains = gain_of(evidence, plain, structured, envs).relative
     if len(set(ranks)) < 2 or len(set(gains)) < 2:
         return 0.0, None, 0
     return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(envs)
 
 
-def judge_falling(plain: str, structured: str, wanted: Sequence[str], evidence: Evidence) -> Finding:
+def judge_falling(
+    plain: str, structured: str, wanted: Sequence[str], evidence: Evidence, *, rank: Measure = mean_rank
+) -> Finding:
     """Whether games of lower rank gain more: the interval of tau lies below 0."""
-    tau, ends, games = correlation(evidence, plain, structured, wanted)
+    tau, ends, games = correlation(evidence, plain, structured, wanted, rank)
     if not games:
         return settled(
             evidence, False, ours="", value=None, ends=None, note="Too few games, or ranks or gains do not differ."

@@ -1,0 +1,57 @@
+"""What all complete Atari games say together, for docs/evidence.md: python results/atari_table.py."""
+
+from __future__ import annotations
+
+import sys
+
+from svrl.envs.atari_games import GAMES
+from svrl.experiments.paper.catalogue import load_experiment
+from svrl.experiments.paper.store import committed_store
+from svrl.experiments.training_cells.atari import ARMS_OF, env_names
+from svrl.experiments.training_cells.gains import gain_of, shown
+from svrl.experiments.training_cells.reading import (
+    centred_rank_share,
+    envs_of,
+    mean_rank,
+    score_of,
+    score_over_time,
+    title_of,
+    values,
+)
+from svrl.experiments.training_cells.relation import correlation
+
+PLAIN, *STRUCTURED = ARMS_OF["dqn"]
+MEASURES = {"last 100 games": score_of, "all of training": score_over_time}
+RANKS = {"rank at 99%": mean_rank, "the same with row means taken out, over the possible": centred_rank_share}
+
+
+def main() -> None:
+    """Print gains of both structured arms, game by game and together, and rank against gain."""
+    evidence = load_experiment("atari_diagnosis").evidence("short", (committed_store(),))
+    if evidence is None:
+        sys.exit("No game is complete. results/add_game.sh frostbite trains one.")
+    envs = envs_of(evidence, env_names(GAMES), ARMS_OF["dqn"])
+    print("| relative gain, last 100 games | " + " | ".join(title_of(env) for env in envs) + " |")
+    print("|---|" + "---|" * len(envs))
+    for arm in STRUCTURED:
+        gains = gain_of(evidence, PLAIN, arm, envs).relative
+        print(f"| `{arm}` | " + " | ".join(f"{gain:+.0%}" for gain in gains) + " |")
+    for words, rank in RANKS.items():
+        means = [seeds.mean() for seeds in values(evidence, PLAIN, envs, rank)]
+        print(f"| {words} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
+    print(f"\nover {len(envs)} games:")
+    for arm in STRUCTURED:
+        for words, measure in MEASURES.items():
+            gain = gain_of(evidence, PLAIN, arm, envs, measure=measure)
+            print(
+                f"  {arm}, {words}: beats {PLAIN} {gain.improvement:.2f}{shown(gain.improvement_interval)}, "
+                f"human-normalised IQM {gain.difference:+.3f}{shown(gain.difference_interval, 3)}"
+            )
+        for words, rank in RANKS.items():
+            tau, ends, games = correlation(evidence, PLAIN, arm, envs, rank)
+            told = f"{tau:+.2f}{shown(ends)}" if games else "none, it does not differ"
+            print(f"  {arm}: Kendall's tau of gain and {words}: {told}")
+
+
+if __name__ == "__main__":
+    main()
