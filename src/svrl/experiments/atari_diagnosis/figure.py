@@ -29,10 +29,15 @@ from svrl.experiments.training_cells.figure import (
 from svrl.experiments.training_cells.gains import resampled, shown
 from svrl.experiments.training_cells.reading import envs_of, known_number, title_of, trainings
 from svrl.experiments.training_cells.relation import correlation, ranks_and_gains, ranks_of
+from svrl.reporting.names import name_columns, name_points
 from svrl.reporting.series import tag
 from svrl.reporting.style import GREEN, GREY, ORANGE, STYLE
 
+HEIGHT = 4.2
+"""Of figure 7, inches."""
 _MOST_NAMES = 12
+_LEAST_REACH = 0.15
+"""Gains that the axis shows at least: a difference of some percent shall look like one."""
 OBSERVED = 0.9
 """Share of the entries that the study of estimation observes."""
 _SCALINGS = {"minmax": "completed with the authors' scaling", "row": "completed with rows centred"}
@@ -50,7 +55,7 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
     envs = envs_of(evidence, ENVS, PAIR)
     if not envs:
         return empty_figure(Figure(figsize=(5.6, 1.4), layout="constrained"), "none of these games is in this budget")
-    figure = Figure(figsize=(2.1 * len(envs) + 3.3, 4.2), layout="constrained")
+    figure = Figure(figsize=(2.1 * len(envs) + 3.3, HEIGHT), layout="constrained")
     arms = [arm for arm in ARMS_OF["dqn"] if envs_of(evidence, envs, (arm,)) == envs]
     panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, last_width=1.4)
     _draw_relation(last, evidence)
@@ -67,12 +72,10 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
     ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
     centred = ranks_of(evidence, PAIR[0], envs, centred=True)
-    for env, rank, gain in zip(envs, ranks, gains, strict=True):
+    for env, rank in zip(envs, ranks, strict=True):
         ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
         if ends is not None:
             tag(panel.vlines(rank, *ends, color=GREEN, alpha=0.35, linewidth=1.0), ONE_GAME)
-        if len(envs) <= _MOST_NAMES:
-            panel.annotate(title_of(env), (rank, gain), xytext=(4, 3), textcoords="offset points", fontsize=7)
     (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
     (hollow,) = panel.plot(centred, gains, "o", color=GREEN, markerfacecolor="white", markersize=4, label=CENTRED_GAME)
@@ -82,11 +85,13 @@ def _draw_relation(panel: Axes, evidence: Evidence) -> None:
     title = f"tau {tau:+.2f}{shown(ends)}" if games else "rank and gain"
     panel.set(title=title, xlabel=RANK, ylabel="relative gain of structure")
     panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    reach = 1.1 * max(0.1, float(np.abs(panel.get_ylim()).max()))
-    panel.set_ylim(-reach, reach)
+    low, high = panel.get_ylim()
+    panel.set_ylim(min(low, -_LEAST_REACH), max(high, _LEAST_REACH))
     both = np.concatenate([ranks, centred])
     room = 0.1 * max(float(np.ptp(both)), 1.0)
     panel.set_xlim(both.min() - room, both.max() + 2.0 * room)
+    if len(envs) <= _MOST_NAMES:
+        name_points(panel, ranks, gains, [title_of(env) for env in envs], height=0.7 * HEIGHT)
 
 
 def _draw_values(evidence: Evidence) -> Figure:
@@ -135,8 +140,7 @@ def _draw_returns(panel: Axes, evidence: Evidence) -> None:
         ylabel="of clipped rewards, discounted",
         ylim=(min(0.0, panel.get_ylim()[0]), None),
     )
-    panel.set_xlim(-0.6, max(len(envs), 2) - 0.4)
-    panel.set_xticks(range(len(envs)), [title_of(env) for env in envs], fontsize=7)
+    name_columns(panel, [title_of(env) for env in envs])
 
 
 def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
@@ -152,8 +156,7 @@ def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
             bar = panel.bar(place, found.mean(), 0.28, alpha=0.6, label=words, color=(ORANGE, GREEN)[at])
             tag(bar.patches, words)
             tag(panel.plot([place] * len(found), found, "o", color="black", markersize=2.5), words)
-    panel.set_xlim(-0.6, max(len(envs), 2) - 0.4)
-    panel.set_xticks(range(len(envs)), [title_of(env) for env in envs], fontsize=7)
+    name_columns(panel, [title_of(env) for env in envs])
 
 
 def _known(evidence: Evidence, arm: str, env: str) -> list[Kept]:

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from scipy.optimize import minimize
+
+from svrl.reporting.names import name_columns, name_points, spread
+
+
+def test_places_that_are_far_apart_stay() -> None:
+    at = np.array([3.0, -1.0, 1.0])
+    assert np.array_equal(spread(at, 1.0), at)
+
+
+def test_places_that_collide_make_room_to_both_sides() -> None:
+    assert spread(np.array([0.0, 0.0, 5.0, 0.0]), 1.0) == pytest.approx([-1.0, 0.0, 5.0, 1.0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_is_moved_further_than_needed(seed: int) -> None:
+    at = np.random.default_rng(seed).normal(size=6)
+    found = spread(at, 0.5)
+    order = np.argsort(at)
+    apart = [{"type": "ineq", "fun": lambda x, i=i, j=j: x[j] - x[i] - 0.5} for i, j in pairwise(order)]
+    best = minimize(lambda x: ((x - at) ** 2).sum(), found + 0.1, constraints=apart, tol=1e-12).x
+    assert np.diff(found[order]).min() >= 0.5 - 1e-12
+    assert found == pytest.approx(best, abs=1e-5)
+
+
+def test_names_of_points_do_not_cover_each_other() -> None:
+    figure = Figure(figsize=(3.0, 3.0))
+    panel = figure.subplots()
+    panel.set(xlim=(0, 10), ylim=(-1, 1))
+    name_points(panel, np.ones(5), np.array([0.01, 0.0, -0.02, 0.9, 0.0]), list("abcde"), height=2.3)
+    figure.draw_without_rendering()
+    # an annotation reaches to its point, its text does not
+    boxes = sorted((Text.get_window_extent(text) for text in panel.texts), key=lambda box: box.y0)
+    assert all(lower.y1 <= upper.y0 + 1 for lower, upper in pairwise(boxes))
+
+
+@pytest.mark.parametrize(("count", "angle"), [(3, 0), (8, 40)])
+def test_many_columns_have_slanted_names(count: int, angle: int) -> None:
+    panel = Figure().subplots()
+    name_columns(panel, [f"game {k}" for k in range(count)])
+    assert [label.get_rotation() for label in panel.get_xticklabels()] == [angle] * count
