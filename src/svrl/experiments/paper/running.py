@@ -6,13 +6,10 @@ was interrupted where its kind can. Every process uses one CPU thread of torch, 
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -21,6 +18,7 @@ from typing import Protocol
 from svrl.experiments.paper.cell import Cell, Work
 from svrl.experiments.paper.provenance import provenance
 from svrl.experiments.paper.store import Store
+from svrl.experiments.paper.workers import Workers
 
 
 class Listener(Protocol):
@@ -145,20 +143,16 @@ class Computer:
         return computed
 
     def _in_processes(self, cells: Sequence[Cell], listener: Listener, spent: Mapping[str, float]) -> Computed:
-        computed, context = Computed(), multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(self.jobs, len(cells)), context) as pool:
-            # One cell a process is handed over at a time: whatever the pool has taken it computes to the end.
-            left, waiting = deque(cells), dict[Future[str], Cell]()
-            while left or waiting:
-                while left and len(waiting) < self.jobs:
+        computed, left = Computed(), deque(cells)
+        with Workers[Cell](min(self.jobs, len(cells))) as workers:
+            while left or workers.busy:
+                while left and workers.free:
                     cell = left.popleft()
-                    with _deaf():
-                        waiting[pool.submit(_compute_elsewhere, self, cell, spent.get(cell.key, 0.0))] = cell
+                    workers.give(cell, _compute_elsewhere, self, cell, spent.get(cell.key, 0.0))
                     listener.begins(cell)
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    cell = waiting.pop(future)
-                    computed.note(cell, future.result())
-                    listener.ends(cell)
+                cell, lacks = workers.next()
+                computed.note(cell, lacks)
+                listener.ends(cell)
         return computed
 
 
@@ -189,20 +183,9 @@ def _is_lacking(error: Exception) -> bool:
 
 
 def _compute_elsewhere(computer: Computer, cell: Cell, spent: float) -> str:
-    """In a process of its own, which was deaf to Ctrl-C while it started."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    """In a process of its own."""
     with _one_thread():
         return _compute(computer, cell, Unheard(), spent)
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Ctrl-C waits; processes that are started meanwhile are born deaf, and do not die of it with a traceback."""
-    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
 
 @contextmanager
@@ -219,16 +202,13 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM is told to the other processes, which Ctrl-C reaches by itself, and ends this one in the same way."""
+    """SIGTERM ends the work as Ctrl-C does."""
 
-    def tell(number: int, frame: FrameType | None) -> None:
-        for process in multiprocessing.active_children():
-            if process.pid is not None:
-                os.kill(process.pid, signal.SIGINT)
+    def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     try:
-        earlier = signal.signal(signal.SIGTERM, tell)
+        earlier = signal.signal(signal.SIGTERM, interrupt)
     except ValueError:  # not the main thread, which alone hears signals
         yield
         return

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from svrl.experiments.paper.workers import Workers
+
+from . import calls
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def carry_out(*given: Call, count: int = 2, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:
+    """Results by number; `meanwhile` is called when the first ones have been given."""
+    found, left = {}, list(enumerate(given))
+    with Workers[int](count) as workers:
+        while left or workers.busy:
+            while left and workers.free:
+                tag, (function, args) = left.pop(0)
+                workers.give(tag, function, *args)
+            assert workers.busy <= count
+            meanwhile()
+            tag, found[tag] = workers.next()
+    return found
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def begun(folder: Path) -> int:
+    return len(list(folder.glob("begun*")))
+
+
+@contextmanager
+def sending(number: int, when: Callable[[], bool], every: float | None = None) -> Iterator[None]:
+    """Send this process a signal when something is true; again and again until the end, if `every` says so."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not when():
+            time.sleep(0.02)
+        os.kill(os.getpid(), number)
+        while every is not None and not over.wait(every):
+            os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def raising(number: int) -> Iterator[None]:
+    earlier = signal.signal(number, lambda *_: interrupt())
+    try:
+        yield
+    finally:
+        signal.signal(number, earlier)
+
+
+def test_every_call_is_carried_out_by_one_of_so_many_processes() -> None:
+    found = carry_out(*((calls.square_and_process, (x,)) for x in range(7)))
+    assert {tag: square for tag, (square, _) in found.items()} == {x: x * x for x in range(7)}
+    processes = {process for _, process in found.values()}
+    assert len(processes) <= 2
+    assert os.getpid() not in processes
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "arrives", "words"),
+    [(ZeroDivisionError, ZeroDivisionError, None), (calls.Unsendable, RuntimeError, "Unsendable: cannot be sent")],
+)
+def test_an_error_comes_with_its_traceback(raised, arrives, words) -> None:
+    with pytest.raises(arrives, match=words) as caught:
+        carry_out((calls.fail, (raised,)))
+    assert "in fail" in caught.value.__notes__[0]
+
+
+def test_after_an_error_the_others_are_carried_out_to_their_end(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        carry_out((calls.finish, (tmp_path, 0.5)), (calls.fail, (ZeroDivisionError,)))
+    assert (tmp_path / "finished").exists()
+
+
+def test_a_process_that_was_killed_is_named() -> None:
+    with pytest.raises(ValueError, match=r"computed 0 was ended by SIGKILL; .* Lower --jobs"):
+        carry_out((calls.end_oneself, (signal.SIGKILL,)))
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("call", [calls.go_on_for_ever, calls.save_when_told])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_this_process_alone_stops_all(tmp_path: Path, number: int, call: Callable[[Path], object]) -> None:
+    with raising(number), sending(number, lambda: begun(tmp_path) == 2), pytest.raises(KeyboardInterrupt):
+        carry_out((call, (tmp_path,)), (call, (tmp_path,)))
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith(("interrupted", "saved"))]) == 2
+    assert multiprocessing.active_children() == []
+
+
+def test_ctrl_c_of_a_terminal_reaches_the_processes_once(tmp_path: Path) -> None:
+    """It is sent to everybody; they are deaf to it, and are told by the first process alone."""
+
+    def ctrl_c() -> None:
+        while begun(tmp_path) < 2:
+            time.sleep(0.02)
+        for process in multiprocessing.active_children():
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+        assert list(tmp_path.glob("interrupted*")) == []
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(*[(calls.go_on_for_ever, (tmp_path,))] * 2, meanwhile=ctrl_c)
+    assert len(list(tmp_path.glob("interrupted*"))) == 2
+
+
+def test_a_signal_while_a_process_is_being_started_stops_its_call_too(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        carry_out((calls.go_on_for_ever, (tmp_path,)), meanwhile=interrupt)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
+    # The last one may come when all is over.
+    with pytest.raises(KeyboardInterrupt), sending(signal.SIGINT, lambda: begun(tmp_path) == 1, every=0.5):
+        carry_out((calls.deaf, (tmp_path,)))
+    while multiprocessing.active_children():
+        time.sleep(0.02)
