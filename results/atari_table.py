@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from svrl.envs.atari_games import GAMES
 from svrl.experiments.paper.catalogue import load_experiment
@@ -13,6 +14,7 @@ from svrl.experiments.training_cells.reading import (
     centred_rank_share,
     envs_of,
     mean_rank,
+    row_of,
     score_of,
     score_over_time,
     title_of,
@@ -21,8 +23,17 @@ from svrl.experiments.training_cells.reading import (
 from svrl.experiments.training_cells.relation import correlation
 
 PLAIN, *STRUCTURED = ARMS_OF["dqn"]
-MEASURES = {"last 100 games": score_of, "all of training": score_over_time}
-RANKS = {"rank at 99%": mean_rank, "the same with row means taken out, over the possible": centred_rank_share}
+MEASURES = {
+    "last 100 games": score_of,
+    "all of training": score_over_time,
+    "evaluation": lambda kept: float(row_of(kept, "score")["evaluation"]),
+}
+RANKS = {
+    "rank at 99%": mean_rank,
+    "rank at 99.99%": partial(mean_rank, energy=0.9999),
+    "rank with row means taken out": partial(mean_rank, centred=True),
+    "the same over the possible": centred_rank_share,
+}
 
 
 def main() -> None:

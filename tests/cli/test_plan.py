@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.cli import plan_request
+from svrl.cli import answers, plan_request
 from svrl.cli.plan_request import PlanRequest, grid_shape
 from svrl.mdp.catalogue import TASKS
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.planning import checkpoint
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
 from svrl.reporting.plan_scores import Judge, Recorder
+from svrl.runs.run_directory import RunDirectory
 from svrl.runs.stop_signals import ONE_WISH
 
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
@@ -314,21 +316,71 @@ def test_another_configuration_is_refused_by_name(svrl, tmp_path, monkeypatch):
     assert "damaged" in result.stderr
 
 
-def test_a_second_ctrl_c_does_not_wait_for_the_end_of_a_step(svrl, tmp_path, monkeypatch, plain):
-    steps = []
+def test_a_second_ctrl_c_does_not_wait_for_the_end_of_a_step(svrl, svrl_json, tmp_path, monkeypatch, plain):
+    straight, broken, steps = tmp_path / "straight", tmp_path / "broken", []
+    svrl_json(*SVP, "--out", straight)
+    original = Recorder.__call__
 
-    def twice() -> None:
-        ctrl_c()
-        time.sleep(2 * ONE_WISH)  # sooner it would be the same wish
-        steps.append("held back")
-        ctrl_c()
-        steps.append("not reached")
+    def twice(self: Recorder, run: object) -> None:
+        if run.state.iteration == 2:
+            ctrl_c()
+            time.sleep(2 * ONE_WISH)  # sooner it would be the same wish
+            steps.append("held back")
+            ctrl_c()
+            steps.append("not reached")
+        original(self, run)  # the second one comes before the iteration is noted
 
-    monkeypatch.setattr(Recorder, "__call__", interrupting(2, twice))
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    assert svrl(*SVP, "--out", tmp_path / "run").exit_code == 130
-    assert steps == ["held back"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "__call__", twice)
+        result = svrl(*SVP, "--out", broken)
+    assert (result.exit_code, steps) == (130, ["held back"])
+    assert result.stderr.startswith("Stopped at once; the last checkpoint is in")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    svrl_json(*SVP, "--out", broken, "--resume")
+    assert (broken / "rows.jsonl").read_text().count("\n") == (straight / "rows.jsonl").read_text().count("\n")
+    assert np.array_equal(np.load(straight / "values.npy"), np.load(broken / "values.npy"))
+
+
+def test_a_signal_while_the_run_is_being_finished_comes_too_late(svrl, tmp_path, monkeypatch, plain):
+    """Whoever is told to go on would find a finished run."""
+    original = RunDirectory.finish
+
+    def finish(self: RunDirectory, result: object) -> None:
+        sigterm()
+        original(self, result)
+        sigterm()
+
+    monkeypatch.setattr(RunDirectory, "finish", finish)
+    assert svrl(*SVP, "--out", tmp_path).exit_code == 0
+    assert (tmp_path / "result.json").exists()
+    assert not (tmp_path / "checkpoint.pt").exists()
+
+
+def test_what_was_heard_twice_is_one_wish_to_the_last_word(svrl, tmp_path, monkeypatch, plain):
+    original = answers._stop
+
+    def stop(sentence: str, code: int) -> None:
+        ctrl_c()  # a tenth of a second has not passed
+        original(sentence, code)
+
+    monkeypatch.setattr(answers, "_stop", stop)
+    monkeypatch.setattr(Judge, "score", lambda *_, **__: sigterm())
+    result = svrl(*SVP, "--out", tmp_path)
+    assert result.exit_code == 143
+    assert result.stderr.strip().endswith("--resume")
+
+
+def test_a_signal_between_two_stages_is_not_lost(svrl, tmp_path, monkeypatch, plain):
+    original = checkpoint.conclude
+
+    def conclude(*args: object) -> object:
+        sigterm()  # after the last step, while it would still wait for one
+        return original(*args)
+
+    monkeypatch.setattr(checkpoint, "conclude", conclude)
+    assert svrl(*SVP, "--out", tmp_path).exit_code == 143
+    assert not (tmp_path / "result.json").exists()
 
 
 @pytest.mark.parametrize("stage", ["score", "__init__"], ids=["judging", "solving exactly"])

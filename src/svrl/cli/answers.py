@@ -25,8 +25,13 @@ class BadInputError(Exception):
 
 
 @contextmanager
-def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[None]:
-    """Turn bad input into one sentence on stderr and exit code 2, and a stop into 128 and its signal: Ctrl-C is 130."""
+def answering(interrupted: str = "Stopped; nothing was written.", saved: str | None = None) -> Iterator[None]:
+    """Turn bad input into one sentence on stderr and exit code 2, and a stop into 128 and its signal: Ctrl-C is 130.
+
+    Args:
+        interrupted: What to say if it was stopped at once.
+        saved: What to say if all that was done is on disk; by default the same.
+    """
     try:
         yield
     except BadInputError as error:
@@ -36,7 +41,7 @@ def answering(interrupted: str = "Stopped; nothing was written.") -> Iterator[No
     except KeyboardInterrupt:
         _stop(interrupted, INTERRUPTED)
     except Stopped as stopped:
-        _stop(interrupted, 128 + stopped.number)
+        _stop(saved or interrupted, 128 + stopped.number)
 
 
 @contextmanager

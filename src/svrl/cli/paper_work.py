@@ -21,7 +21,6 @@ from svrl.experiments.paper.store import COMMITTED, Store, committed_store
 from svrl.reporting.page.content import Page
 from svrl.runs.atomic import writing
 from svrl.runs.cores import usable_cores
-from svrl.runs.stop_signals import Stopped
 
 TOGETHER = 4
 """Trainings that share a card by default, as many as `svrl bench train` measures."""
@@ -131,11 +130,8 @@ class PaperWork:
             together=together,
             command=f"{command} --jobs {count}",
         )
-        try:
-            with progress.shown():
-                computed = computer.compute(cells, progress)
-        except Stopped as stopped:
-            raise KeyboardInterrupt from stopped
+        with progress.shown():
+            computed = computer.compute(cells, progress)
         for sentence, lacking in computed.lacking.items():
             say(f"Not run ({len(lacking)} cells): {sentence}")
         return list(computed.lacking)

@@ -120,9 +120,12 @@ def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any
     directory = (RunDirectory.resume if resume else RunDirectory.begin)(out, request.config())
     again = f"{request.command()} --out {out} --resume"
     with (
-        answering(f"Stopped; what was done is in {out}. Go on with: {again}"),
-        _sentences(),
         Signals().held_back() as signals,
+        answering(
+            f"Stopped at once; the last checkpoint is in {out}. Go on with: {again}",
+            saved=f"Stopped; what was done is in {out}. Go on with: {again}",
+        ),
+        _sentences(),
     ):
         signals.at_once = True
         try:
@@ -167,12 +170,15 @@ def _carry_out(
         if request.compare:
             own = comparison_row(request.method, found, score)
             result["comparison"] = [own, result["optimum"], *_baselines(request, problem, judge, found, bars)]
-        if directory is not None:
+        if directory is not None and signals is not None:
             from svrl.cli.plan_files import write_plan
 
             bars.stage("writing")
             result["out"] = str(directory.path)
             write_plan(directory, result, found, score, judge, recorder)
+            signals.stop_if_came()
+            signals.at_once = False  # a run that is finished cannot be gone on with
+            directory.finish(result)
     return result
 
 

@@ -1,4 +1,4 @@
-"""The files of a plan's run directory: rows, arrays, figures, and at the very end result.json."""
+"""The files of a plan's run directory: rows, arrays and figures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ TIME_UNITS = {"mountain-car": "steps"}
 def write_plan(
     directory: RunDirectory, result: dict[str, Any], found: Plan, score: Score, judge: Judge, recorder: Recorder
 ) -> None:
-    """Write everything; the run counts as finished once result.json is there."""
+    """Write everything but result.json, with which the run is finished."""
     from svrl.cli.plan_run import trace_rows
 
     rows = trace_rows(found, recorder)
     directory.write_rows(rows)
     _write_arrays(directory, found)
     _write_figures(directory, found, score, judge, rows, result.get("comparison", []))
-    directory.finish(result)
 
 
 def _write_arrays(directory: RunDirectory, found: Plan) -> None:

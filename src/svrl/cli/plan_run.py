@@ -99,8 +99,8 @@ def run_plan(
 
     kept.signals.at_once = False  # a step that is cut short is done again, one that ends is kept
     found = plan_resumably(problem, method, kept.checkpoint, seed=seed, watch=watch_signals, notes=recorder.notes)
-    kept.signals.stop_if_came()
     kept.signals.at_once = True
+    kept.signals.stop_if_came()
     return found
 
 

@@ -181,9 +181,7 @@ def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
 @contextmanager
 def _stopping(order: Order) -> Iterator[None]:
     """End with the command that goes on, whatever stopped the runs."""
-    from svrl.runs.stop_signals import Stopped
-
-    with answering(_at_once(order)):
+    with answering(_at_once(order), saved=_stopped(order)):
         try:
             yield
         except OSError as error:
@@ -192,9 +190,6 @@ def _stopping(order: Order) -> Iterator[None]:
                 what += f" The last checkpoint is in {order.place}."
                 what += f" When that is repaired, go on with: {order.again}"
             raise BadInputError(what) from error
-        except Stopped as stop:
-            _say_stopped(order)
-            raise typer.Exit(128 + stop.number) from None
 
 
 def _end_with(error: PopulationError, order: Order) -> None:
@@ -210,7 +205,7 @@ def _end_with(error: PopulationError, order: Order) -> None:
     for sentence, folders in told.items():
         say(f"Error: {', '.join(folders)} failed: {sentence}")
     if error.signal is not None:
-        _say_stopped(order)
+        say(_stopped(order))
     elif any(order.place.glob("*/config.json")):
         say(f"What was done is in {order.place}. When that is repaired, go on with: {order.again}")
     if mistakes:
@@ -239,8 +234,8 @@ def _at_once(order: Order) -> str:
     return f"Stopped at once; the last checkpoint is in {order.place}. Go on with: {order.again}"
 
 
-def _say_stopped(order: Order) -> None:
-    say(f"Stopped; what was done is in {order.place}. Go on with: {order.again}")
+def _stopped(order: Order) -> str:
+    return f"Stopped; what was done is in {order.place}. Go on with: {order.again}"
 
 
 def _draw(requests: Sequence[TrainRequest]) -> None:

@@ -46,7 +46,8 @@ def plan_resumably(
         path: Of the checkpoint; its folder exists. The caller deletes it when it is of no more use.
         seed: As for `plan`; a checkpoint of another seed is refused.
         every: Seconds between two checkpoints.
-        watch: Told of the run after every iteration; its newest row is `run.trace[-1]`.
+        watch: Told of the run after every iteration; its newest row is `run.trace[-1]`. Told once more of an iteration
+            that a checkpoint ends with, because what came out of it then may have cut it short.
         notes: What else to keep: saved with every checkpoint, and filled from it. Tensors, numbers, text, and
             lists and dicts of them.
     """
@@ -62,6 +63,8 @@ def plan_resumably(
             f"and this one has seed {seed} and {problem.n_states} states. Give each run a folder of its own."
         )
 
+    if watch is not None and run.trace:
+        watch(run)
     saved = time.monotonic()
     for _ in advance(problem, method, run):
         try:

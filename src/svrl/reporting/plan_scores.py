@@ -64,12 +64,14 @@ class Recorder:
         self.notes: dict[str, Any] = {"errors": []}
 
     def __call__(self, run: Run) -> None:
-        """Look at the run after an iteration."""
-        v = run.state.v
-        self.notes["errors"].append(float((v.double() - self._optimal).abs().max()))
+        """Look at the run after an iteration; a second look changes nothing."""
+        v, errors = run.state.v, self.notes["errors"]
+        if len(errors) == run.state.iteration:
+            return
+        news: dict[str, Any] = {"errors": [*errors, float((v.double() - self._optimal).abs().max())], "last": v.clone()}
         if "last" in self.notes:
-            self.notes["before"] = self.notes["last"]
-        self.notes["last"] = v.clone()
+            news["before"] = self.notes["last"]
+        self.notes.update(news)  # all at once: a second Ctrl-C may come between any two lines
 
     @property
     def values(self) -> list[Tensor]:

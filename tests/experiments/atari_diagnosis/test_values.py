@@ -163,6 +163,9 @@ def test_errors_that_have_nothing_to_be_held_against_are_left_out():
     assert "Alien" not in finding.note
 
 
+FEW = "too few games"
+
+
 def measured(*games: str) -> list[list[Kept]]:
     """Every arm of these games, three seeds each: values 3, 3.5 and 4, returns 2; errors and shares by scaling."""
     known = {"minmax": (1.2, 0.5), "row": (0.6, 0.9)}
@@ -190,13 +193,15 @@ def names_in_legend(figure: Figure) -> list[str]:
 @pytest.mark.parametrize("games", [("frostbite",), ("alien", "frostbite", "pong")])
 def test_the_figure_has_a_column_a_game_and_its_series(games: tuple[str, ...], tmp_path: Path):
     figure = drawn(evidence(*measured(*games), scale="short"), tmp_path)
-    assert [panel.get_title(loc="left")[:4] for panel in figure.axes] == ["(a) ", "(b) ", "(c) "]
-    assert series_of(figure) == ARM_SERIES | SCALING_SERIES
-    for panel in figure.axes:
+    assert [panel.get_title(loc="left")[:4] for panel in figure.axes] == ["(a) ", "(b) ", "(c) ", "(d) "]
+    related = len(games) >= 3
+    assert series_of(figure) == ARM_SERIES | SCALING_SERIES | ({"one-game"} if related else set())
+    returns, relation, errors, kept = figure.axes
+    assert {text.get_text() for text in relation.texts} == ({game.title() for game in games} if related else {FEW})
+    for panel in (returns, errors, kept):
         assert [tick.get_text() for tick in panel.get_xticklabels()] == [game.title() for game in games]
     assert EXPERIMENT.drawn_from("values", evidence(*measured(*games), scale="short"))
-    assert len(names_in_legend(figure)) == len(set(names_in_legend(figure))) == 5
-    returns, errors, kept = figure.axes
+    assert len(names_in_legend(figure)) == len(set(names_in_legend(figure))) == 5 + related
     # A bar from the return up to the mean of the values.
     assert [bar.get_segments()[0][:, 1].tolist() for bar in returns.collections] == [[2.0, 3.5]] * 3 * len(games)
     assert [bar.get_height() for bar in errors.patches] == pytest.approx([1.2] * len(games) + [0.6] * len(games))
@@ -213,7 +218,7 @@ def test_games_of_older_trainings_leave_gaps_and_take_nothing_from_the_legend(tm
     assert series_of(figure) == ARM_SERIES | SCALING_SERIES
     assert len(names_in_legend(figure)) == len(set(names_in_legend(figure))) == 5
     assert len(figure.axes[0].collections) == 4
-    assert len(figure.axes[1].patches) == 2
+    assert len(figure.axes[2].patches) == 2
 
 
 def test_negative_values_and_returns_are_seen(tmp_path: Path):

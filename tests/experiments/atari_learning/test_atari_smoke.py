@@ -43,7 +43,7 @@ def test_the_trainings_are_those_of_the_budgets(trained: Evidence):
         (RANK, "fig4", {"histogram", "cumulative"}),
         (LEARNING, "fig6", {"plain", "structured"}),
         (LEARNING, "fig24", {"plain", "structured"}),
-        (DIAGNOSIS, "fig7", {"plain", "structured", "one-game"}),
+        (DIAGNOSIS, "fig7", {"plain", "structured"}),
         (BATCH_SIZE, "fig30", {"plain", "structured"}),
     ],
 )

@@ -102,6 +102,7 @@ from pathlib import Path
 from svrl.experiments.paper.cell import Cell, Kind
 from svrl.experiments.paper.running import Computer
 from svrl.experiments.paper.store import Store
+from svrl.runs.stop_signals import Stopped
 from experiments.paper import small_experiment as small
 
 if __name__ == "__main__":
@@ -109,7 +110,7 @@ if __name__ == "__main__":
     cells = [Cell(kind=kind, settings={"x": x}) for x in range(4)]
     try:
         Computer(store=Store(root=Path("cells")), jobs=2).compute(cells)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         print("stopped")
 """
 

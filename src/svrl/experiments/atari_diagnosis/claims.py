@@ -14,7 +14,6 @@ from svrl.experiments.training_cells.atari import PAIR, env_names
 from svrl.experiments.training_cells.gains import MARGIN, can_tell, gain_of, resampled, shown
 from svrl.experiments.training_cells.reading import (
     DEFINITIONS,
-    centred_rank_share,
     envs_of,
     mean_rank,
     title_of,
@@ -42,11 +41,6 @@ def got(figure: str, evidence: Evidence) -> str:
     found = [f"{title_of(env)} {rank:.1f}, {gain:+.0%}" for env, rank, gain in zip(envs, ranks, gains, strict=True)]
     tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
     told = f" Kendall's tau of rank and gain over {games} games is {tau:+.2f}{shown(ends)}." if games else ""
-    tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES), centred_rank_share)
-    if games:
-        told += (
-            f" With row means taken out, rank as a share of the possible: {tau:+.2f}{shown(ends)} over {games} games."
-        )
     missing = f" This budget has {len(envs)} of the {len(ENVS)} games." if len(envs) < len(ENVS) else ""
     return f"Rank of DQN and relative gain of structure: {'; '.join(found)}.{told}{missing}"
 
@@ -182,17 +176,6 @@ CLAIMS = (
         test="Kendall's tau of mean rank and relative gain over all games of the budget; reproduced if its interval, "
         "by resampling games, lies below 0.",
         judge=partial(judge_falling, *PAIR, env_names(ALL_GAMES)),
-        scales=ATARI_SCALES,
-    ),
-    Claim(
-        name="lower-centred-rank-larger-gain",
-        figure="fig7",
-        section="",
-        says="Games gain more from structure if their values have a lower rank once row means are taken out.",
-        paper="not in the paper",
-        test="Kendall's tau of that rank, as a share of the most that the game's actions allow, and relative gain "
-        "over all games of the budget; holds if its interval, by resampling games, lies below 0.",
-        judge=partial(judge_falling, *PAIR, env_names(ALL_GAMES), rank=centred_rank_share),
         scales=ATARI_SCALES,
     ),
     Claim(

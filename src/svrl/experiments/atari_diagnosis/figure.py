@@ -27,8 +27,16 @@ from svrl.experiments.training_cells.figure import (
     series_name,
 )
 from svrl.experiments.training_cells.gains import resampled, shown
-from svrl.experiments.training_cells.reading import envs_of, known_number, title_of, trainings
-from svrl.experiments.training_cells.relation import correlation, ranks_and_gains, ranks_of
+from svrl.experiments.training_cells.reading import (
+    Measure,
+    centred_rank_share,
+    envs_of,
+    known_number,
+    mean_rank,
+    title_of,
+    trainings,
+)
+from svrl.experiments.training_cells.relation import FEWEST_GAMES, correlation, ranks_and_gains
 from svrl.reporting.names import name_columns, name_points
 from svrl.reporting.series import tag
 from svrl.reporting.style import GREEN, GREY, ORANGE, STYLE
@@ -41,7 +49,7 @@ _LEAST_REACH = 0.15
 OBSERVED = 0.9
 """Share of the entries that the study of estimation observes."""
 _SCALINGS = {"minmax": "completed with the authors' scaling", "row": "completed with rows centred"}
-ONE_GAME, CENTRED_GAME = "one game", "one game, rows centred"
+ONE_GAME = "one game"
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
@@ -58,47 +66,45 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
     figure = Figure(figsize=(2.1 * len(envs) + 3.3, HEIGHT), layout="constrained")
     arms = [arm for arm in ARMS_OF["dqn"] if envs_of(evidence, envs, (arm,)) == envs]
     panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, last_width=1.4)
-    _draw_relation(last, evidence)
+    _draw_relation(last, evidence, mean_rank, RANK, 0.7 * HEIGHT)
     lettered([*panels, last])
     legend_below(figure, [*panels, last])
     return figure
 
 
-def _draw_relation(panel: Axes, evidence: Evidence) -> None:
-    """Relative gain against the rank of plain DQN, a point a game, with its interval over seeds.
-
-    Beside it stands the rank with row means taken out: the raw one is often 1 in all games.
-    """
+def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, height: float) -> None:
+    """Relative gain against a rank of plain DQN's values, a point a game, with its interval over seeds."""
     envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
-    ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
-    centred = ranks_of(evidence, PAIR[0], envs, centred=True)
-    for env, rank in zip(envs, ranks, strict=True):
+    panel.set(title="rank and gain", xlabel=words, ylabel="relative gain of structure")
+    if len(envs) < FEWEST_GAMES:
+        say(panel, "too few games")
+        return
+    ranks, gains = ranks_and_gains(evidence, *PAIR, envs, rank)
+    for env, place in zip(envs, ranks, strict=True):
         ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
         if ends is not None:
-            tag(panel.vlines(rank, *ends, color=GREEN, alpha=0.35, linewidth=1.0), ONE_GAME)
+            tag(panel.vlines(place, *ends, color=GREEN, alpha=0.35, linewidth=1.0), ONE_GAME)
     (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
-    (hollow,) = panel.plot(centred, gains, "o", color=GREEN, markerfacecolor="white", markersize=4, label=CENTRED_GAME)
-    tag(hollow, CENTRED_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
-    tau, ends, games = correlation(evidence, *PAIR, envs)
-    title = f"tau {tau:+.2f}{shown(ends)}" if games else "rank and gain"
-    panel.set(title=title, xlabel=RANK, ylabel="relative gain of structure")
+    tau, ends, games = correlation(evidence, *PAIR, envs, rank)
+    if games:
+        panel.set_title(f"rank and gain, tau {tau:+.2f}{shown(ends)}")
     panel.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     low, high = panel.get_ylim()
     panel.set_ylim(min(low, -_LEAST_REACH), max(high, _LEAST_REACH))
-    both = np.concatenate([ranks, centred])
-    room = 0.1 * max(float(np.ptp(both)), 1.0)
-    panel.set_xlim(both.min() - room, both.max() + 2.0 * room)
+    room = 0.1 * float(np.ptp(ranks)) or 0.5
+    panel.set_xlim(ranks.min() - room, ranks.max() + 4.0 * room)  # names stand at the right of points
     if len(envs) <= _MOST_NAMES:
-        name_points(panel, ranks, gains, [title_of(env) for env in envs], height=0.7 * HEIGHT)
+        name_points(panel, ranks, gains, [title_of(env) for env in envs], height)
 
 
 def _draw_values(evidence: Evidence) -> Figure:
-    """Values and returns of each arm, and what estimation makes of plain DQN's values, game by game."""
-    figure = Figure(figsize=(9.6, 3.2), layout="constrained")
-    returns, errors, kept = figure.subplots(1, 3, width_ratios=[1.5, 1.0, 1.0])
+    """Values, returns and estimates game by game, and whether the rank with row means taken out tells a gain."""
+    figure = Figure(figsize=(8.4, 5.8), layout="constrained")
+    (returns, relation), (errors, kept) = figure.subplots(2, 2)
     _draw_returns(returns, evidence)
+    _draw_relation(relation, evidence, centred_rank_share, "rank with row means taken out, share of the possible", 1.9)
     _draw_scalings(errors, evidence, "beyond_row_mean")
     errors.axhline(1.0, color=GREY, linewidth=0.7)
     errors.set(title="error on hidden values", ylabel="over that of the row's mean")
@@ -106,7 +112,7 @@ def _draw_values(evidence: Evidence) -> Figure:
     kept.axhline(OBSERVED, color=GREY, linewidth=0.7)  # so many would stay if every hidden one were lost
     kept.set(title="best actions that stay the best", ylabel="share of states")
     kept.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    panels = [returns, errors, kept]
+    panels = [returns, relation, errors, kept]
     lettered(panels)
     legend_below(figure, panels, columns=3)
     return figure

@@ -1,6 +1,6 @@
-"""Our claims on values: are they too high, and what does estimation make of them?
+"""Our claims on values: are they too high, what does estimation make of them, and does their centred rank tell a gain?
 
-The paper asks neither. Both are about the networks at the end of training (`svrl.agents.optimism` and
+The paper asks none of it. All are about the networks at the end of training (`svrl.agents.optimism` and
 `svrl.agents.estimation_study`).
 """
 
@@ -17,16 +17,19 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.atari import ARMS_OF, env_names
 from svrl.experiments.training_cells.gains import shown
-from svrl.experiments.training_cells.reading import known_number, title_of, trainings
+from svrl.experiments.training_cells.reading import centred_rank_share, known_number, title_of, trainings
+from svrl.experiments.training_cells.relation import correlation, judge_falling
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import mean_score
-from svrl.reporting.intervals import mean_over_games_interval
+from svrl.reporting.intervals import interval_if_several, mean_over_games_interval
 
 FIGURE = "values"
 PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
 SCALINGS = ("minmax", "row")
 WORDS = {STRUCTURED: "structured", NETWORK: "structured, valued by the network"}
 _DQN = env_names(GAMES)
+_FEWEST = 3
+"""Games from which an interval over games is made."""
 Number = Callable[[Kept], float | None]
 
 
@@ -93,13 +96,15 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
         for env in envs
     ]
     told = ", ".join(f"{title_of(env)} {found.mean():.2f}" for env, found in zip(envs, errors, strict=True))
+    over_games = interval_if_several(np.array([found.mean() for found in errors])) if len(errors) >= _FEWEST else None
+    others = f" The interval over games, for games that were not run, is{shown(over_games)}." if over_games else ""
     return settled(
         evidence,
         ends is not None and ends[1] < 1.0,
         ours=f"{middle:.2f}{shown(ends)}, {_mean_of(envs)}",
         value=middle,
         ends=ends,
-        note=f"{told}. The best action stays the best in {np.mean(kept):.0%} of the rows.",
+        note=f"{told}. The best action stays the best in {np.mean(kept):.0%} of the rows.{others}",
         limit=1.0,
         side=-1,
     )
@@ -142,6 +147,18 @@ VALUE_CLAIMS = (
     _optimism_claim(NETWORK, "structured-choice-lowers-optimism"),
     _estimation_claim("minmax", "estimation-beats-row-means", "with the authors' scaling"),
     _estimation_claim("row", "estimation-of-centred-rows-beats-row-means", "with rows centred"),
+    Claim(
+        name="lower-centred-rank-larger-gain",
+        figure=FIGURE,
+        section="",
+        says="Games gain more from structure if their values have a lower rank once row means are taken out.",
+        paper="not in the paper, which says so of the rank as it is",
+        test="Kendall's tau of that rank, as a share of the most that the game's actions allow, and relative gain "
+        "over all games of the budget; holds if its interval, by resampling games, lies below 0. Few actions reach a "
+        "large share more easily.",
+        judge=partial(judge_falling, PLAIN, STRUCTURED, _DQN, rank=centred_rank_share),
+        scales=ATARI_SCALES,
+    ),
 )
 
 
@@ -164,4 +181,11 @@ def told_of_values(evidence: Evidence) -> str:
     told = (
         f"Error on hidden entries of DQN's values, where the row's mean has 1: {'; '.join(errors)}." if errors else ""
     )
-    return f"{optimism}{told}" or "No training of this budget knows it."
+    tau, ends, games = correlation(evidence, PLAIN, STRUCTURED, _DQN, centred_rank_share)
+    relation = (
+        f" Kendall's tau of gain and rank with row means taken out, as a share of the possible, over {games} games: "
+        f"{tau:+.2f}{shown(ends)}."
+        if games
+        else ""
+    )
+    return f"{optimism}{told}{relation}" or "No training of this budget knows it."

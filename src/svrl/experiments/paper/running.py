@@ -19,6 +19,7 @@ from svrl.experiments.paper.cell import Cell, Work
 from svrl.experiments.paper.provenance import provenance
 from svrl.experiments.paper.store import Store
 from svrl.experiments.paper.workers import Workers
+from svrl.runs.stop_signals import Stopped
 
 
 class Listener(Protocol):
@@ -92,7 +93,7 @@ class Computer:
         Raises:
             KeyboardInterrupt: If Ctrl-C came; what is done is kept.
             Exception: Whatever a cell fails with. Those that were worked on together with it are kept first.
-            svrl.runs.stop_signals.Stopped: The same, from a training that saved itself first.
+            svrl.runs.stop_signals.Stopped: If SIGTERM came, or either of them to a training, which saved itself first.
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()
@@ -204,11 +205,11 @@ def _one_thread() -> Iterator[None]:
 def _terminated_like_interrupted() -> Iterator[None]:
     """SIGTERM ends the work as Ctrl-C does."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Stopped(number)
 
     try:
-        earlier = signal.signal(signal.SIGTERM, interrupt)
+        earlier = signal.signal(signal.SIGTERM, stop)
     except ValueError:  # not the main thread, which alone hears signals
         yield
         return

@@ -8,7 +8,6 @@ tau-b.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -16,22 +15,18 @@ from svrl.experiments.paper.claim import Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.gains import Interval, gain_of, shown
 from svrl.experiments.training_cells.reading import Measure, envs_of, mean_rank, values
-from svrl.experiments.training_cells.verdicts import settled
+from svrl.experiments.training_cells.verdicts import nothing_yet, settled
 from svrl.reporting.aggregate import rank_correlation, rank_correlation_interval
 
-_FEWEST_GAMES = 3
+FEWEST_GAMES = 3
 
 
 def ranks_and_gains(
-    evidence: Evidence, plain: str, structured: str, envs: Sequence[str]
+    evidence: Evidence, plain: str, structured: str, envs: Sequence[str], rank: Measure = mean_rank
 ) -> tuple[np.ndarray, np.ndarray]:
     """(envs,) each: mean rank of the plain agent over seeds, and relative gain."""
-    return ranks_of(evidence, plain, envs), gain_of(evidence, plain, structured, envs).relative
-
-
-def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str], *, centred: bool = False) -> np.ndarray:
-    """(envs,): mean rank over batches and seeds; with row means taken out if `centred`."""
-    return np.array([seeds.mean() for seeds in values(evidence, arm, envs, partial(mean_rank, centred=centred))])
+    ranks = np.array([seeds.mean() for seeds in values(evidence, plain, envs, rank)])
+    return ranks, gain_of(evidence, plain, structured, envs).relative
 
 
 def correlation(
@@ -47,10 +42,9 @@ def correlation(
         rank: Of one training of the plain arm.
     """
     envs = envs_of(evidence, wanted, (plain, structured))
-    if len(envs) < _FEWEST_GAMES:
+    if len(envs) < FEWEST_GAMES:
         return 0.0, None, 0
-    ranks = np.array([seeds.mean() for seeds in values(evidence, plain, envs, rank)])
-    gains = gain_of(evidence, plain, structured, envs).relative
+    ranks, gains = ranks_and_gains(evidence, plain, structured, envs, rank)
     if len(set(ranks)) < 2 or len(set(gains)) < 2:
         return 0.0, None, 0
     return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(envs)
@@ -62,9 +56,11 @@ def judge_falling(
     """Whether games of lower rank gain more: the interval of tau lies below 0."""
     tau, ends, games = correlation(evidence, plain, structured, wanted, rank)
     if not games:
-        return settled(
-            evidence, False, ours="", value=None, ends=None, note="Too few games, or ranks or gains do not differ."
-        )
+        envs = envs_of(evidence, wanted, (plain, structured))
+        if len(envs) < FEWEST_GAMES:
+            return nothing_yet(evidence)
+        ours = f"rank or gain is the same in all {len(envs)} games"
+        return settled(evidence, False, ours=ours, value=0.0, ends=(-1.0, 1.0), limit=0.0, side=-1)
     return settled(
         evidence,
         ends is not None and ends[1] < 0.0,
