@@ -74,7 +74,7 @@ docs: $(VENV)/.dev
 
 reproducing: $(VENV)/.dev ## write docs/reproducing again, from the committed cells
 	@rm -rf docs/reproducing
-	@$(BIN)/svrl paper report --scale laptop --store .no-cells-of-ones-own --format md --out docs/reproducing
+	@$(BIN)/svrl paper report --scale full --store .no-cells-of-ones-own --format md --out docs/reproducing
 
 fix: $(VENV)/.dev ## format, and repair what ruff can repair
 	@$(BIN)/ruff format --quiet . # first: some of what the next one finds is gone then

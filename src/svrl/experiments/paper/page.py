@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -58,6 +59,10 @@ def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterabl
     ]
     if unjudged:
         yield f"Not run at a scale that could be judged: {', '.join(unjudged)}."
+    others = Counter(found.scale for found in judged if found.evidence and found.finding.ours and found.scale != scale)
+    if others and scale != "smoke":
+        told = ", ".join(f"{count} at {name} scale" for name, count in others.most_common())
+        yield f"Where not all of that scale is kept, claims are judged from the largest budget that is: {told}."
     if scale == "smoke":
         yield "Smoke scale shows that everything works; verdicts come from the larger budgets that are committed."
 
