@@ -28,3 +28,13 @@ def test_every_committed_cell_is_asked_for():
     kept = {path.stem for path in committed_store().root.rglob("*.json")}
     assert kept
     assert kept <= asked
+
+
+def test_the_index_says_which_claims_come_from_smaller_budgets():
+    found = [one for one in LIBRARY.judge("full") if one.evidence and one.finding.ours]
+    (told,) = [line for line in (PAGES / "index.md").read_text().splitlines() if line.startswith("Where not all of")]
+    for scale in ("laptop", "short"):
+        count = sum(one.scale == scale for one in found)
+        assert count
+        assert f"{count} at {scale} scale" in told
+    assert "full" not in told
