@@ -122,7 +122,7 @@ def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any
     with (
         Signals().held_back() as signals,
         answering(
-            f"Stopped at once; the last checkpoint is in {out}. Go on with: {again}",
+            f"Stopped at once; what was saved before is in {out}. Go on with: {again}",
             saved=f"Stopped; what was done is in {out}. Go on with: {again}",
         ),
         _sentences(),

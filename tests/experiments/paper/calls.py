@@ -37,8 +37,8 @@ def finish(folder: Path, seconds: float) -> None:
 
 def go_on_for_ever(folder: Path) -> None:
     """Until it is told; then it leaves a mark, and takes its time."""
-    (folder / f"begun-{os.getpid()}").touch()
     try:
+        (folder / f"begun-{os.getpid()}").touch()
         time.sleep(600)
     except KeyboardInterrupt:
         time.sleep(0.3)

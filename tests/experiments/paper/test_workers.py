@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,28 @@ def test_ctrl_c_of_a_terminal_reaches_the_processes_once(tmp_path: Path) -> None
     with pytest.raises(KeyboardInterrupt):
         carry_out(*[(calls.go_on_for_ever, (tmp_path,))] * 2, meanwhile=ctrl_c)
     assert len(list(tmp_path.glob("interrupted*"))) == 2
+
+
+def blocked(process: int) -> set[int]:
+    """Signals that a process is deaf to."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigBlk", "SigIgn"))]
+    return {number for number in (signal.SIGINT, signal.SIGTERM) if any(mask >> (number - 1) & 1 for mask in masks)}
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_the_first_process_of_a_program_is_born_deaf_too(tmp_path: Path) -> None:
+    """A helper process of the standard library, started before the first, makes its parent hear again."""
+    resource_tracker._resource_tracker._stop()
+    born: list[set[int]] = []
+
+    def look() -> None:
+        born.extend(blocked(process.pid or 0) for process in multiprocessing.active_children())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(*[(calls.go_on_for_ever, (tmp_path,))] * 2, meanwhile=look)
+    assert born == [{signal.SIGINT, signal.SIGTERM}] * 2
 
 
 def test_a_signal_while_a_process_is_being_started_stops_its_call_too(tmp_path: Path) -> None:

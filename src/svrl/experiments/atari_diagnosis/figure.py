@@ -75,7 +75,7 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
 def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, height: float) -> None:
     """Relative gain against a rank of plain DQN's values, a point a game, with its interval over seeds."""
     envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
-    panel.set(title="rank and gain", xlabel=words, ylabel="relative gain of structure")
+    panel.set(title="rank and gain", xlabel=words, ylabel=f"relative gain of {PAIR[1]}")
     if len(envs) < FEWEST_GAMES:
         say(panel, "too few games")
         return
@@ -83,8 +83,8 @@ def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, h
     for env, place in zip(envs, ranks, strict=True):
         ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
         if ends is not None:
-            tag(panel.vlines(place, *ends, color=GREEN, alpha=0.35, linewidth=1.0), ONE_GAME)
-    (points,) = panel.plot(ranks, gains, "o", color=GREEN, markersize=4, label=ONE_GAME)
+            tag(panel.vlines(place, *ends, color=GREY, alpha=0.6, linewidth=1.0), ONE_GAME)
+    (points,) = panel.plot(ranks, gains, "o", color="black", markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
     tau, ends, games = correlation(evidence, *PAIR, envs, rank)

@@ -13,6 +13,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
@@ -72,6 +73,7 @@ class Workers(Generic[Tag]):
 
     def give(self, tag: Tag, function: Callable[..., Any], *args: Any) -> None:
         """Let a free process carry out a call; all of it must be picklable."""
+        resource_tracker.ensure_running()  # at its first start it makes this thread hear again
         with _deaf():  # a process that nobody knows of would not be told
             worker = self._idle.pop() if self._idle else _Worker()
             self._busy[worker.connection] = worker, tag
@@ -146,6 +148,7 @@ class _Told:
 
 def _serve(connection: Connection) -> None:
     """Carry out calls until the other end is closed; born deaf, and for ever deaf to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     told = _Told()
     signal.signal(signal.SIGTERM, told.hear)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})

@@ -4,8 +4,8 @@
 - difference: structured less plain, of interquartile means over the runs of all environments; of means where
   there is one environment. Scores are human-normalised on Atari. Elsewhere they are raw, and divided by the plain arm's
   mean where there are several environments, whose scores differ by orders of magnitude;
-- relative gain of one environment: (structured - plain) / (the better of the two - random), in [-1, 1] where
-  both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
+- relative gain of one environment: (structured - plain) / (the better of the two - random), cut to [-1, 1], which
+  it is anyway where both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
 - label: better or worse if the relative gain exceeds 10%, similar otherwise.
 
 Intervals are 95%, by resampling seeds within each environment (stratified bootstrap). Where the seeds are too few to
