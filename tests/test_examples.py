@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,12 +43,28 @@ SMALLER = {
     },
 }
 """What stands for which part of a script; the slow tests run it as it is."""
+DOCS = FOLDER.parent / "docs" / "output"
+TIMED = {"batches.py"}
+"""Say how long they took."""
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 SCRIPTS = {path.name: path for path in sorted(FOLDER.glob("*.py"))}
 
 
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in LONG])
 def test_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert output_of(SCRIPTS[name], tmp_path, capsys, monkeypatch, SMALLER.get(name)).strip()
+    output = output_of(SCRIPTS[name], tmp_path, capsys, monkeypatch, SMALLER.get(name))
+    assert output.strip()
+    shown = DOCS / f"{SCRIPTS[name].stem}.txt"
+    if shown.exists() and name not in SMALLER and name not in TIMED:
+        assert _alike(output, shown.read_text()), f"refresh it: python examples/{name} > docs/output/{shown.name}"
+
+
+def _alike(ours: str, theirs: str) -> bool:
+    """The same words, and numbers that differ by less than a factor of 2: the last digits are the processor's."""
+    words = [NUMBER.sub("#", text).split() for text in (ours, theirs)]
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (ours, theirs)]
+    pairs = zip(*numbers, strict=False)
+    return words[0] == words[1] and all(x == y or (x * y > 0 and 0.5 < x / y < 2) for x, y in pairs)
 
 
 @pytest.mark.parametrize(
