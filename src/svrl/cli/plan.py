@@ -16,12 +16,10 @@ from svrl.cli.plan_request import PlanRequest
 from svrl.cli.torch_threads import torch_threads
 
 if TYPE_CHECKING:
-    from svrl.cli.plan_run import Bars
+    from svrl.cli.plan_run import Bars, Kept
     from svrl.mdp.model import Model, Sampler
     from svrl.planning.plan import Plan
     from svrl.reporting.plan_scores import Judge
-    from svrl.runs.run_directory import RunDirectory
-    from svrl.runs.stop_signals import Signals
 
 WIDE = 110
 """Columns of the closing table with the longest names."""
@@ -108,6 +106,7 @@ def plan(
 
 
 def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any]:
+    from svrl.cli.plan_run import Kept
     from svrl.runs.run_directory import RunDirectory
     from svrl.runs.stop_signals import Signals
 
@@ -129,7 +128,7 @@ def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any
     ):
         signals.at_once = True
         try:
-            return _carry_out(request, method, device, directory, signals)
+            return _carry_out(request, method, device, Kept(directory, signals))
         except (ValueError, BadInputError):
             directory.take_back()
             raise
@@ -139,11 +138,10 @@ def _carry_out(
     request: PlanRequest,
     method: Any,
     device: Any,
-    directory: RunDirectory | None = None,
-    signals: Signals | None = None,
+    kept: Kept | None = None,
 ) -> dict[str, Any]:
     from svrl.cli.plan_report import comparison_row, result_of
-    from svrl.cli.plan_run import Bars, Kept, run_plan
+    from svrl.cli.plan_run import Bars, run_plan
     from svrl.mdp.simulator import NoisyBackups
     from svrl.reporting.plan_scores import Judge, Recorder
 
@@ -162,7 +160,7 @@ def _carry_out(
             seed=request.seed,
             recorder=recorder,
             bars=bars,
-            kept=Kept(directory.checkpoint, signals) if directory is not None and signals is not None else None,
+            kept=kept,
         )
         bars.stage("judging")
         score = judge.score(found, recorder.values)
@@ -170,15 +168,15 @@ def _carry_out(
         if request.compare:
             own = comparison_row(request.method, found, score)
             result["comparison"] = [own, result["optimum"], *_baselines(request, problem, judge, found, bars)]
-        if directory is not None and signals is not None:
+        if kept is not None:
             from svrl.cli.plan_files import write_plan
 
             bars.stage("writing")
-            result["out"] = str(directory.path)
-            write_plan(directory, result, found, score, judge, recorder)
-            signals.stop_if_came()
-            signals.at_once = False  # a run that is finished cannot be gone on with
-            directory.finish(result)
+            result["out"] = str(kept.directory.path)
+            write_plan(kept.directory, result, found, score, judge, recorder)
+            kept.signals.stop_if_came()
+            kept.signals.at_once = False  # a run that is finished cannot be gone on with
+            kept.directory.finish(result)
     return result
 
 

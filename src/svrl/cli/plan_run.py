@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan, Run
     from svrl.reporting.plan_scores import Recorder
+    from svrl.runs.run_directory import RunDirectory
     from svrl.runs.stop_signals import Signals
 
 
@@ -61,11 +61,11 @@ class Kept:
     """What makes a run one that can be gone on with.
 
     Attributes:
-        checkpoint: Its file.
+        directory: Where it is on disk.
         signals: Held back by somebody, with `at_once` set; while steps are made they wait for the end of one.
     """
 
-    checkpoint: Path
+    directory: RunDirectory
     signals: Signals
 
 
@@ -98,7 +98,9 @@ def run_plan(
         kept.signals.stop_if_came()
 
     kept.signals.at_once = False  # a step that is cut short is done again, one that ends is kept
-    found = plan_resumably(problem, method, kept.checkpoint, seed=seed, watch=watch_signals, notes=recorder.notes)
+    found = plan_resumably(
+        problem, method, kept.directory.checkpoint, seed=seed, watch=watch_signals, notes=recorder.notes
+    )
     kept.signals.at_once = True
     kept.signals.stop_if_came()
     return found

@@ -102,8 +102,13 @@ def experiment(**changes: Any) -> Experiment:
 
 
 def endless(settings: dict[str, Any], work: Work) -> CellResult:
-    """Says that it has begun, and goes on until somebody interrupts it."""
+    """Says that it has begun, goes on until somebody interrupts it, and takes its time to end."""
     work.folder.mkdir(parents=True, exist_ok=True)
-    (work.folder / "begun").write_text("")
-    while True:
-        time.sleep(0.1)
+    try:
+        (work.folder / "begun").write_text("")
+        while True:
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        time.sleep(0.3)
+        (work.folder / "ended").write_text("")
+        raise

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from svrl.experiments.paper import workers
 from svrl.experiments.paper.workers import Workers
 
 from . import calls
@@ -23,14 +25,14 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 def carry_out(*given: Call, count: int = 2, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:
     """Results by number; `meanwhile` is called when the first ones have been given."""
     found, left = {}, list(enumerate(given))
-    with Workers[int](count) as workers:
-        while left or workers.busy:
-            while left and workers.free:
+    with Workers[int](count) as pool:
+        while left or pool.busy:
+            while left and pool.free:
                 tag, (function, args) = left.pop(0)
-                workers.give(tag, function, *args)
-            assert workers.busy <= count
+                pool.give(tag, function, *args)
+            assert pool.busy <= count
             meanwhile()
-            tag, found[tag] = workers.next()
+            tag, found[tag] = pool.next()
     return found
 
 
@@ -155,6 +157,27 @@ def test_the_first_process_of_a_program_is_born_deaf_too(tmp_path: Path) -> None
 def test_a_signal_while_a_process_is_being_started_stops_its_call_too(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         carry_out((calls.go_on_for_ever, (tmp_path,)), meanwhile=interrupt)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_call_that_cannot_be_sent_is_not_waited_for() -> None:
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        carry_out((calls.square_and_process, (lambda: 1,)))
+    assert multiprocessing.active_children() == []
+
+
+def test_an_answer_that_was_heard_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    received, sent = workers._received, []
+
+    def then_ctrl_c(connection: Any) -> Any:
+        answer = received(connection)
+        if not sent:
+            sent.append(os.kill(os.getpid(), signal.SIGINT))
+        return answer
+
+    monkeypatch.setattr(workers, "_received", then_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out((calls.square_and_process, (3,)))
     assert multiprocessing.active_children() == []
 
 

@@ -12,13 +12,7 @@ from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR, env_names
 from svrl.experiments.training_cells.gains import MARGIN, can_tell, gain_of, resampled, shown
-from svrl.experiments.training_cells.reading import (
-    DEFINITIONS,
-    envs_of,
-    mean_rank,
-    title_of,
-    values,
-)
+from svrl.experiments.training_cells.reading import DEFINITIONS, envs_of, mean_rank, title_of, values
 from svrl.experiments.training_cells.relation import correlation, judge_falling, ranks_and_gains
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import iqm

@@ -18,7 +18,7 @@ from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.atari import ARMS_OF, env_names
 from svrl.experiments.training_cells.gains import shown
 from svrl.experiments.training_cells.reading import centred_rank_share, known_number, title_of, trainings
-from svrl.experiments.training_cells.relation import correlation, judge_falling
+from svrl.experiments.training_cells.relation import FEWEST_GAMES, correlation, judge_falling
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import mean_score
 from svrl.reporting.intervals import interval_if_several, mean_over_games_interval
@@ -28,8 +28,6 @@ PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
 SCALINGS = ("minmax", "row")
 WORDS = {STRUCTURED: "structured", NETWORK: "structured, valued by the network"}
 _DQN = env_names(GAMES)
-_FEWEST = 3
-"""Games from which an interval over games is made."""
 Number = Callable[[Kept], float | None]
 
 
@@ -96,7 +94,9 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
         for env in envs
     ]
     told = ", ".join(f"{title_of(env)} {found.mean():.2f}" for env, found in zip(envs, errors, strict=True))
-    over_games = interval_if_several(np.array([found.mean() for found in errors])) if len(errors) >= _FEWEST else None
+    over_games = (
+        interval_if_several(np.array([found.mean() for found in errors])) if len(errors) >= FEWEST_GAMES else None
+    )
     others = f" The interval over games, for games that were not run, is{shown(over_games)}." if over_games else ""
     return settled(
         evidence,

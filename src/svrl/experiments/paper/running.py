@@ -6,20 +6,18 @@ was interrupted where its kind can. Every process uses one CPU thread of torch, 
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Protocol
 
 from svrl.experiments.paper.cell import Cell, Work
 from svrl.experiments.paper.provenance import provenance
 from svrl.experiments.paper.store import Store
 from svrl.experiments.paper.workers import Workers
-from svrl.runs.stop_signals import Stopped
+from svrl.runs.stop_signals import Signals
 
 
 class Listener(Protocol):
@@ -91,9 +89,9 @@ class Computer:
         """Compute cells, longest first if several processes are at work, and keep each when it is done.
 
         Raises:
-            KeyboardInterrupt: If Ctrl-C came; what is done is kept.
+            KeyboardInterrupt: If Ctrl-C came twice; what is done is kept.
             Exception: Whatever a cell fails with. Those that were worked on together with it are kept first.
-            svrl.runs.stop_signals.Stopped: If SIGTERM came, or either of them to a training, which saved itself first.
+            svrl.runs.stop_signals.Stopped: If Ctrl-C or SIGTERM came; a training has saved itself first.
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()
@@ -101,7 +99,8 @@ class Computer:
         spent = {key: outcome for key, outcome in before.items() if isinstance(outcome, float)}
         failed = {key: outcome for key, outcome in before.items() if isinstance(outcome, Exception)}
         left = [cell for cell in wanted if cell.key not in failed]
-        with _terminated_like_interrupted():
+        with Signals().held_back() as signals:
+            signals.at_once = True
             if self.jobs == 1 or len(left) <= 1:
                 computed = self._alone(left, listener, spent)
             else:
@@ -199,21 +198,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(earlier)
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends the work as Ctrl-C does."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped(number)
-
-    try:
-        earlier = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not the main thread, which alone hears signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, earlier)

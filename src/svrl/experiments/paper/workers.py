@@ -75,9 +75,11 @@ class Workers(Generic[Tag]):
         """Let a free process carry out a call; all of it must be picklable."""
         resource_tracker.ensure_running()  # at its first start it makes this thread hear again
         with _deaf():  # a process that nobody knows of would not be told
-            worker = self._idle.pop() if self._idle else _Worker()
+            if not self._idle:
+                self._idle.append(_Worker())
+            self._idle[-1].connection.send((function, args))
+            worker = self._idle.pop()  # only now: nobody shall wait for the answer to a call that could not be sent
             self._busy[worker.connection] = worker, tag
-            worker.connection.send((function, args))
 
     def next(self) -> tuple[Tag, Any]:
         """Wait for a call: its tag and result.
@@ -88,8 +90,8 @@ class Workers(Generic[Tag]):
         """
         connection = wait(list(self._busy))[0]
         assert isinstance(connection, Connection)
-        answer = _received(connection)
-        with _deaf():
+        with _deaf():  # an answer that was heard is not waited for again
+            answer = _received(connection)
             worker, tag = self._busy.pop(connection)
             self._idle.append(worker)
         if answer is None:
