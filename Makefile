@@ -10,6 +10,9 @@ KERNELS := src/svrl/matrix/soft_impute
 # Compiled modules are written even where the environment forbids it: many tests start processes.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg PYTHONDONTWRITEBYTECODE=
 
+# Not a limit on speed: a test that waits for ever is ended and named, with what it waited for, and the others go on.
+IF_STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+
 .PHONY: help demo test test-slow test-gpu test-integrations check format lint types spelling structure docs reproducing fix clean
 
 help: ## list the targets
@@ -25,7 +28,7 @@ test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@for part in jacobi missing; do \
 		if [ $(KERNELS)/$$part.py -nt $(KERNELS)/small_kernel.py ]; then touch $(KERNELS)/small_kernel.py; fi; \
 	done
-	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
+	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu"
 
 test-slow: $(VENV)/.dev ## run the slow tests
 	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not gpu"
@@ -35,7 +38,7 @@ test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 
 test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou, Ray and object stores, in an environment of their own
 	@echo "==> running the tests of the integrations"
-	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu" \
+	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu" \
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
 		tests/benchmarks/test_integrations.py tests/sweeps/test_remote_store.py tests/sweeps/test_remote_store_failures.py \
@@ -43,7 +46,7 @@ test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou,
 	@# Two machines on this one are made with ip; where that cannot be had, their test is skipped and says so.
 	@command -v ip >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq iproute2 >/dev/null 2>&1; } || true
 	@# One cluster at a time.
-	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -m "not slow and not gpu" tests/sweeps/test_ray_engine.py
+	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest $(IF_STUCK) -m "not slow and not gpu" tests/sweeps/test_ray_engine.py
 
 check: format lint types spelling structure docs ## all checks that are not tests
 	@echo "==> all checks passed"

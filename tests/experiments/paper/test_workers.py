@@ -16,6 +16,7 @@ import pytest
 
 from svrl.experiments.paper import workers
 from svrl.experiments.paper.workers import Workers
+from svrl.runs.stop_signals import Signals, Stopped
 
 from . import calls
 
@@ -25,7 +26,8 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 def carry_out(*given: Call, count: int = 2, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:
     """Results by number; `meanwhile` is called when the first ones have been given."""
     found, left = {}, list(enumerate(given))
-    with Workers[int](count) as pool:
+    with Signals().held_back() as signals, Workers[int](count, signals) as pool:
+        signals.at_once = True
         while left or pool.busy:
             while left and pool.free:
                 tag, (function, args) = left.pop(0)
@@ -65,15 +67,6 @@ def sending(number: int, when: Callable[[], bool], every: float | None = None) -
         thread.join()
 
 
-@contextmanager
-def raising(number: int) -> Iterator[None]:
-    earlier = signal.signal(number, lambda *_: interrupt())
-    try:
-        yield
-    finally:
-        signal.signal(number, earlier)
-
-
 def test_every_call_is_carried_out_by_one_of_so_many_processes() -> None:
     found = carry_out(*((calls.square_and_process, (x,)) for x in range(7)))
     assert {tag: square for tag, (square, _) in found.items()} == {x: x * x for x in range(7)}
@@ -108,7 +101,7 @@ def test_a_process_that_was_killed_is_named() -> None:
 @pytest.mark.parametrize("call", [calls.go_on_for_ever, calls.save_when_told])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_this_process_alone_stops_all(tmp_path: Path, number: int, call: Callable[[Path], object]) -> None:
-    with raising(number), sending(number, lambda: begun(tmp_path) == 2), pytest.raises(KeyboardInterrupt):
+    with sending(number, lambda: begun(tmp_path) == 2), pytest.raises(Stopped):
         carry_out((call, (tmp_path,)), (call, (tmp_path,)))
     assert len([path for path in tmp_path.iterdir() if path.name.startswith(("interrupted", "saved"))]) == 2
     assert multiprocessing.active_children() == []
@@ -166,18 +159,39 @@ def test_a_call_that_cannot_be_sent_is_not_waited_for() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_an_answer_that_was_heard_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    received, sent = workers._received, []
+@pytest.mark.parametrize("threads", [0, 1])
+def test_an_answer_that_was_heard_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Other threads hear what this one is deaf to, and it is this one that is interrupted."""
+    received, sent, over = workers._received, [], threading.Event()
 
     def then_ctrl_c(connection: Any) -> Any:
         answer = received(connection)
         if not sent:
             sent.append(os.kill(os.getpid(), signal.SIGINT))
+            time.sleep(0.2)  # until another thread has heard it
         return answer
 
+    for _ in range(threads):
+        threading.Thread(target=over.wait).start()
     monkeypatch.setattr(workers, "_received", then_ctrl_c)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped):
         carry_out((calls.square_and_process, (3,)))
+    over.set()
+    assert multiprocessing.active_children() == []
+
+
+def test_a_signal_while_a_process_is_started_waits_until_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InterruptedAtBirth(workers._Worker):
+        def __init__(self) -> None:
+            super().__init__()
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.2)
+
+    monkeypatch.setattr(workers, "_Worker", InterruptedAtBirth)
+    with pytest.raises(Stopped):
+        carry_out((calls.go_on_for_ever, (tmp_path,)))
     assert multiprocessing.active_children() == []
 
 

@@ -104,7 +104,7 @@ class Computer:
             if self.jobs == 1 or len(left) <= 1:
                 computed = self._alone(left, listener, spent)
             else:
-                computed = self._in_processes(sorted(left, key=lambda cell: -cell.weight), listener, spent)
+                computed = self._in_processes(sorted(left, key=lambda cell: -cell.weight), listener, spent, signals)
         broken = [cell for cell in wanted if cell.key in failed and not _is_lacking(failed[cell.key])]
         if broken:
             told = " ".join(f"{cell} failed: {failed[cell.key]}" for cell in broken)
@@ -142,9 +142,11 @@ class Computer:
             listener.ends(cell)
         return computed
 
-    def _in_processes(self, cells: Sequence[Cell], listener: Listener, spent: Mapping[str, float]) -> Computed:
+    def _in_processes(
+        self, cells: Sequence[Cell], listener: Listener, spent: Mapping[str, float], signals: Signals
+    ) -> Computed:
         computed, left = Computed(), deque(cells)
-        with Workers[Cell](min(self.jobs, len(cells))) as workers:
+        with Workers[Cell](min(self.jobs, len(cells)), signals) as workers:
             while left or workers.busy:
                 while left and workers.free:
                     cell = left.popleft()

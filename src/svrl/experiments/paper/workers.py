@@ -19,23 +19,26 @@ from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
 from typing import Any, Generic, TypeVar
 
+from svrl.runs.stop_signals import Signals
+
 Tag = TypeVar("Tag")
-_HEARD = {signal.SIGINT, signal.SIGTERM}
 
 
 class Workers(Generic[Tag]):
     """A context in which calls are carried out elsewhere.
 
-    If it ends with an `Exception`, calls that were begun are carried out to their end first. If it ends with Ctrl-C or
-    the like, `KeyboardInterrupt` is raised in them, unless they catch SIGTERM, and they are waited for. A second
+    If it ends with an `Exception`, calls that were begun are carried out to their end first. If it ends with `Stopped`
+    or the like, `KeyboardInterrupt` is raised in them, unless they catch SIGTERM, and they are waited for. A second
     Ctrl-C waits for nobody.
 
     Args:
         count: Processes at most. They are started when they are needed.
+        signals: What may interrupt, and does so only when it is known who is at work.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, signals: Signals) -> None:
         self._count = count
+        self._signals = signals
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, Tag]] = {}
 
@@ -73,8 +76,7 @@ class Workers(Generic[Tag]):
 
     def give(self, tag: Tag, function: Callable[..., Any], *args: Any) -> None:
         """Let a free process carry out a call; all of it must be picklable."""
-        resource_tracker.ensure_running()  # at its first start it makes this thread hear again
-        with _deaf():  # a process that nobody knows of would not be told
+        with self._signals.put_off():  # a process that nobody knows of would not be told
             if not self._idle:
                 self._idle.append(_Worker())
             self._idle[-1].connection.send((function, args))
@@ -90,7 +92,7 @@ class Workers(Generic[Tag]):
         """
         connection = wait(list(self._busy))[0]
         assert isinstance(connection, Connection)
-        with _deaf():  # an answer that was heard is not waited for again
+        with self._signals.put_off():  # an answer that was heard is not waited for again
             answer = _received(connection)
             worker, tag = self._busy.pop(connection)
             self._idle.append(worker)
@@ -113,7 +115,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs,))
-        self.process.start()
+        with _born_deaf():
+            self.process.start()
         theirs.close()  # its death shall be the end of the connection
 
     def tell(self) -> None:
@@ -193,9 +196,10 @@ def _reason(code: int | None) -> str:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Signals wait; processes that are started meanwhile are born deaf, and do not die of them with a traceback."""
-    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+def _born_deaf() -> Iterator[None]:
+    """A process that is started now does not hear signals, of which it would die with a traceback."""
+    resource_tracker.ensure_running()  # first, because whoever starts it hears again
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
