@@ -100,7 +100,10 @@ SETUPS: dict[str, tuple[str, Callable[[], Any], dict[str, Any]]] = {
 
 def trained(kind: type[OffPolicyAlgorithm], setup: str = "one environment", steps: int = 100, **settings: Any) -> Any:
     policy, env, own = SETUPS[setup]
-    return kind(policy, env(), **{**SMALL, **own, **settings}).learn(steps)
+    model = kind(policy, env(), **{**SMALL, **own, **settings}).learn(steps)
+    if isinstance(model.env, SubprocVecEnv):
+        model.env.close()  # its processes would stay until the model is thrown away, and that may be never
+    return model
 
 
 def state(model: OffPolicyAlgorithm) -> list[Tensor]:

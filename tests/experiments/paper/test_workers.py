@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ from svrl.runs.stop_signals import Signals, Stopped
 from . import calls
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+_others: set[int | None] = set()
+
+
+@pytest.fixture(autouse=True)
+def remember_processes_of_other_tests() -> None:
+    """Some may be left. Whoever waited for all processes to end would wait for those too, perhaps for ever."""
+    _others.update(process.pid for process in multiprocessing.active_children())
+
+
+def children() -> list[BaseProcess]:
+    """Processes that a test of this file has started, and that have not ended."""
+    return [process for process in multiprocessing.active_children() if process.pid not in _others]
 
 
 def carry_out(*given: Call, count: int = 2, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:
@@ -73,7 +86,7 @@ def test_every_call_is_carried_out_by_one_of_so_many_processes() -> None:
     processes = {process for _, process in found.values()}
     assert len(processes) <= 2
     assert os.getpid() not in processes
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +108,7 @@ def test_after_an_error_the_others_are_carried_out_to_their_end(tmp_path: Path) 
 def test_a_process_that_was_killed_is_named() -> None:
     with pytest.raises(ValueError, match=r"computed 0 was ended by SIGKILL; .* Lower --jobs"):
         carry_out((calls.end_oneself, (signal.SIGKILL,)))
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 @pytest.mark.parametrize("call", [calls.go_on_for_ever, calls.save_when_told])
@@ -104,7 +117,7 @@ def test_a_signal_to_this_process_alone_stops_all(tmp_path: Path, number: int, c
     with sending(number, lambda: begun(tmp_path) == 2), pytest.raises(Stopped):
         carry_out((call, (tmp_path,)), (call, (tmp_path,)))
     assert len([path for path in tmp_path.iterdir() if path.name.startswith(("interrupted", "saved"))]) == 2
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 def test_ctrl_c_of_a_terminal_reaches_the_processes_once(tmp_path: Path) -> None:
@@ -113,7 +126,7 @@ def test_ctrl_c_of_a_terminal_reaches_the_processes_once(tmp_path: Path) -> None
     def ctrl_c() -> None:
         while begun(tmp_path) < 2:
             time.sleep(0.02)
-        for process in multiprocessing.active_children():
+        for process in children():
             assert process.pid is not None
             os.kill(process.pid, signal.SIGINT)
         time.sleep(0.2)
@@ -139,7 +152,7 @@ def test_the_first_process_of_a_program_is_born_deaf_too(tmp_path: Path) -> None
     born: list[set[int]] = []
 
     def look() -> None:
-        born.extend(blocked(process.pid or 0) for process in multiprocessing.active_children())
+        born.extend(blocked(process.pid or 0) for process in children())
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -150,13 +163,13 @@ def test_the_first_process_of_a_program_is_born_deaf_too(tmp_path: Path) -> None
 def test_a_signal_while_a_process_is_being_started_stops_its_call_too(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         carry_out((calls.go_on_for_ever, (tmp_path,)), meanwhile=interrupt)
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 def test_a_call_that_cannot_be_sent_is_not_waited_for() -> None:
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         carry_out((calls.square_and_process, (lambda: 1,)))
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 @pytest.mark.parametrize("threads", [0, 1])
@@ -177,7 +190,7 @@ def test_an_answer_that_was_heard_is_not_waited_for_again(monkeypatch: pytest.Mo
     with pytest.raises(Stopped):
         carry_out((calls.square_and_process, (3,)))
     over.set()
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 def test_a_signal_while_a_process_is_started_waits_until_it_is_known(
@@ -192,12 +205,12 @@ def test_a_signal_while_a_process_is_started_waits_until_it_is_known(
     monkeypatch.setattr(workers, "_Worker", InterruptedAtBirth)
     with pytest.raises(Stopped):
         carry_out((calls.go_on_for_ever, (tmp_path,)))
-    assert multiprocessing.active_children() == []
+    assert children() == []
 
 
 def test_a_second_ctrl_c_waits_for_nobody(tmp_path: Path) -> None:
     # The last one may come when all is over.
     with pytest.raises(KeyboardInterrupt), sending(signal.SIGINT, lambda: begun(tmp_path) == 1, every=0.5):
         carry_out((calls.deaf, (tmp_path,)))
-    while multiprocessing.active_children():
+    while children():
         time.sleep(0.02)
