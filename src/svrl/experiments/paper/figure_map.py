@@ -84,6 +84,12 @@ FIGURES: tuple[PaperFigure, ...] = (
         id="values", experiment="atari_diagnosis", section="", title="values against returns, and what estimation does"
     ),
     PaperFigure(id="minatar", experiment="minatar_learning", section="", title="learning and rank on MinAtar"),
+    PaperFigure(
+        id="control",
+        experiment="control_learning",
+        section="",
+        title="learning with many actions, where the best Q is known",
+    ),
     PaperFigure(id="cartpole", experiment="cartpole_learning", section="", title="learning and rank on CartPole"),
 )
 """Of the paper first, in the order of their numbers but for Table 1."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,16 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.gains import gain_of
-from svrl.experiments.training_cells.reading import ENERGY, curves, evaluations, rank_shares, title_of, trainings
+from svrl.experiments.training_cells.reading import (
+    ENERGY,
+    Measure,
+    curves,
+    evaluations,
+    rank_shares,
+    score_of,
+    title_of,
+    trainings,
+)
 from svrl.reporting.intervals import mean_interval
 from svrl.reporting.planning_figures import LETTERS
 from svrl.reporting.series import tag
@@ -23,6 +32,8 @@ from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
 COLOURS = {"plain": BLUE, "structured": ORANGE, "structured, valued by the network": GREEN}
 """By the name of a series; the same in all figures."""
 SCORE = "score, last 100 games"
+Above = Callable[[Axes, Mapping[str, Sequence[Kept]]], None]
+"""Draws curves of the trainings of one environment, by arm, in a panel."""
 _POINTS = 100
 RANK = f"approximate rank, {ENERGY:.0%} of the energy"
 
@@ -45,20 +56,30 @@ def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
     """
     for arm, cells in groups.items():
         name = series_name(arm)
-        steps, scores = _fewer(*curves(cells))
         end, heights = evaluations(cells)
         look: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5}
         tag(panel.plot(end, heights, "D", color=COLOURS[name], clip_on=False, zorder=3, **look), name)
-        if not len(steps):
-            continue
-        (line,) = panel.plot(steps, scores.mean(0), color=COLOURS[name], label=name, linewidth=1.3)
-        tag(line, name)
-        if len(scores) > 1:
-            band = panel.fill_between(steps, *_band(scores), color=COLOURS[name], alpha=0.2, linewidth=0)
-            tag(band, name)
+        draw_over_seeds(panel, name, *curves(cells))
     if not any(len(curves(cells)[0]) for cells in groups.values()):
         say(panel, "no game has ended yet", height=0.2)
     panel.plot([], [], "D", color=GREY, markersize=4, label="evaluation at the end")
+    step_axis(panel)
+
+
+def draw_over_seeds(panel: Axes, name: str, steps: np.ndarray, values: np.ndarray) -> None:
+    """One series: the mean of values (seeds, points), and a 95% interval of it where there are several seeds."""
+    steps, values = _fewer(steps, values)
+    if not len(steps):
+        return
+    (line,) = panel.plot(steps, values.mean(0), color=COLOURS[name], label=name, linewidth=1.3)
+    tag(line, name)
+    if len(values) > 1:
+        band = panel.fill_between(steps, *_band(values), color=COLOURS[name], alpha=0.2, linewidth=0)
+        tag(band, name)
+
+
+def step_axis(panel: Axes) -> None:
+    """Agent steps from 0 on, as 20k and 1M."""
     panel.set_xlim(left=0.0)
     panel.xaxis.set_major_formatter(EngFormatter(sep=""))
     panel.xaxis.set_major_locator(MaxNLocator(4))
@@ -133,25 +154,43 @@ def empty_figure(figure: Figure, words: str) -> Figure:
     return figure
 
 
-def draw_addition(evidence: Evidence, envs: Sequence[str], arms: Sequence[str]) -> Figure:
+def draw_addition(
+    evidence: Evidence,
+    envs: Sequence[str],
+    arms: Sequence[str],
+    *,
+    above: Above = draw_curves,
+    measured: str = SCORE,
+    measure: Measure = score_of,
+) -> Figure:
     """Curves and ranks of each environment, and the probability that structure improves.
 
     Args:
         evidence: What to read.
         envs: Environments, a column each.
         arms: Plain DQN first, then the structured arms.
+        above: Draws the curves of one environment.
+        measured: What they are curves of.
+        measure: Of one training; what is more is an improvement.
     """
     plain, *structured = arms
     figure = Figure(figsize=(2.5 * len(envs) + 3.0, 4.4), layout="constrained")
-    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms)
-    _draw_improvement(last, evidence, envs, plain, structured)
+    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, above=above, measured=measured)
+    _draw_improvement(last, evidence, envs, plain, structured, measure)
     lettered([*panels, last])
     legend_below(figure, [*panels, last], columns=3)
     return figure
 
 
 def draw_curves_above_ranks(
-    figure: Figure, evidence: Evidence, envs: Sequence[str], arms: Sequence[str], *, last_width: float = 1.0
+    figure: Figure,
+    evidence: Evidence,
+    envs: Sequence[str],
+    arms: Sequence[str],
+    *,
+    last_width: float = 1.0,
+    above: Above = draw_curves,
+    measured: str = SCORE,
 ) -> tuple[list[Axes], Axes]:
     """A column an environment, curves above and ranks below.
 
@@ -160,25 +199,27 @@ def draw_curves_above_ranks(
     """
     grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), last_width])
     top, bottom = ([figure.add_subplot(grid[row, at]) for at in range(len(envs))] for row in (0, 1))
-    for above, below, env in zip(top, bottom, envs, strict=True):
+    for upper, lower, env in zip(top, bottom, envs, strict=True):
         groups = {arm: trainings(evidence, env=env, arm=arm) for arm in arms}
-        draw_curves(above, groups)
-        above.set(title=title_of(env), xlabel="agent steps")
-        draw_ranks(below, groups)
-        below.set_title("rank")
-        below.set_xlabel(RANK, fontsize=7)
-    top[0].set_ylabel(SCORE)
+        above(upper, groups)
+        upper.set(title=title_of(env), xlabel="agent steps")
+        draw_ranks(lower, groups)
+        lower.set_title("rank")
+        lower.set_xlabel(RANK, fontsize=7)
+    top[0].set_ylabel(measured)
     bottom[0].set_ylabel("share of batches")
     return [*top, *bottom], figure.add_subplot(grid[:, -1])
 
 
-def _draw_improvement(panel: Axes, evidence: Evidence, envs: Sequence[str], plain: str, arms: Sequence[str]) -> None:
+def _draw_improvement(
+    panel: Axes, evidence: Evidence, envs: Sequence[str], plain: str, arms: Sequence[str], measure: Measure
+) -> None:
     """Probability that a structured run beats a plain one, for each environment and over all, with 95% intervals."""
     groups = [*((title_of(env), (env,)) for env in envs), *([("all", tuple(envs))] if len(envs) > 1 else [])]
     for at, arm in enumerate(arms):
         name = series_name(arm)
         for row, (_, some) in enumerate(groups):
-            gain = gain_of(evidence, plain, arm, some)
+            gain = gain_of(evidence, plain, arm, some, measure=measure)
             place = row + 0.25 * (at - (len(arms) - 1) / 2)
             ends = gain.improvement_interval
             if ends is not None:

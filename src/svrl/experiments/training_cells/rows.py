@@ -3,6 +3,7 @@
     {"what": "curve", "steps": [...], "score": [...]}       mean of the last 100 games, at most 200 points
     {"what": "score", "last_100": ..., "evaluation": ..., "evaluation_scores": [...]}
     {"what": "learning", "steps": [...], "q_mean": [...], ...}     diagnostics, at most 80 points
+    {"what": "q_star", "steps": [...], "greedy_loss": [...], ...}     against the known best Q, on control tasks alone
     {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
     {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
     {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
@@ -25,7 +26,7 @@ import numpy as np
 
 from svrl.runs.rows import read_rows
 from svrl.runs.run_directory import read_config
-from svrl.runs.training_run import EPISODES, LEARNING
+from svrl.runs.training_run import EPISODES, LEARNING, Q_STAR
 
 CURVE_POINTS = 200
 LEARNING_POINTS = 80
@@ -41,6 +42,7 @@ TRACED = (
     "feature_rank",
     "dormant",
 )
+AGAINST_Q_STAR = ("greedy_loss", "mean_error", "value_error", "advantage_error")
 _FEATURES = ("feature_rank", "srank", "dormant", "q_mean", "q_std", "q_min", "q_max")
 _DIGITS = 5
 
@@ -64,7 +66,8 @@ def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]
             "evaluation_scores": [shortened(score) for score in evaluation.get("scores", [])],
             "updates": result["updates"],
         },
-        {"what": "learning", **_learning(read_rows(folder / LEARNING))},
+        {"what": "learning", **_thinned_rows(read_rows(folder / LEARNING), TRACED)},
+        *_compared(folder / Q_STAR),
         {
             "what": "speed",
             "steps_per_second": shortened(speed),
@@ -143,8 +146,13 @@ def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list
     return {"steps": grid.tolist(), "score": [shortened(value) for value in values.tolist()]}
 
 
-def _learning(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _compared(path: Path) -> list[dict[str, Any]]:
+    rows = read_rows(path) if path.exists() else []
+    return [{"what": "q_star", **_thinned_rows(rows, AGAINST_Q_STAR)}] if rows else []
+
+
+def _thinned_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[Any]]:
     every = max(1, math.ceil(len(rows) / LEARNING_POINTS))
     kept = rows[::-1][::every][::-1]  # the last one stays
-    trace = {name: [shortened(row.get(name)) for row in kept] for name in TRACED}
+    trace = {name: [shortened(row.get(name)) for row in kept] for name in columns}
     return {"steps": [row["steps"] for row in kept], **trace}

@@ -1,0 +1,36 @@
+"""An addition: DQN with and without structure on control tasks with many actions, against the known best Q."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from svrl.experiments.control_learning.claims import CLAIMS, got
+from svrl.experiments.control_learning.settings import BUDGETS
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.experiment import Experiment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _draw(figure: str, evidence: Evidence) -> Figure:
+    from svrl.experiments.control_learning.figure import draw
+
+    return draw(figure, evidence)
+
+
+EXPERIMENT = Experiment(
+    name="control_learning",
+    title="learning with many actions, where the best Q is known",
+    figures=("control",),
+    says={
+        "control": "Games have few actions, and nobody knows their best Q. On control tasks it is known and of low "
+        "rank, as the paper supposes, there are many actions, and a policy's loss is computed exactly: if structure in "
+        "the targets helps a learner anywhere, it should be here."
+    },
+    budgets=BUDGETS,
+    draw=_draw,
+    got=got,
+    claims=CLAIMS,
+    addition=True,
+)

@@ -1,0 +1,40 @@
+"""The addition on control tasks: policy losses while learning, ranks, and how often structure improves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from svrl.experiments.control_learning.claims import less_loss
+from svrl.experiments.control_learning.settings import ARMS, ENVS
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.paper.store import Kept
+from svrl.experiments.training_cells.figure import draw_addition, draw_over_seeds, series_name, step_axis
+from svrl.experiments.training_cells.reading import envs_of, row_of
+from svrl.reporting.style import STYLE
+
+
+def draw(figure_id: str, evidence: Evidence) -> Figure:
+    """All tasks that there are."""
+    with mpl.rc_context(STYLE):
+        return draw_addition(
+            evidence,
+            envs_of(evidence, ENVS, ARMS),
+            ARMS,
+            above=_draw_losses,
+            measured="policy loss",
+            measure=less_loss,
+        )
+
+
+def _draw_losses(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
+    for arm, cells in groups.items():
+        rows = [row_of(kept, "q_star") for kept in cells]
+        losses = np.array([row["greedy_loss"] for row in rows], dtype=float)
+        draw_over_seeds(panel, series_name(arm), np.array(rows[0]["steps"], dtype=float), losses)
+    panel.set_yscale("log")
+    step_axis(panel)
