@@ -36,12 +36,12 @@ def main() -> None:
         scores = " | ".join(shown([score_of(kept) for kept in cells]) for cells in arms)
         print(f"| {title_of(game)}, last 100 games | {scores} |")
     gains = [gain_of(evidence, PLAIN, arm, games) for arm in STRUCTURED]
-    wins = [f"{gain.improvement:.2f}{_ends(gain.improvement_interval)}" for gain in gains]
+    wins = [f"{gain.improvement:.2f}{ends(gain.improvement_interval)}" for gain in gains]
     print(f"| beats `dqn`, probability over all | | {' | '.join(wins)} |")
 
     print("\nscores divided by plain DQN's mean in each game, less 1:")
     for arm, gain in zip(STRUCTURED, gains, strict=True):
-        print(f"  {arm}: interquartile mean {gain.difference:+.3f}{_ends(gain.difference_interval)}")
+        print(f"  {arm}: interquartile mean {gain.difference:+.3f}{ends(gain.difference_interval)}")
         print(f"  {arm}: mean {mean_ratio(evidence, arm, games)}")
     print("on plain DQN's values:")
     for game in games:
@@ -63,11 +63,12 @@ def mean_ratio(evidence: Evidence, arm: str, games: Sequence[str]) -> str:
         ratios.append(both[0].mean() / both[1].mean())
         drawn.append(again[0] / again[1])
     low, high = np.quantile(np.mean(drawn, axis=0), (0.025, 0.975)) - 1
-    return f"{np.mean(ratios) - 1:+.3f}{_ends((low, high))}"
+    return f"{np.mean(ratios) - 1:+.3f}{ends((low, high))}"
 
 
-def _ends(ends: tuple[float, float] | None) -> str:
-    return "" if ends is None else f" [{ends[0]:.2f}, {ends[1]:.2f}]"
+def ends(found: tuple[float, float] | None) -> str:
+    """An interval behind its number."""
+    return "" if found is None else f" [{found[0]:.2f}, {found[1]:.2f}]"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from svrl.experiments.atari_diagnosis import EXPERIMENT as ATARI_DIAGNOSIS
 from svrl.experiments.atari_learning import EXPERIMENT as ATARI_LEARNING
 from svrl.experiments.atari_rank import EXPERIMENT as ATARI_RANK
 from svrl.experiments.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
+from svrl.experiments.control_learning import EXPERIMENT as CONTROL_LEARNING
 from svrl.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
 from svrl.experiments.paper.cell import Cell, CellResult, Work
 from svrl.experiments.training_cells.atari import FULL, SMOKE
@@ -31,7 +32,15 @@ from svrl.runs.stop_signals import Stopped
 
 from .hand_made_trainings import evidence, histogram, seeds, training
 
-EXPERIMENTS = (ATARI_BATCH_SIZE, ATARI_DIAGNOSIS, ATARI_LEARNING, ATARI_RANK, CARTPOLE_LEARNING, MINATAR_LEARNING)
+EXPERIMENTS = (
+    ATARI_BATCH_SIZE,
+    ATARI_DIAGNOSIS,
+    ATARI_LEARNING,
+    ATARI_RANK,
+    CARTPOLE_LEARNING,
+    CONTROL_LEARNING,
+    MINATAR_LEARNING,
+)
 CELL = training_cell(
     env="CartPole-v1",
     arm="sv-dqn",
@@ -250,6 +259,9 @@ AGENTS = {
     "cartpole_learning smoke": "69d015ed3d0e8fae",
     "cartpole_learning laptop": "6a2ddc93000e0d2e",
     "cartpole_learning full": "648dcc73038f9964",
+    "control_learning smoke": "078e555c8bfb9977",
+    "control_learning laptop": "21c732b02abe9c72",
+    "control_learning full": "c548dec45aeb8738",
     "minatar_learning smoke": "f93396c1d0b201c5",
     "minatar_learning laptop": "6b257bae681f7c60",
     "minatar_learning short": "ce2921bd5e4772bd",

@@ -77,8 +77,8 @@ def test_some_of_the_tasks_settle_nothing():
 def test_the_figure_has_losses_ranks_and_the_improvement():
     figure = EXPERIMENT.draw("control", found(4, 1, envs=ENVS[:2]))
     assert [panel.get_title(loc="left") for panel in figure.axes] == [
-        "(a) Three-Motor-Pendulum",
-        "(b) Inverted-Pendulum",
+        "(a) Three Motor Pendulum",
+        "(b) Inverted Pendulum",
         "(c) rank",
         "(d) rank",
         "(e) structured beats plain",

@@ -147,4 +147,4 @@ def random_score(env: str) -> float:
 def title_of(env: str) -> str:
     """The name of an environment as a person writes it: "Ms Pacman"."""
     name = env.rpartition("/")[2]
-    return name.replace("_", " ").title() if "/" in env else name
+    return name.replace("_", " ").replace("-", " ").title() if "/" in env else name
