@@ -147,7 +147,7 @@ def test_a_file_in_the_way(svrl, store, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("form", ["html", "pdf", pytest.param("md", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["html", *(pytest.param(form, marks=pytest.mark.slow) for form in ("pdf", "md"))])
 def test_the_page_is_written(svrl, store, tmp_path, monkeypatch, form):
     # One experiment draws everything that is looked at here; the whole page is looked at in a browser.
     monkeypatch.setattr("svrl.cli.paper_work.load_all", lambda: [load_experiment("toy_rank")])

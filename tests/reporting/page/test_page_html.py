@@ -182,6 +182,7 @@ def test_the_same_page_is_the_same_text(text):
     assert render_html(sample_page()) == text
 
 
+@pytest.mark.slow
 def test_other_renderings_in_between_change_nothing(text, tmp_path):
     page = sample_page()
     write_pdf(page, tmp_path / "page.pdf")
