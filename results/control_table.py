@@ -6,73 +6,77 @@ import sys
 
 import numpy as np
 import torch
-from minatar_table import ends, shown
+from means_with_intervals import ends, mean_and_ends
 
-from svrl.agents.config import AgentConfig
+from svrl.agents.diagnostics import distinct_rows
 from svrl.envs.control import task_with
 from svrl.experiments.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
 from svrl.experiments.control_learning.settings import ACTIONS, DISCOUNT
 from svrl.experiments.paper.catalogue import load_experiment
 from svrl.experiments.paper.store import committed_store
-from svrl.experiments.training.q_star import QStarError
+from svrl.experiments.training.q_star import CONTROL, QStarError
+from svrl.experiments.training_cells.compute import config_of
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import ENERGY, TIGHT_ENERGY, mean_rank, row_of, title_of, trainings
 from svrl.matrix.rank import approximate_rank
 
 BATCHES = 2_000
-BATCH = AgentConfig().batch_size
+OF_THE_STUDY = 32
+"""States in a batch of the rank study."""
 
 
-def best_ranks(env: str) -> str:
-    """Mean ranks of the best Q on batches of random grid states, raw and with row means taken out."""
-    task = task_with(env.removeprefix("control/"), ACTIONS)
+def best_ranks(env: str, batch: int) -> str:
+    """Mean ranks of the best Q on batches of distinct grid states, raw and with row means taken out."""
+    task = task_with(env.removeprefix(CONTROL), ACTIONS)
     q = QStarError.of(task, discount=DISCOUNT).q_star
-    generator = torch.Generator().manual_seed(0)
-    batches = q[torch.randint(len(q), (BATCHES, BATCH), generator=generator)]
+    batches = q[distinct_rows(BATCHES, batch, len(q), torch.Generator().manual_seed(0))]
     centred = batches - batches.mean(-1, keepdim=True)
     told = (
         f"{float(torch.as_tensor(approximate_rank(some, energy=energy)).double().mean()):.1f}"
         for some in (batches, centred)
         for energy in (ENERGY, TIGHT_ENERGY)
     )
-    return "rank of Q* at 99% {}, at 99.99% {}; with row means taken out {}, {}".format(*told)
+    return "{}, {}; with row means taken out {}, {}".format(*told)
 
 
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
-    evidence = load_experiment("control_learning").evidence("laptop", (committed_store(),))
+    evidence = load_experiment("control_learning").evidence("short", (committed_store(),))
     if evidence is None:
-        sys.exit("No task is complete: svrl paper run control_learning --scale laptop --store results/paper")
+        sys.exit("No task is complete: svrl paper run control_learning --scale short --store results/paper")
     tasks = list(dict.fromkeys(kept.settings["env"] for kept in evidence.cells))
     arms = (PLAIN, *STRUCTURED)
     print("| | " + " | ".join(f"`{arm}`" for arm in arms) + " |\n|---|---|---|---|")
     for name, words in (("greedy_loss", "policy loss"), ("value_error", "error of the best value")):
         for task in tasks:
             groups = [[over_the_end(kept, name) for kept in trainings(evidence, env=task, arm=arm)] for arm in arms]
-            print(f"| {title_of(task)}, {words} | {' | '.join(shown(group, '{:.4f}') for group in groups)} |")
+            print(f"| {title_of(task)}, {words} | {' | '.join(mean_and_ends(group, '{:.4f}') for group in groups)} |")
     gains = [gain_of(evidence, PLAIN, arm, tasks, measure=less_loss) for arm in STRUCTURED]
     wins = [f"{gain.improvement:.2f}{ends(gain.improvement_interval)}" for gain in gains]
     print(f"| loses less than `dqn`, probability over all | | {' | '.join(wins)} |")
 
     for arm, gain in zip(STRUCTURED, gains, strict=True):
         print(
-            f"{arm}: less loss, over plain DQN's, interquartile {gain.difference:+.3f}{ends(gain.difference_interval)}"
+            f"{arm}: less loss, over plain DQN's, interquartile {gain.difference:+.2f}{ends(gain.difference_interval)}"
         )
         for task in tasks:
             one = gain_of(evidence, PLAIN, arm, [task], measure=less_loss)
             print(f"  {title_of(task)}: probability {one.improvement:.2f}{ends(one.improvement_interval)}")
     for task in tasks:
         plain = trainings(evidence, env=task, arm=PLAIN)
-        print(f"{title_of(task)}: {best_ranks(task)}")
+        print(f"{title_of(task)}, ranks at 99% and 99.99% of the energy:")
+        for batch in (OF_THE_STUDY, config_of(plain[0].settings).batch_size):
+            print(f"  best Q, batches of {batch} grid states: {best_ranks(task, batch)}")
         ranks = [
             np.mean([mean_rank(kept, energy, centred) for kept in plain])
             for centred in (False, True)
             for energy in (ENERGY, TIGHT_ENERGY)
         ]
-        print("  of plain DQN's values " + ", ".join(f"{rank:.1f}" for rank in ranks))
+        told = "{:.1f}, {:.1f}; with row means taken out {:.1f}, {:.1f}".format(*ranks)
+        print(f"  plain DQN's values, batches of {OF_THE_STUDY} states that it meets: {told}")
         for scale in ("minmax", "row"):
             beyond = [row_of(kept, "estimation", scale=scale)["beyond_row_mean"] for kept in plain]
-            print(f"  {scale}: error over that of the row's mean {shown(beyond)}")
+            print(f"  {scale}: error over that of the row's mean {mean_and_ends(beyond)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 import numpy as np
+from means_with_intervals import RESAMPLES, ends, mean_and_ends
 
 from svrl.experiments.paper.catalogue import load_experiment
 from svrl.experiments.paper.evidence import Evidence
@@ -14,14 +15,6 @@ from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
 
 PLAIN, *STRUCTURED = ("dqn", "sv-dqn", "sv-dqn-network")
-RESAMPLES = 20_000
-
-
-def shown(values: Sequence[float], form: str = "{:.2f}") -> str:
-    """Mean and its 95% percentile bootstrap over seeds."""
-    drawn = np.random.default_rng(0).choice(np.array(values), (RESAMPLES, len(values))).mean(1)
-    mean, low, high = (form.format(value) for value in (np.mean(values), *np.quantile(drawn, (0.025, 0.975))))
-    return f"{mean} [{low}, {high}]"
 
 
 def main() -> None:
@@ -33,7 +26,7 @@ def main() -> None:
     print("| | " + " | ".join(f"`{arm}`" for arm in (PLAIN, *STRUCTURED)) + " |\n|---|---|---|---|")
     for game in games:
         arms = [trainings(evidence, env=game, arm=arm) for arm in (PLAIN, *STRUCTURED)]
-        scores = " | ".join(shown([score_of(kept) for kept in cells]) for cells in arms)
+        scores = " | ".join(mean_and_ends([score_of(kept) for kept in cells]) for cells in arms)
         print(f"| {title_of(game)}, last 100 games | {scores} |")
     gains = [gain_of(evidence, PLAIN, arm, games) for arm in STRUCTURED]
     wins = [f"{gain.improvement:.2f}{ends(gain.improvement_interval)}" for gain in gains]
@@ -48,8 +41,8 @@ def main() -> None:
         plain = trainings(evidence, env=game, arm=PLAIN)
         for scale in ("minmax", "row"):
             beyond = [row_of(kept, "estimation", scale=scale)["beyond_row_mean"] for kept in plain]
-            print(f"  {title_of(game)}, {scale}: error over that of the row's mean {shown(beyond)}")
-        ranks = [shown([mean_rank(kept, centred=centred) for kept in plain]) for centred in (False, True)]
+            print(f"  {title_of(game)}, {scale}: error over that of the row's mean {mean_and_ends(beyond)}")
+        ranks = [mean_and_ends([mean_rank(kept, centred=centred) for kept in plain]) for centred in (False, True)]
         print(f"  {title_of(game)}: rank at 99% {ranks[0]}, with row means taken out {ranks[1]}")
 
 
@@ -64,11 +57,6 @@ def mean_ratio(evidence: Evidence, arm: str, games: Sequence[str]) -> str:
         drawn.append(again[0] / again[1])
     low, high = np.quantile(np.mean(drawn, axis=0), (0.025, 0.975)) - 1
     return f"{np.mean(ratios) - 1:+.3f}{ends((low, high))}"
-
-
-def ends(found: tuple[float, float] | None) -> str:
-    """An interval behind its number."""
-    return "" if found is None else f" [{found[0]:.2f}, {found[1]:.2f}]"
 
 
 if __name__ == "__main__":

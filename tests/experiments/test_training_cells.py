@@ -27,7 +27,7 @@ from svrl.experiments.training_cells.figure import draw_curves
 from svrl.experiments.training_cells.gains import gain_of, labels_of, relative_gains
 from svrl.experiments.training_cells.plan import training_cell
 from svrl.experiments.training_cells.reading import curves, score_of, score_over_time, share_at_most
-from svrl.experiments.training_cells.rows import CURVE_POINTS, LEARNING_POINTS, thinned
+from svrl.experiments.training_cells.rows import CURVE_POINTS, TRACE_POINTS, against_q_star, thinned
 from svrl.runs.stop_signals import Stopped
 
 from .hand_made_trainings import evidence, histogram, seeds, training
@@ -91,10 +91,24 @@ def test_the_longest_rows_stay_small():
     number = -1.2345e-05
     rows = [
         {"what": "curve", "steps": [15_000_000] * CURVE_POINTS, "score": [number] * CURVE_POINTS},
-        {"what": "learning", **{str(k): [number] * LEARNING_POINTS for k in range(11)}},
+        {"what": "learning", **{str(k): [number] * TRACE_POINTS for k in range(11)}},
         *({"what": "rank", "histogram": [10_000] * 19} for _ in range(4)),
     ]
     assert len(json.dumps(rows)) < 40_000
+
+
+def test_a_long_comparison_with_the_best_q_is_thinned_and_keeps_its_end(tmp_path: Path):
+    path = tmp_path / "q_star.jsonl"
+    assert against_q_star(path) == []
+    errors = {"mean_error": 1.0, "max_error": 3.0, "value_error": 0.5, "advantage_error": 0.25}
+    rows = [{"steps": 10 * k, "greedy_loss": 1 / k, **errors} for k in range(1, 202)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (found,) = against_q_star(path)
+    assert found["what"] == "q_star"
+    assert found["steps"] == [row["steps"] for row in rows if row["steps"] % 30 == 0]
+    assert len(found["steps"]) <= TRACE_POINTS
+    assert found["greedy_loss"][-1] == pytest.approx(1 / 201, rel=1e-4)
+    assert found["value_error"] == [0.5] * len(found["steps"])
 
 
 def test_same_settings_same_rows(straight: CellResult, tmp_path: Path):
@@ -260,7 +274,8 @@ AGENTS = {
     "cartpole_learning laptop": "6a2ddc93000e0d2e",
     "cartpole_learning full": "648dcc73038f9964",
     "control_learning smoke": "078e555c8bfb9977",
-    "control_learning laptop": "21c732b02abe9c72",
+    "control_learning laptop": "c9e08826ea6e96ff",
+    "control_learning short": "21c732b02abe9c72",
     "control_learning full": "c548dec45aeb8738",
     "minatar_learning smoke": "f93396c1d0b201c5",
     "minatar_learning laptop": "6b257bae681f7c60",

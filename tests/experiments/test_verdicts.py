@@ -199,7 +199,7 @@ def test_low_ranks_in_some_of_the_games_support_nothing(rank: float, expected: i
     for scale, called in (("short", so_far), ("full", verdict)):
         finding = mostly_low(evidence(cells, scale=scale), "dqn", ("CartPole-v1",), 1, expected=expected)
         assert (finding.verdict, finding.value, finding.interval) == (called, share, (share, share))
-        assert finding.ours.endswith(" of 1 of 4 games") == (expected == 4)
+        assert finding.ours.endswith(" of 1 of 4 environments") == (expected == 4)
 
 
 def test_few_seeds_have_the_interval_of_student():

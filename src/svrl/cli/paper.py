@@ -33,8 +33,8 @@ Scale = Annotated[
         "--scale",
         metavar="SCALE",
         autocompletion=lambda: list(SCALES),
-        help="smoke (a minute or two), laptop (about an hour on 2 cores), short (MinAtar, and a million steps of each "
-        "Atari game, for a card) or full (the paper's budgets).",
+        help="smoke (a minute or two), laptop (about an hour on 2 cores), short (MinAtar and control tasks, and a "
+        "million steps of each Atari game, for a card) or full (the paper's budgets).",
     ),
 ]
 Kept = Annotated[Path, typer.Option("--store", help="Folder where what was computed is kept and found again.")]

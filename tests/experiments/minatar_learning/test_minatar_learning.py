@@ -75,7 +75,7 @@ def test_some_of_the_games_settle_nothing(scale: str):
         CLAIMS["minatar-low-rank"].judged(found(0.0, 0.0, rank=rank, scale=scale, envs=some)) for rank in (3.0, 3.9)
     )
     assert (low.verdict, low.value, low.interval) == (Verdict.UNDECIDED, 1.0, (1.0, 1.0))
-    assert low.ours.endswith("where they are fewest of 4 of 5 games")
+    assert low.ours.endswith("where they are fewest of 4 of 5 environments")
     assert (high.verdict, high.value) == (Verdict.CONTRADICTED, pytest.approx(0.1))
 
 

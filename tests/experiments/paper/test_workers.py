@@ -22,18 +22,19 @@ from svrl.runs.stop_signals import Signals, Stopped
 from . import calls
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
-_others: set[int | None] = set()
+_others: set[BaseProcess] = set()
 
 
 @pytest.fixture(autouse=True)
 def remember_processes_of_other_tests() -> None:
     """Some may be left. Whoever waited for all processes to end would wait for those too, perhaps for ever."""
-    _others.update(process.pid for process in multiprocessing.active_children())
+    _others.clear()
+    _others.update(multiprocessing.active_children())
 
 
 def children() -> list[BaseProcess]:
-    """Processes that a test of this file has started, and that have not ended."""
-    return [process for process in multiprocessing.active_children() if process.pid not in _others]
+    """Processes that this test has started, and that have not ended."""
+    return [process for process in multiprocessing.active_children() if process not in _others]
 
 
 def carry_out(*given: Call, count: int = 2, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:

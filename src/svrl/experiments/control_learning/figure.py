@@ -25,8 +25,8 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
             evidence,
             envs_of(evidence, ENVS, ARMS),
             ARMS,
-            above=_draw_losses,
-            measured="policy loss",
+            upper=_draw_losses,
+            upper_label="policy loss (less is better)",
             measure=less_loss,
         )
 
@@ -34,7 +34,8 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 def _draw_losses(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
     for arm, cells in groups.items():
         rows = [row_of(kept, "q_star") for kept in cells]
+        (steps,) = {tuple(row["steps"]) for row in rows}  # the same for all seeds of a budget
         losses = np.array([row["greedy_loss"] for row in rows], dtype=float)
-        draw_over_seeds(panel, series_name(arm), np.array(rows[0]["steps"], dtype=float), losses)
+        draw_over_seeds(panel, series_name(arm), np.array(steps, dtype=float), losses)
     panel.set_yscale("log")
     step_axis(panel)

@@ -32,7 +32,7 @@ from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
 COLOURS = {"plain": BLUE, "structured": ORANGE, "structured, valued by the network": GREEN}
 """By the name of a series; the same in all figures."""
 SCORE = "score, last 100 games"
-Above = Callable[[Axes, Mapping[str, Sequence[Kept]]], None]
+DrawCurves = Callable[[Axes, Mapping[str, Sequence[Kept]]], None]
 """Draws curves of the trainings of one environment, by arm, in a panel."""
 _POINTS = 100
 RANK = f"approximate rank, {ENERGY:.0%} of the energy"
@@ -159,8 +159,8 @@ def draw_addition(
     envs: Sequence[str],
     arms: Sequence[str],
     *,
-    above: Above = draw_curves,
-    measured: str = SCORE,
+    upper: DrawCurves = draw_curves,
+    upper_label: str = SCORE,
     measure: Measure = score_of,
 ) -> Figure:
     """Curves and ranks of each environment, and the probability that structure improves.
@@ -169,13 +169,13 @@ def draw_addition(
         evidence: What to read.
         envs: Environments, a column each.
         arms: Plain DQN first, then the structured arms.
-        above: Draws the curves of one environment.
-        measured: What they are curves of.
-        measure: Of one training; what is more is an improvement.
+        upper: Draws the curves of one environment.
+        upper_label: What they are curves of.
+        measure: By which trainings are compared; more is better.
     """
     plain, *structured = arms
     figure = Figure(figsize=(2.5 * len(envs) + 3.0, 4.4), layout="constrained")
-    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, above=above, measured=measured)
+    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, upper=upper, upper_label=upper_label)
     _draw_improvement(last, evidence, envs, plain, structured, measure)
     lettered([*panels, last])
     legend_below(figure, [*panels, last], columns=3)
@@ -189,8 +189,8 @@ def draw_curves_above_ranks(
     arms: Sequence[str],
     *,
     last_width: float = 1.0,
-    above: Above = draw_curves,
-    measured: str = SCORE,
+    upper: DrawCurves = draw_curves,
+    upper_label: str = SCORE,
 ) -> tuple[list[Axes], Axes]:
     """A column an environment, curves above and ranks below.
 
@@ -199,14 +199,14 @@ def draw_curves_above_ranks(
     """
     grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), last_width])
     top, bottom = ([figure.add_subplot(grid[row, at]) for at in range(len(envs))] for row in (0, 1))
-    for upper, lower, env in zip(top, bottom, envs, strict=True):
+    for above, below, env in zip(top, bottom, envs, strict=True):
         groups = {arm: trainings(evidence, env=env, arm=arm) for arm in arms}
-        above(upper, groups)
-        upper.set(title=title_of(env), xlabel="agent steps")
-        draw_ranks(lower, groups)
-        lower.set_title("rank")
-        lower.set_xlabel(RANK, fontsize=7)
-    top[0].set_ylabel(measured)
+        upper(above, groups)
+        above.set(title=title_of(env), xlabel="agent steps")
+        draw_ranks(below, groups)
+        below.set_title("rank")
+        below.set_xlabel(RANK, fontsize=7)
+    top[0].set_ylabel(upper_label)
     bottom[0].set_ylabel("share of batches")
     return [*top, *bottom], figure.add_subplot(grid[:, -1])
 

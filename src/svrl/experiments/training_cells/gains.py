@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.reading import ATARI, Measure, normalised, random_score, score_of, values
+from svrl.experiments.training_cells.reading import ATARI, SCORES, Measure, normalised, random_score, score_of, values
 from svrl.reporting.aggregate import Statistic, interval, iqm, mean_score, probability_of_improvement
 
 LEVEL = 0.05
@@ -41,7 +41,8 @@ class Gain:
         seeds: The fewest trainings of an environment.
         improvement: Probability of improvement, with its interval.
         difference: Of scores, see above, with its interval; one environment has no interval of it.
-        relative: Of each environment, (envs,).
+        relative: Of each environment, (envs,); NaN if they are compared by something else than a score, of which nobody
+            knows what a random player has.
     """
 
     envs: tuple[str, ...]
@@ -69,7 +70,7 @@ def gain_of(
     measure: Measure = score_of,
     batch_size: int | None = None,
 ) -> Gain:
-    """Compare two arms on environments that both were trained on.
+    """Compare two arms on environments that both were trained on, by a measure of which more is better.
 
     Raises:
         ValueError: If there is no environment.
@@ -91,7 +92,7 @@ def gain_of(
         improvement_interval=ends(probability_of_improvement),
         difference=float(middle(ours) - middle(theirs)),
         difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
-        relative=relative_gains(raw[0], raw[1], envs),
+        relative=relative_gains(raw[0], raw[1], envs) if measure in SCORES else np.full(len(envs), np.nan),
     )
 
 

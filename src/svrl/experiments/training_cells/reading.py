@@ -85,6 +85,10 @@ def score_over_time(kept: Kept) -> float:
     return float(np.mean(scores)) if scores else score_of(kept)
 
 
+SCORES: tuple[Measure, ...] = (score_of, score_over_time)
+"""Measures in points of the game."""
+
+
 def mean_rank(kept: Kept, energy: float = ENERGY, centred: bool = False) -> float:
     """Mean approximate rank over the batches of the study."""
     return float(row_of(kept, "rank", energy=energy, centred=centred)["mean"])

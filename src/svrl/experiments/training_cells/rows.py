@@ -3,7 +3,7 @@
     {"what": "curve", "steps": [...], "score": [...]}       mean of the last 100 games, at most 200 points
     {"what": "score", "last_100": ..., "evaluation": ..., "evaluation_scores": [...]}
     {"what": "learning", "steps": [...], "q_mean": [...], ...}     diagnostics, at most 80 points
-    {"what": "q_star", "steps": [...], "greedy_loss": [...], ...}     against the known best Q, on control tasks alone
+    {"what": "q_star", "steps": [...], "greedy_loss": [...], ...}     against the best Q, on control tasks, at most 80
     {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
     {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
     {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
@@ -29,7 +29,7 @@ from svrl.runs.run_directory import read_config
 from svrl.runs.training_run import EPISODES, LEARNING, Q_STAR
 
 CURVE_POINTS = 200
-LEARNING_POINTS = 80
+TRACE_POINTS = 80
 TRACED = (
     "loss",
     "q_mean",
@@ -67,7 +67,7 @@ def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]
             "updates": result["updates"],
         },
         {"what": "learning", **_thinned_rows(read_rows(folder / LEARNING), TRACED)},
-        *_compared(folder / Q_STAR),
+        *against_q_star(folder / Q_STAR),
         {
             "what": "speed",
             "steps_per_second": shortened(speed),
@@ -146,13 +146,14 @@ def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list
     return {"steps": grid.tolist(), "score": [shortened(value) for value in values.tolist()]}
 
 
-def _compared(path: Path) -> list[dict[str, Any]]:
+def against_q_star(path: Path) -> list[dict[str, Any]]:
+    """The row of a comparison with the best Q; none where there is no such file, or nothing in it."""
     rows = read_rows(path) if path.exists() else []
     return [{"what": "q_star", **_thinned_rows(rows, AGAINST_Q_STAR)}] if rows else []
 
 
 def _thinned_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[Any]]:
-    every = max(1, math.ceil(len(rows) / LEARNING_POINTS))
+    every = max(1, math.ceil(len(rows) / TRACE_POINTS))
     kept = rows[::-1][::every][::-1]  # the last one stays
     trace = {name: [shortened(row.get(name)) for row in kept] for name in columns}
     return {"steps": [row["steps"] for row in kept], **trace}

@@ -8,6 +8,7 @@ so far if the test is passed, contradicted so far if the whole interval lies bey
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
@@ -113,27 +114,31 @@ def mostly_low(
     limit: int,
     *,
     expected: int,
+    centred: bool = False,
     budgets: Sequence[str] = (FULL,),
 ) -> Finding:
     """Whether most batches have a rank of at most `limit`, judged where the fewest have.
 
-    With fewer games than expected it may fail, and cannot hold.
+    With fewer environments than expected it may fail, and cannot hold. The note has the share by the other definition:
+    with row means taken out, or with them where `centred` judges without.
     """
     if not envs:
         return nothing_yet(evidence)
-    shares = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit))
-    centred = values(evidence, arm, envs, lambda kept: share_at_most(kept, limit, centred=True))
+    shares, others = (
+        values(evidence, arm, envs, partial(share_at_most, rank=limit, centred=out)) for out in (centred, not centred)
+    )
     worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
     share, ends = float(shares[worst].mean()), _of_a_share(interval_if_several(shares[worst]))
-    least = min(float(seeds.mean()) for seeds in centred)
+    least = min(float(seeds.mean()) for seeds in others)
+    other = "left in" if centred else "taken out"
     return settled(
         evidence,
         len(envs) == expected and ends is not None and ends[0] > 0.5,
         ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest"
-        + (f" of {len(envs)} of {expected} games" if len(envs) < expected else ""),
+        + (f" of {len(envs)} of {expected} environments" if len(envs) < expected else ""),
         value=share,
         ends=ends,
-        note=f"With row means taken out it is {least:.0%} where they are fewest.",
+        note=f"With row means {other} it is {least:.0%} where they are fewest.",
         limit=0.5,
         budgets=budgets,
     )
