@@ -5,7 +5,7 @@ of defaults in the docs; the text of each is its help. A preset is a set of chan
 
 - authors: the program that the paper's authors published; the default on Atari.
 - paper: the text of the paper; what it leaves open is taken from `authors`.
-- short: `authors` with the settings that learn within a few million steps.
+- short: `authors` with the settings that learn within a few million steps, and with structure as our runs favour it.
 - minatar: the settings published with MinAtar (Young and Tian, 2019); the default there.
 - classic: a small network that learns CartPole in about a minute; the default elsewhere.
 - smoke: seconds, to see that everything runs.
@@ -232,6 +232,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "observe_rise": 500_000,
     },
     "short": {
+        # The authors' way lost where actions were many, and pushed targets up on Atari; this one did neither.
+        "scale": "row",
+        "value": "network",
         "replay": 1_000_000,
         "learning_rate": 6.25e-5,
         "optimiser_epsilon": 1.5e-4,

@@ -34,7 +34,7 @@ from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.replay import Replay
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.benchmarks.authors_way import AuthorsUpdate, HostBatch
+from svrl.benchmarks.authors_way import AUTHORS_STRUCTURE, AuthorsUpdate, HostBatch
 from svrl.benchmarks.device_clock import device_name, elapsed, found_device, own_stream, wait
 from svrl.benchmarks.estimator_device import EstimatorSizes, measure_accuracy, measure_launches
 from svrl.benchmarks.planning_device import copy_bandwidth
@@ -132,7 +132,7 @@ def measure_update_device(quick: bool, device: str, sizes: UpdateSizes | None = 
         first: Timed | None = None
         for agent in sizes.agents:
             for batch in sizes.batches:
-                config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER)
+                config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER, **AUTHORS_STRUCTURE)
                 timed = _in_turns(config, sizes.burst, memory, spec, sizes, card)
                 yield _share(config, sizes.burst, timed, card)
                 if agent == sizes.agents[0]:
@@ -144,7 +144,7 @@ def measure_update_device(quick: bool, device: str, sizes: UpdateSizes | None = 
                         yield _share(config, sizes.long_burst, longer, card)
         assert first is not None
         yield from _against_authors(first, sizes, card)
-        config = AgentConfig.of("short", structured=True)
+        config = AgentConfig.of("short", structured=True, **AUTHORS_STRUCTURE)
         yield from measure_launches(first.target_q, config, sizes.estimator)
         yield from measure_accuracy(card, sizes.estimator)
 
@@ -298,7 +298,7 @@ def _floors(config: AgentConfig, timed: Timed, spec: EnvSpec, rates: DeviceRates
 def _against_authors(timed: Timed, sizes: UpdateSizes, device: torch.device) -> Iterator[Row]:
     batches, _ = host_batches()
     for structured, ours in ((False, timed.plain), (True, timed.structured)):
-        config = AgentConfig.of("short", structured=structured)
+        config = AgentConfig.of("short", structured=structured, **AUTHORS_STRUCTURE)
         peer = eager_update_seconds(timed.network, config, batches, device, warm=sizes.eager_warm, count=sizes.eager)
         yield Row(
             name=f"one update, {config.arm}, batch {sizes.batches[0]}, bursts of {sizes.burst}, {device_name(device)}",

@@ -21,19 +21,19 @@ from svrl.experiments.training_cells.compute import train_and_study
 from svrl.experiments.training_cells.reading import title_of
 from svrl.experiments.training_cells.together import train_together
 
-ARMS: dict[str, dict[str, Any]] = {
-    "dqn": {"agent": "dqn"},
-    "double": {"agent": "double"},
-    "dueling": {"agent": "dueling"},
-    "sv-dqn": {"agent": "dqn", "structured": True},
-    "sv-double": {"agent": "double", "structured": True},
-    "sv-dueling": {"agent": "dueling", "structured": True},
-    **{
-        f"sv-{agent}-network": {"agent": agent, "structured": True, "scale": "row", "value": "network"}
-        for agent in ("dqn", "double", "dueling")
-    },
+_AGENTS = ("dqn", "double", "dueling")
+_AUTHORS: dict[str, Any] = {"scale": "minmax", "value": "completed"}
+_WAYS: dict[str, dict[str, Any]] = {
+    "{}": _AUTHORS,  # a plain agent has no use for it, but the configurations of kept cells stay what they were
+    "sv-{}": {"structured": True, **_AUTHORS},
+    "sv-{}-network": {"structured": True, "scale": "row", "value": "network"},
 }
-"""What each arm changes. The last three are ours: rows are centred, and the target network values the action."""
+"""Plain; structured as the authors have it; and ours, with rows centred and actions valued by the target network."""
+
+ARMS: dict[str, dict[str, Any]] = {
+    way.format(agent): {"agent": agent, **changes} for way, changes in _WAYS.items() for agent in _AGENTS
+}
+"""What each arm changes, whatever the preset's own way of structure is."""
 
 VERSION = 1
 ATARI = Kind(name="training-atari", version=VERSION, compute=train_and_study, extra="atari", together=train_together)
