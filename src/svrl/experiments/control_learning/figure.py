@@ -8,6 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from svrl.experiments.control_learning.claims import less_loss
 from svrl.experiments.control_learning.settings import ARMS, ENVS
@@ -38,4 +39,7 @@ def _draw_losses(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
         losses = np.array([row["greedy_loss"] for row in rows], dtype=float)
         draw_over_seeds(panel, series_name(arm), np.array(steps, dtype=float), losses)
     panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
     step_axis(panel)

@@ -105,17 +105,20 @@ def draw_ranks(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
         panel: Where.
         groups: Trainings of one environment, by arm.
     """
-    width = 0.8 / len(groups)
+    width, highest = 0.8 / len(groups), 0
     for at, (arm, cells) in enumerate(groups.items()):
         name = series_name(arm)
         raw, centred = rank_shares(cells), rank_shares(cells, centred=True)
         places = np.arange(len(raw))
+        highest = max(highest, *np.flatnonzero(raw + centred))
         shift = (at - (len(groups) - 1) / 2) * width
         tag(panel.bar(places + shift, raw, width, color=COLOURS[name], alpha=0.85, label=name).patches, name)
         outline = panel.stairs(centred, np.arange(len(centred) + 1) - 0.5, color=COLOURS[name], linestyle="--")
         tag(outline, f"{name}, rows centred")
         outline.set_label(f"{name}, rows centred")
     panel.set_ylim(0, 1.03)
+    if places[-1] > 2 * highest:  # of many actions most ranks are met by no batch
+        panel.set_xlim(-0.7, highest + 1.5)
     rank_axis(panel)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
 
