@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
 import numpy as np
 import torch
 from means_with_intervals import ends, mean_and_ends
+from ways_table import evaluation_of
 
 from svrl.agents.diagnostics import distinct_rows
 from svrl.envs.control import task_with
 from svrl.experiments.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
 from svrl.experiments.control_learning.settings import ACTIONS, DISCOUNT
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.store import Kept, committed_store
 from svrl.experiments.training.q_star import CONTROL, QStarError
 from svrl.experiments.training_cells.compute import config_of
 from svrl.experiments.training_cells.gains import gain_of
-from svrl.experiments.training_cells.reading import ENERGY, TIGHT_ENERGY, mean_rank, row_of, title_of, trainings
+from svrl.experiments.training_cells.reading import (
+    ENERGY,
+    TIGHT_ENERGY,
+    mean_rank,
+    row_of,
+    score_of,
+    score_over_time,
+    title_of,
+    trainings,
+)
 from svrl.matrix.rank import approximate_rank
 
 BATCHES = 2_000
@@ -76,7 +87,25 @@ def main() -> None:
         print(f"  plain DQN's values, batches of {OF_THE_STUDY} states that it meets: {told}")
         for scale in ("minmax", "row"):
             beyond = [row_of(kept, "estimation", scale=scale)["beyond_row_mean"] for kept in plain]
+            kept_best = [row_of(kept, "estimation", scale=scale)["best_kept"] for kept in plain]
             print(f"  {scale}: error over that of the row's mean {mean_and_ends(beyond)}")
+            print(f"  {scale}: best actions that stay {mean_and_ends(kept_best)}")
+        for arm in STRUCTURED:
+            pushes = [_push(kept) for kept in trainings(evidence, env=task, arm=arm)]
+            print(f"  {arm}: push of a target over training {mean_and_ends(pushes, '{:+.4f}')}")
+        first = [row_of(kept, "q_star") for kept in plain]
+        begun = np.mean([row["greedy_loss"][0] for row in first])
+        print(f"  plain DQN's loss after {first[0]['steps'][0]} steps: {begun:.3f}")
+    print("by scores:")
+    measures = {"last 100 games": score_of, "all of training": score_over_time, "evaluation": evaluation_of}
+    for (words, measure), arm in itertools.product(measures.items(), STRUCTURED):
+        gain = gain_of(evidence, PLAIN, arm, tasks, measure=measure)
+        print(f"  {arm}, {words}: {gain.improvement:.2f}{ends(gain.improvement_interval)}")
+
+
+def _push(kept: Kept) -> float:
+    """What completion added to a target, on average over training."""
+    return float(np.mean([value for value in row_of(kept, "learning")["target_bias"] if value is not None]))
 
 
 if __name__ == "__main__":

@@ -232,7 +232,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "observe_rise": 500_000,
     },
     "short": {
-        # The authors' way lost where actions were many, and pushed targets up on Atari; this one did neither.
+        # The authors' way lost on control tasks, and pushed targets up on some games; this one cannot push, and no
+        # loss of it was shown (docs/evidence.md).
         "scale": "row",
         "value": "network",
         "replay": 1_000_000,
