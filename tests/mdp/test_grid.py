@@ -132,7 +132,7 @@ def test_any_axis_may_be_periodic(periodic: tuple[int, ...]):
 
 
 @pytest.mark.parametrize("actions", [1, 16, 32, 33, 150])
-@pytest.mark.parametrize("dimensions", [2, 4])
+@pytest.mark.parametrize("dimensions", [2, pytest.param(4, marks=rarely)])
 def test_whole_chunks_and_what_is_left_of_them(actions: int, dimensions: int):
     # 150 actions of small effect put whole chunks into one cell; 1 and 33 leave a rest.
     task = made_up(dimensions, actions=actions)
