@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from svrl.cli.paper_progress import CellProgress
+from svrl.cli.paper_work import fits
 from svrl.experiments.paper.catalogue import load_experiment
 
 ARMS = ("dqn", "sv-dqn")
@@ -80,6 +81,19 @@ def test_short_is_a_scale(svrl, svrl_json, tmp_path):
     shown = svrl("paper", "run", "fig7", "--scale", "short", "--where", "env=atari/tetris", "--store", tmp_path)
     assert shown.exit_code == 2
     assert "No cell of these figures at short scale has env=atari/tetris. There are atari/alien, " in shown.stderr
+
+
+def test_what_a_cell_changes_of_its_preset_can_be_asked_for(svrl, tmp_path):
+    """Batches of 128 are an override of the preset, not a setting of their own."""
+    cells = load_experiment("atari_batch_size").budgets["short"].cells
+    wanted = {"batch_size": ("128",), "env": ("atari/seaquest",)}
+    found = [cell for cell in cells if fits(cell, wanted)]
+    assert len(found) == 3 * 3
+    assert {cell.settings["overrides"]["batch_size"] for cell in found} == {128}
+    assert {cell.settings["env"] for cell in found} == {"atari/seaquest"}
+    shown = svrl("paper", "run", "fig30", "--scale", "short", "--where", "batch_size=96", "--store", tmp_path)
+    assert shown.exit_code == 2
+    assert "No cell of these figures at short scale has batch_size=96. There are 128, 64." in shown.stderr
 
 
 def test_trainings_at_a_time_are_in_the_command(run, tmp_path):

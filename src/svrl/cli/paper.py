@@ -58,7 +58,7 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="NAME=VALUE",
-        help="Compute only cells with such a setting, as in env=atari/frostbite or seed=0,1; several must all fit.",
+        help="Compute only cells with such a setting, as in env=atari/frostbite, seed=0,1 or batch_size=128; all must fit.",
     ),
 ]
 

@@ -103,7 +103,8 @@ class PaperWork:
             jobs: Processes at a time; None takes one at smoke scale, else one a core.
             command: As it makes the cells again, for their provenance.
             together: Trainings at a time in one process; None takes 4 on a card and 1 elsewhere.
-            only: Settings that cells must have, and the values, as text, of which each must have one.
+            only: Settings that cells must have, those that they override included, and the values, as text, of which
+                each must have one.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
@@ -141,12 +142,12 @@ class PaperWork:
     ) -> list[Cell]:
         """Cells with these settings; a name or a value that no cell of the figures has is refused."""
         for name, values in only.items():
-            known = {str(cell.settings[name]) for cell in self._all_cells(figures) if name in cell.settings}
+            known = {told[name] for told in map(settings_as_text, self._all_cells(figures)) if name in told}
             for value in values:
                 if value not in known:
                     some = f"There are {', '.join(sorted(known)[:8])}." if known else "None has such a setting."
                     raise BadInputError(f"No cell of these figures at {self.scale} scale has {name}={value}. {some}")
-        return [cell for cell in cells if all(str(cell.settings.get(name)) in values for name, values in only.items())]
+        return [cell for cell in cells if fits(cell, only)]
 
     def _all_cells(self, figures: Sequence[PaperFigure]) -> Iterator[Cell]:
         for name in dict.fromkeys(figure.experiment for figure in figures):
@@ -179,6 +180,17 @@ class PaperWork:
             )
             line.update(task, description="writing")
             return _written(page, folder, form)
+
+
+def settings_as_text(cell: Cell) -> dict[str, str]:
+    """What `--where` may ask of a cell: its settings, and what it changes of its preset."""
+    return {name: str(value) for name, value in {**cell.settings.get("overrides", {}), **cell.settings}.items()}
+
+
+def fits(cell: Cell, only: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a cell has one of the wanted values of every wanted setting."""
+    told = settings_as_text(cell)
+    return all(told.get(name) in values for name, values in only.items())
 
 
 def tell_of_outdated(library: Library) -> list[str]:
