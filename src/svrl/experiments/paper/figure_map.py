@@ -90,6 +90,7 @@ FIGURES: tuple[PaperFigure, ...] = (
         section="",
         title="learning with many actions, where the best Q is known",
     ),
+    PaperFigure(id="ways", experiment="control_ways", section="", title="ways to add structure, one setting at a time"),
     PaperFigure(id="cartpole", experiment="cartpole_learning", section="", title="learning and rank on CartPole"),
 )
 """Of the paper first, in the order of their numbers but for Table 1."""

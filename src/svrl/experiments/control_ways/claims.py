@@ -1,0 +1,98 @@
+"""Our claims on single settings of structure, by the policy loss on control tasks with many actions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from svrl.experiments.control_learning.claims import less_loss, over_the_end
+from svrl.experiments.control_learning.settings import ENVS
+from svrl.experiments.control_ways.settings import (
+    AUTHORS,
+    CENTRED,
+    CHANGED,
+    ESTIMATE,
+    HALF,
+    NETWORK,
+    PLAIN,
+    SHRUNK_LESS,
+    WAYS,
+    Way,
+    way_of,
+)
+from svrl.experiments.paper.claim import Claim, Finding
+from svrl.experiments.paper.evidence import Evidence
+from svrl.experiments.training_cells.additions import SCALES, pushed
+from svrl.experiments.training_cells.gains import gain_of, shown
+from svrl.experiments.training_cells.reading import envs_of, values
+from svrl.experiments.training_cells.verdicts import improved, nothing_yet
+from svrl.reporting.intervals import interval_if_several
+
+
+def by_way(evidence: Evidence) -> Evidence:
+    """The same with the name of its way as the arm of every cell, which is what trainings are told apart by."""
+    cells = (replace(kept, settings={**kept.settings, "arm": way_of(kept.settings).name}) for kept in evidence.cells)
+    return replace(evidence, cells=tuple(cells))
+
+
+def got(figure: str, evidence: Evidence) -> str:
+    """How often each way beats plain DQN, and its losses."""
+    named = by_way(evidence)
+    told = []
+    for way in WAYS[1:]:
+        envs = envs_of(named, ENVS, (PLAIN.name, way.name))
+        if envs:
+            gain = gain_of(named, PLAIN.name, way.name, envs, measure=less_loss)
+            told.append(f"{way.name} {gain.improvement:.2f}{shown(gain.improvement_interval)}")
+    return f"Probability to lose less than plain DQN: {'; '.join(told)}."
+
+
+def _judge(way: Way, other: Way, evidence: Evidence) -> Finding:
+    named = by_way(evidence)
+    envs = envs_of(named, ENVS, (other.name, way.name))
+    if not envs:
+        return nothing_yet(evidence)
+    gain = gain_of(named, other.name, way.name, envs, measure=less_loss)
+    settling = SCALES if len(envs) == len(ENVS) else ()
+    return improved(evidence, gain, pushed(named, way.name, envs), settling)
+
+
+def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
+    return Claim(
+        name=name,
+        figure="ways",
+        section="",
+        says=says,
+        paper="not in the paper",
+        test="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training; holds "
+        "if the interval of the probability of improvement over seeds, by resampling seeds within each task, lies above "
+        "one half. Beside it stands by how much less it loses, of interquartile means over all tasks of losses divided "
+        "by the other's mean.",
+        judge=partial(_judge, way, other),
+        scales=SCALES,
+    )
+
+
+CLAIMS = (
+    _claim(
+        "centring-alone-improves-on-the-authors",
+        CENTRED,
+        AUTHORS,
+        "Rows centred instead of scaled to [-1, 1], all else the authors', lose less than the authors' way.",
+    ),
+    _claim(
+        "the-networks-value-alone-improves-on-the-authors",
+        NETWORK,
+        AUTHORS,
+        "The network's value instead of the completed matrix's, all else the authors', loses less than their way.",
+    ),
+    *(
+        _claim(name, way, PLAIN, f"With rows centred and the completed matrix's value, {words} than plain DQN.")
+        for name, way, words in (
+            ("completed-values-improve", CENTRED, "structure loses less"),
+            ("estimates-improve", ESTIMATE, "the estimate of all entries as the target loses less"),
+            ("fewer-entries-improve", HALF, "half of the entries lose less"),
+            ("less-shrinkage-improves", SHRUNK_LESS, "a tenth of the authors' shrinkage loses less"),
+        )
+    ),
+)
