@@ -1,7 +1,13 @@
-"""The table of one Atari game in docs/evidence.md, from the committed cells: python results/game_table.py breakout."""
+"""The table of one Atari game in docs/evidence.md, from the committed cells.
+
+python results/game_table.py breakout
+python results/game_table.py frostbite --technique dueling
+python results/game_table.py seaquest --batch-size 128
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Sequence
 
@@ -9,10 +15,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from svrl.experiments.paper.store import Kept, committed_store, read_first
-from svrl.experiments.training_cells.atari import ARMS_OF, SHORT, env_names
+from svrl.experiments.training_cells.atari import ARMS_OF, SHORT, TECHNIQUES, env_names
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, score_over_time
-
-PLAIN, *STRUCTURED = ARMS_OF["dqn"]
 
 
 def shown(values: Sequence[float], form: str = "{:.3g}") -> str:
@@ -42,19 +46,27 @@ def ranks(cells: Sequence[Kept], centred: bool) -> str:
     )
 
 
+def wanted() -> tuple[str, tuple[str, ...], dict[str, int]]:
+    """The game, its arms with the plain one first, and what they change of the preset."""
+    parser = argparse.ArgumentParser(description="Print a complete game's table for docs/evidence.md.")
+    parser.add_argument("game", help="as in frostbite")
+    parser.add_argument("--technique", choices=TECHNIQUES, default="dqn")
+    parser.add_argument("--batch-size", type=int, help="64 or 128; those of 32 by default")
+    given = parser.parse_args()
+    return given.game, ARMS_OF[given.technique], {"batch_size": given.batch_size} if given.batch_size else {}
+
+
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python results/game_table.py GAME, as in frostbite")
-    game = sys.argv[1]
+    game, (plain, *structured), changes = wanted()
     found: dict[str, list[Kept]] = {}
-    for arm in (PLAIN, *STRUCTURED):
-        cells = [read_first(cell, (committed_store(),)) for cell in SHORT.cells(env_names((game,)), (arm,))]
+    for arm in (plain, *structured):
+        cells = [read_first(cell, (committed_store(),)) for cell in SHORT.cells(env_names((game,)), (arm,), **changes)]
         found[arm] = [kept for kept in cells if kept is not None]
         if len(found[arm]) < len(cells):
             sys.exit(
                 f"{game} is not complete: {arm} has {len(found[arm])} of {len(cells)} seeds. "
-                f"results/add_game.sh {game} trains the others."
+                "results/add_game.sh trains the others, see results/README.md."
             )
     numbers: dict[str, Callable[[Kept], float]] = {
         "score, last 100 games": score_of,
@@ -73,27 +85,27 @@ def main() -> None:
         print(f"| {words} | " + " | ".join(shown(of(arm, number)) for arm in found) + " |")
     each = {arm: [f"{value:.4g}" for value in of(arm, numbers["evaluation, 20 games"])] for arm in found}
     print("| evaluation, each seed | " + " | ".join(", ".join(each[arm]) for arm in found) + " |")
-    wins = {arm: np.greater.outer(of(arm, score_of), of(PLAIN, score_of)) for arm in STRUCTURED}
-    print("| beats `dqn` | | " + " | ".join(f"{won.sum()} of {won.size} pairs" for won in wins.values()) + " |")
+    wins = {arm: np.greater.outer(of(arm, score_of), of(plain, score_of)) for arm in structured}
+    print(f"| beats `{plain}` | | " + " | ".join(f"{won.sum()} of {won.size} pairs" for won in wins.values()) + " |")
     for words, centred in (("rank at 99% / 99.99% of the energy", False), ("with row means taken out", True)):
         print(f"| {words} | " + " | ".join(ranks(cells, centred) for cells in found.values()) + " |")
 
-    print("\nbeside plain DQN (Welch):")
+    print("\nbeside the plain arm (Welch):")
     beside = {**numbers, "values": lambda kept: row_of(kept, "optimism")["value"]}
-    for arm in STRUCTURED:
+    for arm in structured:
         print(
             f"  {arm}: "
-            + "; ".join(f"{words} {difference(of(arm, one), of(PLAIN, one))}" for words, one in beside.items())
+            + "; ".join(f"{words} {difference(of(arm, one), of(plain, one))}" for words, one in beside.items())
         )
-    for arm in STRUCTURED:
+    for arm in structured:
         push = [float(np.mean(row_of(kept, "learning")["target_bias"])) for kept in found[arm]]
         print(f"  {arm}: mean push of a target in training {shown(push)}")
     for scale in ("minmax", "row"):
         for name in ("beyond_row_mean", "held_out", "row_max_bias", "best_kept"):
-            values = of(PLAIN, lambda kept, name=name, scale=scale: row_of(kept, "estimation", scale=scale)[name])
-            print(f"  estimation on DQN's values, {scale}: {name} {shown(values)}")
+            values = of(plain, lambda kept, name=name, scale=scale: row_of(kept, "estimation", scale=scale)[name])
+            print(f"  estimation on {plain}'s values, {scale}: {name} {shown(values)}")
     for name in ("gained", "value"):
-        print(f"  {name} by plain DQN {shown(of(PLAIN, lambda kept, name=name: row_of(kept, 'optimism')[name]))}")
+        print(f"  {name} by {plain} {shown(of(plain, lambda kept, name=name: row_of(kept, 'optimism')[name]))}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from svrl.experiments.atari_learning import EXPERIMENT as ATARI_LEARNING
 from svrl.experiments.atari_rank import EXPERIMENT as ATARI_RANK
 from svrl.experiments.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
 from svrl.experiments.control_learning import EXPERIMENT as CONTROL_LEARNING
+from svrl.experiments.control_ways import EXPERIMENT as CONTROL_WAYS
 from svrl.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
 from svrl.experiments.paper.cell import Cell, CellResult, Work
 from svrl.experiments.training_cells.atari import FULL, SMOKE
@@ -39,6 +40,7 @@ EXPERIMENTS = (
     ATARI_RANK,
     CARTPOLE_LEARNING,
     CONTROL_LEARNING,
+    CONTROL_WAYS,
     MINATAR_LEARNING,
 )
 CELL = training_cell(
@@ -277,6 +279,10 @@ AGENTS = {
     "control_learning laptop": "c9e08826ea6e96ff",
     "control_learning short": "21c732b02abe9c72",
     "control_learning full": "c548dec45aeb8738",
+    "control_ways smoke": "fa172fdbadfd4e62",
+    "control_ways laptop": "ceb53d3429c0dedd",
+    "control_ways short": "1e71a72cf8039da9",
+    "control_ways full": "0c72ac3825dbb581",
     "minatar_learning smoke": "f93396c1d0b201c5",
     "minatar_learning laptop": "6b257bae681f7c60",
     "minatar_learning short": "ce2921bd5e4772bd",

@@ -58,7 +58,8 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="NAME=VALUE",
-        help="Compute only cells with such a setting, as in env=atari/frostbite, seed=0,1 or batch_size=128; all must fit.",
+        help="Compute only cells with such a setting, as in env=atari/frostbite, seed=0,1 or batch_size=128; several "
+        "must all fit.",
     ),
 ]
 

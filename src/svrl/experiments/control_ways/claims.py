@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from svrl.experiments.control_learning.claims import less_loss, over_the_end
+from svrl.experiments.control_learning.claims import less_loss
 from svrl.experiments.control_learning.settings import ENVS
 from svrl.experiments.control_ways.settings import (
     AUTHORS,
     CENTRED,
-    CHANGED,
     ESTIMATE,
     HALF,
     NETWORK,
@@ -24,9 +23,8 @@ from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.additions import SCALES, pushed
 from svrl.experiments.training_cells.gains import gain_of, shown
-from svrl.experiments.training_cells.reading import envs_of, values
+from svrl.experiments.training_cells.reading import envs_of
 from svrl.experiments.training_cells.verdicts import improved, nothing_yet
-from svrl.reporting.intervals import interval_if_several
 
 
 def by_way(evidence: Evidence) -> Evidence:
@@ -64,10 +62,10 @@ def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
         section="",
         says=says,
         paper="not in the paper",
-        test="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training; holds "
-        "if the interval of the probability of improvement over seeds, by resampling seeds within each task, lies above "
-        "one half. Beside it stands by how much less it loses, of interquartile means over all tasks of losses divided "
-        "by the other's mean.",
+        test="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training; "
+        "holds if the interval of the probability of improvement over seeds, by resampling seeds within each task, "
+        "lies above one half. Beside it stands by how much less it loses, of interquartile means over all tasks of "
+        "losses divided by the other's mean.",
         judge=partial(_judge, way, other),
         scales=SCALES,
     )

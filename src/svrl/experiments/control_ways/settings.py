@@ -1,9 +1,9 @@
 """Ways to add structure on the control tasks with many actions, one setting at a time.
 
-The two ways of `control_learning` differ in two settings at once, and both keep the authors' share of observed entries,
-shrinkage and output. Here each is changed alone: first the two, then, with rows centred and the completed matrix's value,
-which is where an estimate can enter a target, the others. Everything else is that experiment's, and so are its cells of
-plain DQN and of the two ways.
+The two ways of `control_learning` differ in two settings at once, and both keep the authors' share of observed
+entries, shrinkage and output. Here each is changed alone: first the two, then, with rows centred and the completed
+matrix's value, which is where an estimate can enter a target, the others. Everything else is that experiment's, and so
+are its cells of plain DQN and of the two ways.
 """
 
 from __future__ import annotations
