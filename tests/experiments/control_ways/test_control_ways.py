@@ -75,9 +75,9 @@ def test_ways_that_share_an_arm_are_told_apart():
         ("centring-alone-improves-on-the-authors", "rows centred", AUTHORS),
         ("the-networks-value-alone-improves-on-the-authors", "network's value", AUTHORS),
         ("completed-values-improve", "rows centred", PLAIN),
-        ("estimates-improve", "rows centred, estimate", PLAIN),
-        ("fewer-entries-improve", "rows centred, half observed", PLAIN),
-        ("less-shrinkage-improves", "rows centred, a tenth of the shrinkage", PLAIN),
+        ("estimates-improve", "rows centred + estimate", PLAIN),
+        ("fewer-entries-improve", "rows centred + half observed", PLAIN),
+        ("less-shrinkage-improves", "rows centred + a tenth of the shrinkage", PLAIN),
     ],
 )
 def test_each_claim_is_about_its_way_and_what_it_is_compared_with(name: str, way: str, other: Way):
@@ -123,4 +123,4 @@ def test_smoke(tmp_path: Path):
     trained_agents = EXPERIMENT.evidence("smoke", (store,))
     assert trained_agents is not None
     assert series_of(EXPERIMENT.draw("ways", trained_agents)) == {"plain", "authors", "rows-centred-half-observed"}
-    assert "rows centred, half observed" in EXPERIMENT.got("ways", trained_agents)
+    assert "rows centred + half observed" in EXPERIMENT.got("ways", trained_agents)
