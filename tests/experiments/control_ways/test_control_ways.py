@@ -77,7 +77,7 @@ def test_ways_that_share_an_arm_are_told_apart():
         ("completed-values-improve", "rows centred", PLAIN),
         ("estimates-improve", "rows centred + estimate", PLAIN),
         ("fewer-entries-improve", "rows centred + half observed", PLAIN),
-        ("less-shrinkage-improves", "rows centred + a tenth of the shrinkage", PLAIN),
+        ("less-shrinkage-improves", "rows centred + less shrinkage", PLAIN),
     ],
 )
 def test_each_claim_is_about_its_way_and_what_it_is_compared_with(name: str, way: str, other: Way):

@@ -41,9 +41,7 @@ CENTRED = Way(name="rows centred", arm="sv-dqn", changes={"scale": "row"})
 NETWORK = Way(name="network's value", arm="sv-dqn", changes={"value": "network"})
 ESTIMATE = Way(name="rows centred + estimate", arm="sv-dqn", changes={"scale": "row", "output": "estimate"})
 HALF = Way(name="rows centred + half observed", arm="sv-dqn", changes={"scale": "row", "observe": 0.5})
-SHRUNK_LESS = Way(
-    name="rows centred + a tenth of the shrinkage", arm="sv-dqn", changes={"scale": "row", "ratio": 0.002}
-)
+SHRUNK_LESS = Way(name="rows centred + less shrinkage", arm="sv-dqn", changes={"scale": "row", "ratio": 0.002})
 KNOWN = (PLAIN, AUTHORS, BOTH)
 """Those of `control_learning`."""
 CHANGED = (CENTRED, NETWORK, ESTIMATE, HALF, SHRUNK_LESS)
