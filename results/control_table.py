@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import torch
-from means_with_intervals import ends, mean_and_ends
+from means_with_intervals import ends, mean_and_ends, push_of
 from ways_table import evaluation_of
 
 from svrl.agents.diagnostics import distinct_rows
@@ -15,7 +15,7 @@ from svrl.envs.control import task_with
 from svrl.experiments.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
 from svrl.experiments.control_learning.settings import ACTIONS, DISCOUNT
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import Kept, committed_store
+from svrl.experiments.paper.store import committed_store
 from svrl.experiments.training.q_star import CONTROL, QStarError
 from svrl.experiments.training_cells.compute import config_of
 from svrl.experiments.training_cells.gains import gain_of
@@ -91,7 +91,7 @@ def main() -> None:
             print(f"  {scale}: error over that of the row's mean {mean_and_ends(beyond)}")
             print(f"  {scale}: best actions that stay {mean_and_ends(kept_best)}")
         for arm in STRUCTURED:
-            pushes = [_push(kept) for kept in trainings(evidence, env=task, arm=arm)]
+            pushes = [push_of(kept) for kept in trainings(evidence, env=task, arm=arm)]
             print(f"  {arm}: push of a target over training {mean_and_ends(pushes, '{:+.4f}')}")
         first = [row_of(kept, "q_star") for kept in plain]
         begun = np.mean([row["greedy_loss"][0] for row in first])
@@ -101,11 +101,6 @@ def main() -> None:
     for (words, measure), arm in itertools.product(measures.items(), STRUCTURED):
         gain = gain_of(evidence, PLAIN, arm, tasks, measure=measure)
         print(f"  {arm}, {words}: {gain.improvement:.2f}{ends(gain.improvement_interval)}")
-
-
-def _push(kept: Kept) -> float:
-    """What completion added to a target, on average over training."""
-    return float(np.mean([value for value in row_of(kept, "learning")["target_bias"] if value is not None]))
 
 
 if __name__ == "__main__":
