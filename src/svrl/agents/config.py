@@ -198,6 +198,9 @@ RANGES: dict[str, str] = {
 }
 """Where the numbers lie; a round bracket leaves its end out."""
 
+AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "value": "completed"}
+"""What presets with a way of structure of their own have to be given to complete matrices as the authors do."""
+
 _CLASSIC: dict[str, Any] = {
     "network": "mlp",
     "hidden": (256, 256),

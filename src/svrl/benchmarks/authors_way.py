@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,6 @@ WARM_UP = 40
 """Agent steps with learning before the clock starts; libraries load and choose their kernels meanwhile."""
 FIXED = ("agent", "optimiser", "learning_rate_left", "loss", "estimator", "observe_rise", "scale", "output", "value")
 """Settings that are as in the preset `authors`, whatever else is changed."""
-AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "value": "completed"}
-"""What other presets have to be given to complete matrices as the authors do."""
 
 
 class HostBatch(NamedTuple):

@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from svrl.agents.config import AgentConfig, Kind, default_precision
+from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
 from svrl.agents.networks import build_network
-from svrl.benchmarks.authors_way import AUTHORS_STRUCTURE, authors_steps_per_second
+from svrl.benchmarks.authors_way import authors_steps_per_second
 from svrl.benchmarks.device_clock import device_name, found_device
 from svrl.benchmarks.recorded_loop import Loop, Stretch, begin_loop, emulator_seconds, timed_stretch, warm_up
 from svrl.benchmarks.rows import Row, one_torch_thread

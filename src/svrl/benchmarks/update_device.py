@@ -29,12 +29,12 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from svrl.agents.captured_learner import CapturedLearner
-from svrl.agents.config import AgentConfig, Kind, Precision, default_precision
+from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, Precision, default_precision
 from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.replay import Replay
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.benchmarks.authors_way import AUTHORS_STRUCTURE, AuthorsUpdate, HostBatch
+from svrl.benchmarks.authors_way import AuthorsUpdate, HostBatch
 from svrl.benchmarks.device_clock import device_name, elapsed, found_device, own_stream, wait
 from svrl.benchmarks.estimator_device import EstimatorSizes, measure_accuracy, measure_launches
 from svrl.benchmarks.planning_device import copy_bandwidth

@@ -156,15 +156,17 @@ def _backups(base, fraction, reward, weights, v, offsets, discount, corners, non
     """Backups of the pairs low..high-1 into out[: high - low]; `none`, zeros, and `values` have room for entries."""
     real = v.dtype.type
     nodes = len(weights)
-    if nodes == 1:
-        _entries(base, fraction, reward[low:high], v, offsets, real(discount), corners, low, high, out)
-        return
-    _entries(base, fraction, none, v, offsets, real(1), corners, low * nodes, high * nodes, values)
-    for k in range(high - low):
-        total = real(0)
-        for node in range(nodes):
-            total += real(weights[node]) * values[k * nodes + node]
-        out[k] = real(reward[low + k]) + real(discount) * total
+    # One call for both cases: each is a copy of all that is inlined into it, and that is what compiling takes.
+    gain, gamma, into = reward[low:high], real(discount), out
+    if nodes > 1:
+        gain, gamma, into = none, real(1), values
+    _entries(base, fraction, gain, v, offsets, gamma, corners, low * nodes, high * nodes, into)
+    if nodes > 1:
+        for k in range(high - low):
+            total = real(0)
+            for node in range(nodes):
+                total += real(weights[node]) * values[k * nodes + node]
+            out[k] = real(reward[low + k]) + real(discount) * total
 
 
 @njit(inline="always", **COMPILE)
@@ -233,7 +235,7 @@ def backup_plane_at(base, across, along, reward, v, stride, discount, index, low
 def improve_any(base, fraction, reward, weights, v, offsets, discount, n_actions, low, high, best, action):
     """Maximum and first maximiser over the actions of states low..high-1 of the table."""
     corners = np.empty(len(offsets), v.dtype)
-    none, values = np.zeros(n_actions * len(weights), v.dtype), np.empty(n_actions * len(weights), v.dtype)
+    none, values = np.zeros(n_actions * len(weights), reward.dtype), np.empty(n_actions * len(weights), v.dtype)
     row = _padded(n_actions, v.dtype)
     lanes = np.empty(LANES, v.dtype)
     for s in range(low, high):
@@ -246,7 +248,7 @@ def improve_any(base, fraction, reward, weights, v, offsets, discount, n_actions
 def backup_any(base, fraction, reward, weights, v, offsets, discount, low, high, out):
     """Backups of the pairs low..high-1 of the table."""
     corners = np.empty(len(offsets), v.dtype)
-    none, values = np.zeros(BLOCK * len(weights), v.dtype), np.empty(BLOCK * len(weights), v.dtype)
+    none, values = np.zeros(BLOCK * len(weights), reward.dtype), np.empty(BLOCK * len(weights), v.dtype)
     for i in range(low, high, BLOCK):
         j = min(i + BLOCK, high)
         _backups(base, fraction, reward, weights, v, offsets, discount, corners, none, values, i, j, out[i:j])
@@ -274,11 +276,8 @@ def backup_any_at(base, fraction, reward, weights, v, offsets, discount, index, 
     nodes = len(weights)
     for k in range(low, high):
         pair = np.uintp(index[k])
-        if nodes == 1:
-            value = _value_at(base, fraction, v, offsets, corners, pair)
-        else:
-            value = real(0)
-            for node in range(nodes):
-                at = pair * np.uintp(nodes) + np.uintp(node)
-                value += real(weights[node]) * _value_at(base, fraction, v, offsets, corners, at)
+        value = real(0)
+        for node in range(nodes):
+            at = pair * np.uintp(nodes) + np.uintp(node)
+            value += real(weights[node]) * _value_at(base, fraction, v, offsets, corners, at)
         out[k] = real(reward[pair]) + real(discount) * value

@@ -16,16 +16,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from svrl.agents.config import AUTHORS_STRUCTURE
 from svrl.experiments.paper.cell import Cell, Kind
 from svrl.experiments.training_cells.compute import train_and_study
 from svrl.experiments.training_cells.reading import title_of
 from svrl.experiments.training_cells.together import train_together
 
 _AGENTS = ("dqn", "double", "dueling")
-_AUTHORS: dict[str, Any] = {"scale": "minmax", "value": "completed"}
 _WAYS: dict[str, dict[str, Any]] = {
-    "{}": _AUTHORS,  # a plain agent has no use for it, but the configurations of kept cells stay what they were
-    "sv-{}": {"structured": True, **_AUTHORS},
+    "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept cells stay what they were
+    "sv-{}": {"structured": True, **AUTHORS_STRUCTURE},
     "sv-{}-network": {"structured": True, "scale": "row", "value": "network"},
 }
 """Plain; structured as the authors have it; and ours, with rows centred and actions valued by the target network."""
