@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 # These want older versions of Gymnasium, pandas and virtualenv than the others.
 HEAVY := .venv-integrations
 # To compile every module of torch and its kin takes as long as the rest of the installation, and few are ever used.
-PIP := -m pip install --quiet --disable-pip-version-check --no-compile
-PIP_INSTALL := $(BIN)/python $(PIP) -c constraints.txt
+PIP_ARGS := --quiet --disable-pip-version-check --no-compile
+PIP_INSTALL := $(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt
 # Those that are used are compiled once, even where the environment forbids to write them: many tests start processes.
-WRITE_BYTECODE := PYTHONDONTWRITEBYTECODE=
+export PYTHONDONTWRITEBYTECODE :=
 KERNELS := src/svrl/matrix/soft_impute
 # One thread a test process: the processes already fill the cores.
-TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg $(WRITE_BYTECODE)
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
 # Not a limit on speed: a test that waits for ever is ended and named, with what it waited for, and the others go on.
 IF_STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
@@ -22,7 +22,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 demo: $(VENV)/.demo ## every figure of the paper at smoke scale, and the page with all claims
-	@$(WRITE_BYTECODE) $(BIN)/svrl paper --scale smoke
+	@$(BIN)/svrl paper --scale smoke
 	@echo "==> open report/index.html in a browser"
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
@@ -107,7 +107,7 @@ $(HEAVY)/.ready: pyproject.toml constraints-integrations.txt
 		{ echo "svrl needs Python 3.11 or newer; got $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 2; }
 	@echo "==> installing svrl, Ray, TorchRL, Tianshou and moto into $(HEAVY) (a few minutes, once)"
 	@test -d $(HEAVY) || $(PYTHON) -m venv $(HEAVY)
-	@$(HEAVY)/bin/python $(PIP) -c constraints-integrations.txt -e ".[test-heavy]"
+	@$(HEAVY)/bin/python -m pip install $(PIP_ARGS) -c constraints-integrations.txt -e ".[test-heavy]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

@@ -3,7 +3,8 @@
 #
 #   results/add_game.sh GAME [SEEDS [NAME=VALUE...]]
 #
-# as in: results/add_game.sh krull, or results/add_game.sh krull 0,1, or results/add_game.sh krull 0,1 arm=dqn,sv-dqn
+# as in: results/add_game.sh krull, or results/add_game.sh krull 0,1, or results/add_game.sh krull 0,1 arm=dqn,sv-dqn;
+# SEEDS "" are all.
 #
 # DEVICE (cuda), TOGETHER (trainings at a time, 3), SCALE (short), WHAT (atari_diagnosis; atari_learning for double and
 # dueling DQN, atari_batch_size for larger batches), STORE (runs/evidence) and DEST (results/paper) may be set.

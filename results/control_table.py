@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import torch
-from means_with_intervals import ends, mean_and_ends, push_of
+from means_with_intervals import ends, mean_and_ends
 from ways_table import evaluation_of
 
 from svrl.agents.diagnostics import distinct_rows
@@ -26,6 +26,7 @@ from svrl.experiments.training_cells.reading import (
     row_of,
     score_of,
     score_over_time,
+    target_push,
     title_of,
     trainings,
 )
@@ -91,7 +92,7 @@ def main() -> None:
             print(f"  {scale}: error over that of the row's mean {mean_and_ends(beyond)}")
             print(f"  {scale}: best actions that stay {mean_and_ends(kept_best)}")
         for arm in STRUCTURED:
-            pushes = [push_of(kept) for kept in trainings(evidence, env=task, arm=arm)]
+            pushes = [target_push(kept) for kept in trainings(evidence, env=task, arm=arm)]
             print(f"  {arm}: push of a target over training {mean_and_ends(pushes, '{:+.4f}')}")
         first = [row_of(kept, "q_star") for kept in plain]
         begun = np.mean([row["greedy_loss"][0] for row in first])

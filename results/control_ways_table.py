@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import sys
 
-from means_with_intervals import ends, mean_and_ends, push_of
+from means_with_intervals import ends, mean_and_ends
 
 from svrl.experiments.control_learning.claims import less_loss, over_the_end
 from svrl.experiments.control_learning.settings import ENVS
-from svrl.experiments.control_ways.claims import by_way
-from svrl.experiments.control_ways.settings import AUTHORS, PLAIN, WAYS
+from svrl.experiments.control_ways.claims import by_way, ways_of
+from svrl.experiments.control_ways.settings import AUTHORS, CENTRED, PLAIN
 from svrl.experiments.paper.catalogue import load_experiment
 from svrl.experiments.paper.store import committed_store
 from svrl.experiments.training_cells.gains import gain_of
-from svrl.experiments.training_cells.reading import envs_of, title_of, trainings
+from svrl.experiments.training_cells.reading import target_push, title_of, trainings
 
 
 def main() -> None:
@@ -25,19 +25,21 @@ def main() -> None:
     if found is None:
         sys.exit("No way is complete: svrl paper run control_ways --scale short --store results/paper")
     evidence = by_way(found)
-    ways = [way for way in WAYS if envs_of(evidence, ENVS, (PLAIN.name, way.name))]
-    print(f"| | {' | '.join(title_of(env) for env in ENVS)} | beats plain | beats the authors' |\n|{'---|' * 7}")
+    ways = ways_of(evidence)
+    tasks = " | ".join(title_of(env) for env in ENVS)
+    print(f"| | {tasks} | beats plain | beats the authors' | beats rows centred |\n|{'---|' * 8}")
     for way in ways:
-        losses = [
-            mean_and_ends([-less_loss(kept) for kept in trainings(evidence, env=env, arm=way.name)], "{:.3f}")
+        told = [
+            mean_and_ends([-less_loss(kept) for kept in trainings(evidence, env=env, arm=way.name)], "{:.4f}")
             for env in ENVS
         ]
-        beats = [
-            gain_of(evidence, other.name, way.name, ENVS, measure=less_loss) if way is not other else None
-            for other in (PLAIN, AUTHORS)
-        ]
-        told = [f"{gain.improvement:.2f}{ends(gain.improvement_interval)}" if gain else "" for gain in beats]
-        print(f"| {way.name} | {' | '.join([*losses, *told])} |")
+        for other in (PLAIN, AUTHORS, CENTRED):
+            if way is other or other not in ways:
+                told.append("")
+                continue
+            gain = gain_of(evidence, other.name, way.name, ENVS, measure=less_loss)
+            told.append(f"{gain.improvement:.2f}{ends(gain.improvement_interval)}")
+        print(f"| {way.name} | {' | '.join(told)} |")
 
     for way in ways[1:]:
         gain = gain_of(evidence, PLAIN.name, way.name, ENVS, measure=less_loss)
@@ -45,7 +47,7 @@ def main() -> None:
         for env in ENVS:
             cells = trainings(evidence, env=env, arm=way.name)
             errors = mean_and_ends([over_the_end(kept, "value_error") for kept in cells], "{:.3f}")
-            pushes = mean_and_ends([push_of(kept) for kept in cells], "{:+.4f}")
+            pushes = mean_and_ends([target_push(kept) for kept in cells], "{:+.4f}")
             one = gain_of(evidence, PLAIN.name, way.name, (env,), measure=less_loss)
             print(
                 f"  {title_of(env)}: beats plain {one.improvement:.2f}{ends(one.improvement_interval)}, "

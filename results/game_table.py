@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.stats import t as student
 
+from svrl.experiments.atari_batch_size.settings import SIZES
 from svrl.experiments.paper.store import Kept, committed_store, read_first
 from svrl.experiments.training_cells.atari import ARMS_OF, SHORT, TECHNIQUES, env_names
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, score_over_time
@@ -51,7 +52,7 @@ def wanted() -> tuple[str, tuple[str, ...], dict[str, int]]:
     parser = argparse.ArgumentParser(description="Print a complete game's table for docs/evidence.md.")
     parser.add_argument("game", help="as in frostbite")
     parser.add_argument("--technique", choices=TECHNIQUES, default="dqn")
-    parser.add_argument("--batch-size", type=int, help="64 or 128; those of 32 by default")
+    parser.add_argument("--batch-size", type=int, choices=SIZES[1:], help="those of 32 by default")
     given = parser.parse_args()
     return given.game, ARMS_OF[given.technique], {"batch_size": given.batch_size} if given.batch_size else {}
 
@@ -65,8 +66,8 @@ def main() -> None:
         found[arm] = [kept for kept in cells if kept is not None]
         if len(found[arm]) < len(cells):
             sys.exit(
-                f"{game} is not complete: {arm} has {len(found[arm])} of {len(cells)} seeds. "
-                "results/add_game.sh trains the others, see results/README.md."
+                f"{game} is not complete: {arm}{f' with {changes}' if changes else ''} has {len(found[arm])} of "
+                f"{len(cells)} seeds. results/add_game.sh trains the others, see results/README.md."
             )
     numbers: dict[str, Callable[[Kept], float]] = {
         "score, last 100 games": score_of,

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from svrl.experiments.paper.store import Kept
-from svrl.experiments.training_cells.reading import row_of
-
 RESAMPLES = 20_000
 
 
@@ -22,8 +19,3 @@ def mean_and_ends(values: Sequence[float], form: str = "{:.2f}") -> str:
 def ends(found: tuple[float, float] | None) -> str:
     """An interval behind its number; nothing where there is none."""
     return "" if found is None else f" [{found[0]:.2f}, {found[1]:.2f}]"
-
-
-def push_of(kept: Kept) -> float:
-    """What completion added to a target, on average over training."""
-    return float(np.mean([value for value in row_of(kept, "learning")["target_bias"] if value is not None]))

@@ -83,17 +83,19 @@ def test_short_is_a_scale(svrl, svrl_json, tmp_path):
     assert "No cell of these figures at short scale has env=atari/tetris. There are atari/alien, " in shown.stderr
 
 
-def test_what_a_cell_changes_of_its_preset_can_be_asked_for(svrl, tmp_path):
-    """Batches of 128 are an override of the preset, not a setting of their own."""
+def test_settings_of_the_agent_can_be_asked_for(svrl, tmp_path):
+    """Batches of 128 are a change of the preset, those of 32 are the preset's, and an arm has settings of its own."""
     cells = load_experiment("atari_batch_size").budgets["short"].cells
-    wanted = {"batch_size": ("128",), "env": ("atari/seaquest",)}
-    found = [cell for cell in cells if fits(cell, wanted)]
-    assert len(found) == 3 * 3
-    assert {cell.settings["overrides"]["batch_size"] for cell in found} == {128}
-    assert {cell.settings["env"] for cell in found} == {"atari/seaquest"}
+    for size in (32, 64, 128):
+        found = [cell for cell in cells if fits(cell, {"batch_size": (str(size),), "env": ("atari/seaquest",)})]
+        assert len(found) == 3 * 3
+        assert {cell.settings["overrides"].get("batch_size", 32) for cell in found} == {size}
+        assert {cell.settings["env"] for cell in found} == {"atari/seaquest"}
+    ours = [cell for cell in cells if fits(cell, {"value": ("network",)})]
+    assert {cell.settings["arm"] for cell in ours} == {"sv-dqn-network"}
     shown = svrl("paper", "run", "fig30", "--scale", "short", "--where", "batch_size=96", "--store", tmp_path)
     assert shown.exit_code == 2
-    assert "No cell of these figures at short scale has batch_size=96. There are 128, 64." in shown.stderr
+    assert "No cell of these figures at short scale has batch_size=96. There are 128, 32, 64." in shown.stderr
 
 
 def test_trainings_at_a_time_are_in_the_command(run, tmp_path):

@@ -97,7 +97,7 @@ def test_backups_follow_from_the_definition(dimensions: int, nodes: int):
     assert far(GridMDP(task, noise_nodes=nodes).backup(v), brute(task, v, nodes)) < 1e-5
 
 
-# The kernels for any number of dimensions and nodes take a quarter of a minute to compile, for each pair of precisions.
+# The kernels for any number of dimensions and nodes take eight seconds to compile, for each pair of precisions.
 rarely = pytest.mark.slow
 
 

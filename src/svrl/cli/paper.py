@@ -58,8 +58,8 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="NAME=VALUE",
-        help="Compute only cells with such a setting, as in env=atari/frostbite, seed=0,1 or batch_size=128; several "
-        "must all fit.",
+        help="Compute only cells with such a setting, of their own or of their agent, as in env=atari/frostbite, "
+        "seed=0,1 or batch_size=128; several must all fit.",
     ),
 ]
 

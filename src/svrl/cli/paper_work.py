@@ -103,8 +103,8 @@ class PaperWork:
             jobs: Processes at a time; None takes one at smoke scale, else one a core.
             command: As it makes the cells again, for their provenance.
             together: Trainings at a time in one process; None takes 4 on a card and 1 elsewhere.
-            only: Settings that cells must have, those that they override included, and the values, as text, of which
-                each must have one.
+            only: Settings that cells must have, those of their agents included, and the values, as text, of which each
+                must have one.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
@@ -183,8 +183,8 @@ class PaperWork:
 
 
 def settings_as_text(cell: Cell) -> dict[str, str]:
-    """What `--where` may ask of a cell: its settings, and what it changes of its preset."""
-    return {name: str(value) for name, value in {**cell.settings.get("overrides", {}), **cell.settings}.items()}
+    """What `--where` may ask of a cell: its settings, and what they imply, those of an agent's preset say."""
+    return {name: str(value) for name, value in {**cell.kind.implied(cell.settings), **cell.settings}.items()}
 
 
 def fits(cell: Cell, only: Mapping[str, Sequence[str]]) -> bool:

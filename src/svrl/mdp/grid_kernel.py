@@ -2,7 +2,8 @@
 
 For a pair (s, a) the table holds the low corner of the cell that the next state falls into,
 `base`, its place in that cell, `fraction` (d,), each in [0, 1], and the reward. With quadrature
-nodes a pair has several such entries, one after the other, and `weights` (nodes,) averages them.
+nodes a pair has several such entries, one after the other, and `weights` (nodes,) averages them; a single
+node has weight 1.
 
 `plane` kernels serve two dimensions and one node, the others everything; two and four dimensions are
 the fast ones. Neighbouring actions mostly lead into the same cell, so entries are taken CHUNK at a
@@ -153,7 +154,10 @@ def _entries(base, fraction, gain, v, offsets, gamma, corners, i, j, out):
 
 @njit(inline="always", **COMPILE)
 def _backups(base, fraction, reward, weights, v, offsets, discount, corners, none, values, low, high, out):
-    """Backups of the pairs low..high-1 into out[: high - low]; `none`, zeros, and `values` have room for entries."""
+    """Backups of the pairs low..high-1 into out[: high - low].
+
+    `none`, zeros of the reward's type, and `values`, of v's like `out`, have room for all entries of the pairs.
+    """
     real = v.dtype.type
     nodes = len(weights)
     # One call for both cases: each is a copy of all that is inlined into it, and that is what compiling takes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,9 +22,9 @@ from svrl.experiments.control_ways.settings import (
 )
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.training_cells.additions import SCALES, pushed
+from svrl.experiments.training_cells.additions import SCALES
 from svrl.experiments.training_cells.gains import gain_of, shown
-from svrl.experiments.training_cells.reading import envs_of
+from svrl.experiments.training_cells.reading import envs_of, target_push, title_of, values
 from svrl.experiments.training_cells.verdicts import improved, nothing_yet
 
 
@@ -33,15 +34,23 @@ def by_way(evidence: Evidence) -> Evidence:
     return replace(evidence, cells=tuple(cells))
 
 
+def ways_of(named: Evidence) -> list[Way]:
+    """Those that are there beside plain DQN, which comes first; none without it."""
+    return [way for way in WAYS if envs_of(named, ENVS, (PLAIN.name, way.name))]
+
+
+def shows(figure: str, evidence: Evidence) -> bool:
+    """Whether there is something to compare with plain DQN."""
+    return len(ways_of(by_way(evidence))) > 1
+
+
 def got(figure: str, evidence: Evidence) -> str:
-    """How often each way beats plain DQN, and its losses."""
+    """How often each way loses less than plain DQN."""
     named = by_way(evidence)
     told = []
-    for way in WAYS[1:]:
-        envs = envs_of(named, ENVS, (PLAIN.name, way.name))
-        if envs:
-            gain = gain_of(named, PLAIN.name, way.name, envs, measure=less_loss)
-            told.append(f"{way.name} {gain.improvement:.2f}{shown(gain.improvement_interval)}")
+    for way in ways_of(named)[1:]:
+        gain = gain_of(named, PLAIN.name, way.name, envs_of(named, ENVS, (PLAIN.name, way.name)), measure=less_loss)
+        told.append(f"{way.name} {gain.improvement:.2f}{shown(gain.improvement_interval)}")
     return f"Probability to lose less than plain DQN: {'; '.join(told)}."
 
 
@@ -52,7 +61,14 @@ def _judge(way: Way, other: Way, evidence: Evidence) -> Finding:
         return nothing_yet(evidence)
     gain = gain_of(named, other.name, way.name, envs, measure=less_loss)
     settling = SCALES if len(envs) == len(ENVS) else ()
-    return improved(evidence, gain, pushed(named, way.name, envs), settling)
+    outright = f"All runs of {way.name} beat all of {other.name}"
+    return improved(evidence, gain, _pushes(named, way, envs), settling, outright)
+
+
+def _pushes(named: Evidence, way: Way, envs: Sequence[str]) -> str:
+    """What completion did to targets, task by task: their values differ by orders of magnitude."""
+    told = (f"{title_of(env)} {values(named, way.name, (env,), target_push)[0].mean():+.2g}" for env in envs)
+    return f"Completion moved a target on average by: {', '.join(told)}."
 
 
 def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
@@ -64,8 +80,9 @@ def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
         paper="not in the paper",
         test="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training; "
         "holds if the interval of the probability of improvement over seeds, by resampling seeds within each task, "
-        "lies above one half. Beside it stands by how much less it loses, of interquartile means over all tasks of "
-        "losses divided by the other's mean.",
+        "lies above one half. Beside it stands by how much less it loses: of interquartile means over all tasks of "
+        "losses divided by the other's mean; of the losses themselves where there is one task. At short scale five "
+        "seeds stand against ten. Six claims are judged so, each by itself.",
         judge=partial(_judge, way, other),
         scales=SCALES,
     )

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from svrl.experiments.control_learning.claims import less_loss
 from svrl.experiments.control_learning.settings import ENVS
-from svrl.experiments.control_ways.claims import by_way
-from svrl.experiments.control_ways.settings import AUTHORS, PLAIN, WAYS, Way
+from svrl.experiments.control_ways.claims import by_way, ways_of
+from svrl.experiments.control_ways.settings import AUTHORS, PLAIN, Way
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.figure import lettered
 from svrl.experiments.training_cells.gains import Interval, gain_of
@@ -28,7 +28,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     """A column a task, a row a way, with 95% intervals."""
     with mpl.rc_context(STYLE):
         named = by_way(evidence)
-        ways = [way for way in WAYS if envs_of(named, ENVS, (PLAIN.name, way.name))]
+        ways = ways_of(named)
         envs = envs_of(named, ENVS, [way.name for way in ways])
         figure = Figure(figsize=(1.9 * len(envs) + 4.4, 0.32 * len(ways) + 1.5), layout="constrained")
         panels = list(figure.subplots(1, len(envs) + 1, sharey=True, squeeze=False)[0])

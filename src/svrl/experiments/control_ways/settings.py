@@ -86,7 +86,7 @@ BUDGETS = {
     ),
     "short": Budget(
         cells=_cells(learning.SHORT, ENVS, KNOWN) + _cells(SHORT, ENVS, CHANGED),
-        words="4 tasks, 64 actions, 30,000 steps, 10 seeds of the first three, 5 of the others",
+        words="4 tasks, 64 actions, 30,000 steps; 10 seeds of the ways of control_learning, 5 of any other",
         piece_of=_piece_of,
     ),
     "full": Budget(cells=_cells(learning.FULL, ENVS, WAYS), words="4 tasks, 64 actions, 200,000 steps, 20 seeds"),

@@ -64,6 +64,7 @@ class Kind:
         extra: What has to be installed, as in svrl[atari]; empty if nothing.
         together: Does the long part of several cells, given with what each works with, in this process and so many
             at a time; `compute` then finds it done. It says how many seconds each took, or why it failed.
+        implied: All that the settings of a cell imply, those of its preset say, by name; for choosing cells only.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Kind:
     compute: Callable[[Mapping[str, Any], Work], CellResult]
     extra: str = ""
     together: Callable[[Sequence[tuple[Mapping[str, Any], Work]], int], list[float | Exception]] | None = None
+    implied: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda settings: {}
 
 
 @dataclass(frozen=True, kw_only=True)

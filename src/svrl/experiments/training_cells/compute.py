@@ -68,6 +68,11 @@ def config_of(settings: Mapping[str, Any]) -> AgentConfig:
     return AgentConfig.for_env(settings["env"], settings["preset"], **changes)
 
 
+def implied(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of the agent of a cell, by name."""
+    return config_of(settings).as_json()
+
+
 def _result_of(settings: Mapping[str, Any], folder: Path, work: Work) -> dict[str, Any]:
     """What result.json holds, after training where that is not over."""
     if is_finished(folder):

@@ -18,7 +18,7 @@ from typing import Any
 
 from svrl.agents.config import AUTHORS_STRUCTURE
 from svrl.experiments.paper.cell import Cell, Kind
-from svrl.experiments.training_cells.compute import train_and_study
+from svrl.experiments.training_cells.compute import implied, train_and_study
 from svrl.experiments.training_cells.reading import title_of
 from svrl.experiments.training_cells.together import train_together
 
@@ -36,11 +36,17 @@ ARMS: dict[str, dict[str, Any]] = {
 """What each arm changes, whatever the preset's own way of structure is."""
 
 VERSION = 1
-ATARI = Kind(name="training-atari", version=VERSION, compute=train_and_study, extra="atari", together=train_together)
-MINATAR = Kind(
-    name="training-minatar", version=VERSION, compute=train_and_study, extra="minatar", together=train_together
-)
-CLASSIC = Kind(name="training-classic", version=VERSION, compute=train_and_study, together=train_together)
+
+
+def _kind(name: str, extra: str = "") -> Kind:
+    return Kind(
+        name=name, version=VERSION, compute=train_and_study, extra=extra, together=train_together, implied=implied
+    )
+
+
+ATARI = _kind("training-atari", "atari")
+MINATAR = _kind("training-minatar", "minatar")
+CLASSIC = _kind("training-classic")
 _KINDS = {"atari": ATARI, "minatar": MINATAR}
 _RATES = {"atari": 90.0, "minatar": 160.0}
 _RATE = 700.0

@@ -85,6 +85,12 @@ def score_over_time(kept: Kept) -> float:
     return float(np.mean(scores)) if scores else score_of(kept)
 
 
+def target_push(kept: Kept) -> float:
+    """What completion added to a target, on average over training; 0 where nothing is completed."""
+    known = [value for value in row_of(kept, "learning").get("target_bias", ()) if value is not None]
+    return float(np.mean(known)) if known else 0.0
+
+
 SCORES: tuple[Measure, ...] = (score_of, score_over_time)
 """Measures in points of the game."""
 

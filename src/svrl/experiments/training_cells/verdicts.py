@@ -96,12 +96,26 @@ def _joined(notes: Sequence[str]) -> str:
     return " ".join(part for part in notes if part)
 
 
-def improved(evidence: Evidence, gain: Gain, note: str = "", budgets: Sequence[str] = (FULL,)) -> Finding:
-    """Whether structure improves scores: the interval of the probability of improvement lies above one half."""
+def improved(
+    evidence: Evidence,
+    gain: Gain,
+    note: str = "",
+    budgets: Sequence[str] = (FULL,),
+    outright: str = "All structured runs beat all plain ones",
+) -> Finding:
+    """Whether an arm improves on another: the interval of the probability of improvement lies above one half.
+
+    Args:
+        evidence: What it was judged from.
+        gain: Of the arm over the other.
+        note: What else to say.
+        budgets: Scales that settle the claim.
+        outright: What is said where every run of the arm beats every one of the other.
+    """
     ends = gain.improvement_interval
     holds = ends is not None and ends[0] > 0.5
     if ends == (1.0, 1.0):
-        note = f"{note} All structured runs beat all plain ones, of {gain.seeds} seeds.".strip()
+        note = f"{note} {outright}, of {gain.seeds} seeds.".strip()
     return settled(
         evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets
     )
