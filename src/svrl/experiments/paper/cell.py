@@ -53,6 +53,10 @@ class Work:
     progress: Callable[[float], None] = _silent
 
 
+def _nothing_more(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {}  # a function of the module, not a lambda: kinds travel to other processes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """How cells of one kind are computed.
@@ -72,7 +76,7 @@ class Kind:
     compute: Callable[[Mapping[str, Any], Work], CellResult]
     extra: str = ""
     together: Callable[[Sequence[tuple[Mapping[str, Any], Work]], int], list[float | Exception]] | None = None
-    implied: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda settings: {}
+    implied: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _nothing_more
 
 
 @dataclass(frozen=True, kw_only=True)
