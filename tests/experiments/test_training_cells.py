@@ -24,7 +24,7 @@ from svrl.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
 from svrl.experiments.paper.cell import Cell, CellResult, Work
 from svrl.experiments.training_cells.atari import FULL, SMOKE
 from svrl.experiments.training_cells.compute import config_of
-from svrl.experiments.training_cells.figure import draw_curves
+from svrl.experiments.training_cells.figure import draw_curves, legend_below
 from svrl.experiments.training_cells.gains import gain_of, labels_of, relative_gains
 from svrl.experiments.training_cells.plan import training_cell
 from svrl.experiments.training_cells.reading import curves, score_of, score_over_time, share_at_most
@@ -303,3 +303,16 @@ def agents_digest(cells: Sequence[Cell]) -> str:
     """Of the settings of all cells, with the resolved agent of each; their order does not matter."""
     told = sorted(json.dumps([cell.settings, config_of(cell.settings).as_json()], sort_keys=True) for cell in cells)
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("width", [2.85, 5.2, 9.9])
+def test_a_legend_is_not_wider_than_its_figure(width: float):
+    figure = Figure(figsize=(width, 2.5), layout="constrained")
+    panel = figure.subplots()
+    for name in ("plain", "structured", "structured, valued by the network", "evaluation at the end"):
+        panel.plot([0, 1], label=name)
+    legend_below(figure, [panel])
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 4
+    assert figure.get_figheight() == pytest.approx(2.5 + 0.18 * {2.85: 3, 5.2: 1, 9.9: 0}[width])
+    assert legend.get_window_extent().width <= figure.bbox.width

@@ -29,6 +29,8 @@ from svrl.reporting.planning_figures import LETTERS
 from svrl.reporting.series import tag
 from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
 
+_LINE = 0.18
+"""Height of a line of a legend in inches."""
 COLOURS = {"plain": BLUE, "structured": ORANGE, "structured, valued by the network": GREEN}
 """By the name of a series; the same in all figures."""
 SCORE = "score, last 100 games"
@@ -140,13 +142,18 @@ def lettered(panels: Sequence[Axes]) -> None:
 
 
 def legend_below(figure: Figure, panels: Sequence[Axes], columns: int = 4) -> None:
-    """One legend for all panels, below them, each name once."""
+    """One legend for all panels, below them, each name once; in fewer columns where the figure is too narrow for it."""
     found: dict[str, Artist] = {}
     for panel in panels:
         for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)
-    if found:
-        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns, fontsize=8)
+    for count in range(min(columns, len(found)), 0, -1):
+        legend = figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=count, fontsize=8)
+        if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            more_lines = -(-len(found) // count) - -(-len(found) // columns)
+            figure.set_figheight(figure.get_figheight() + _LINE * more_lines)
+            break
+        legend.remove()
 
 
 def empty_figure(figure: Figure, words: str) -> Figure:
