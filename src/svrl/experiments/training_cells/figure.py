@@ -149,7 +149,7 @@ def legend_below(figure: Figure, panels: Sequence[Axes], columns: int = 4) -> No
             found.setdefault(name, handle)
     for count in range(min(columns, len(found)), 0, -1):
         legend = figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=count, fontsize=8)
-        if count == 1 or legend.get_window_extent().width <= figure.bbox.width:
+        if count == 1 or legend.get_window_extent().width <= 0.93 * figure.bbox.width:  # fonts vary by format
             more_lines = -(-len(found) // count) - -(-len(found) // columns)
             figure.set_figheight(figure.get_figheight() + _LINE * more_lines)
             break
