@@ -57,18 +57,22 @@ def wanted() -> tuple[str, tuple[str, ...], dict[str, int]]:
     return given.game, ARMS_OF[given.technique], {"batch_size": given.batch_size} if given.batch_size else {}
 
 
+def runs_of(game: str, arm: str, changes: dict[str, int]) -> list[Kept]:
+    """All seeds of an arm; the script ends if one is missing."""
+    cells = [read_first(cell, (committed_store(),)) for cell in SHORT.cells(env_names((game,)), (arm,), **changes)]
+    found = [kept for kept in cells if kept is not None]
+    if len(found) < len(cells):
+        sys.exit(
+            f"{game} is not complete: {arm}{f' with {changes}' if changes else ''} has {len(found)} of "
+            f"{len(cells)} seeds. results/add_game.sh trains the others, see results/README.md."
+        )
+    return found
+
+
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
     game, (plain, *structured), changes = wanted()
-    found: dict[str, list[Kept]] = {}
-    for arm in (plain, *structured):
-        cells = [read_first(cell, (committed_store(),)) for cell in SHORT.cells(env_names((game,)), (arm,), **changes)]
-        found[arm] = [kept for kept in cells if kept is not None]
-        if len(found[arm]) < len(cells):
-            sys.exit(
-                f"{game} is not complete: {arm}{f' with {changes}' if changes else ''} has {len(found[arm])} of "
-                f"{len(cells)} seeds. results/add_game.sh trains the others, see results/README.md."
-            )
+    found = {arm: runs_of(game, arm, changes) for arm in (plain, *structured)}
     numbers: dict[str, Callable[[Kept], float]] = {
         "score, last 100 games": score_of,
         "score over all of training": score_over_time,
@@ -98,6 +102,13 @@ def main() -> None:
             f"  {arm}: "
             + "; ".join(f"{words} {difference(of(arm, one), of(plain, one))}" for words, one in beside.items())
         )
+    if changes:
+        print(f"beside batches of {SIZES[0]} (Welch):")
+        for arm in found:
+            smaller = runs_of(game, arm, {})
+            told = (f"{words} {difference(of(arm, one), [*map(one, smaller)])}" for words, one in beside.items())
+            print(f"  {arm}: " + "; ".join(told))
+        print("estimation and targets:")
     for arm in structured:
         push = [float(np.mean(row_of(kept, "learning")["target_bias"])) for kept in found[arm]]
         print(f"  {arm}: mean push of a target in training {shown(push)}")

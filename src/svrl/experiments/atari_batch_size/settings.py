@@ -33,12 +33,12 @@ BUDGETS = {
     "smoke": Budget(cells=pairs(SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"),
     "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"),
     "short": Budget(
-        cells=tuple(
+        cells=short_budget(GAMES).cells
+        + tuple(
             cell
             for game, size in (("seaquest", 128), ("frostbite", 128), ("seaquest", 64), ("frostbite", 64))
             for cell in SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
-        )
-        + short_budget(GAMES).cells,
+        ),
         words=WORDS["short"],
         piece_of=piece_of,
     ),
