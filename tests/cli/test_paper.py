@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from svrl.cli.paper_work import PaperWork
 from svrl.experiments.paper.catalogue import load_experiment
@@ -31,6 +33,18 @@ def test_the_list_has_every_figure(svrl, svrl_json, tmp_path):
     shown = svrl("paper", "list", "--scale", "laptop", "--store", tmp_path).stdout
     assert "fig30" in shown
     assert "atari_batch_size" in shown
+
+
+def test_the_list_counts_as_kept_what_run_does_not_compute(svrl, svrl_json, tmp_path):
+    """At laptop scale everything is computed again, though it ships with svrl; at short scale it is read."""
+    toy, ways = ({row["figure"]: row for row in _listed(svrl_json, scale, tmp_path)} for scale in ("laptop", "short"))
+    assert toy["fig1"]["kept"] == 0
+    assert toy["fig1"]["shipped"] == toy["fig1"]["cells"] > 0
+    assert ways["ways"]["kept"] == ways["ways"]["shipped"] == ways["ways"]["cells"] > 0
+
+
+def _listed(svrl_json, scale: str, store: Path) -> list[dict]:
+    return svrl_json("paper", "list", "--scale", scale, "--store", store)
 
 
 def test_a_figure_is_run_drawn_and_judged(svrl, svrl_json, store, tmp_path):
@@ -76,6 +90,24 @@ def test_check_is_a_row_for_every_claim(svrl, svrl_json, store):
             assert value is not None or row[f"{name}_reason"], (row["claim"], name)
     shown = svrl("paper", "check", "--store", store)
     assert f"{len(rows)} claims:" in shown.stdout
+
+
+def test_the_claims_of_some_figures_can_be_checked_alone(svrl, svrl_json, store):
+    rows = svrl_json("paper", "check", "fig1", "table1", "--store", store)
+    assert {row["figure"] for row in rows} == {"fig1", "table1"}
+    shown = svrl("paper", "check", "ways", "--store", store)
+    assert "Claims that smoke scale cannot judge or settle were judged from short scale." in shown.stdout
+    wrong = svrl("paper", "check", "fig99", "--store", store)
+    assert wrong.exit_code == 2
+    assert "There is no figure or experiment 'fig99'." in wrong.stderr
+
+
+def test_names_of_claims_are_not_broken_within_a_word(svrl, store, monkeypatch):
+    monkeypatch.setattr("svrl.cli.paper_tables._console", lambda: Console(width=90))
+    shown = svrl("paper", "check", "fig1", "--store", store).stdout
+    lines = [line for line in shown.splitlines() if "toy-rank-stays-low-under-" in line]
+    assert len(lines) == 1
+    assert "reconstruction" in shown
 
 
 def test_a_half_finished_run_is_not_judged(svrl_json, store, tmp_path):

@@ -103,6 +103,9 @@ def test_a_folder_without_runs(svrl, svrl_json, tmp_path, monkeypatch):
     assert result.exit_code == 2
     assert "is not a folder" in result.stderr
     monkeypatch.chdir(tmp_path)
+    result = svrl("runs")  # nobody has run anything yet, which is no mistake
+    assert (result.exit_code, result.stdout) == (0, "No runs in runs.\n")
+    (tmp_path / "runs").touch()
     assert "runs is not a folder" in svrl("runs").stderr
 
 

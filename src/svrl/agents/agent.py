@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from svrl.agents.training import Training
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Agent:
     """A trained agent.
 
@@ -45,6 +45,9 @@ class Agent:
     steps: int
     updates: int
     seed: int
+
+    def __repr__(self) -> str:
+        return f"Agent({self.env!r}, {self.config.arm}, seed {self.seed}, {self.steps:,} steps, on {self.device})"
 
     @property
     def env(self) -> str:

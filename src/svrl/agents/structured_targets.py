@@ -49,6 +49,11 @@ class Completion(NamedTuple):
     rank: Tensor
     code: Tensor
 
+    def __repr__(self) -> str:
+        low, high = (int(end) for end in self.rank.aminmax())
+        ranks = f"rank {low}" if low == high else f"ranks {low} to {high}"
+        return f"Completion({tuple(self.matrix.shape)}, {self.mask.float().mean():.0%} observed, {ranks})"
+
 
 def _soft_impute() -> Estimator:
     return SoftImpute(tolerance=1e-3, max_steps=AUTHORS_STEPS)

@@ -32,6 +32,7 @@ from svrl.agents.captured import stream_of
 from svrl.agents.captured_learner import CapturedLearner, can_capture
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.divergence import refuse_divergence
+from svrl.agents.doubts import doubts
 from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.exploration import epsilon_at, explore
@@ -91,6 +92,8 @@ class Training:
         self.env_threads = env_threads
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
+        for doubt in doubts(config, self.env, self.spec.n_actions):
+            self._say(doubt)
         self._stream = stream_of(self.device)
         with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
@@ -118,6 +121,10 @@ class Training:
         self._untold: deque[Event] = deque()
         self._observations: np.ndarray | None = None
         self._pending: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        done = f"{self.steps:,} of {self.config.steps:,} steps"
+        return f"Training({self.env!r}, {self.config.arm}, seed {self.seed}, {done}, on {self.device})"
 
     @classmethod
     def begin(cls, env: EnvSource, config: AgentConfig, **options: Any) -> Training:
@@ -370,7 +377,7 @@ FEATURE_STATES = 512
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(sentence, stacklevel=4)
+    warnings.warn(sentence.removeprefix("Warning: "), stacklevel=4)
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:

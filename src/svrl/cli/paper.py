@@ -37,6 +37,10 @@ Scale = Annotated[
         "million steps of each Atari game, for a card) or full (the paper's budgets).",
     ),
 ]
+Figures = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FIG...", autocompletion=_names, help="fig1, table1, an experiment, or all."),
+]
 Kept = Annotated[Path, typer.Option("--store", help="Folder where what was computed is kept and found again.")]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
@@ -105,10 +109,7 @@ def list_figures(scale: Scale = "smoke", store: Kept = STORE, as_json: Json = Fa
 
 @app.command("run")
 def run(
-    figures: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="FIG...", autocompletion=_names, help="fig1, table1, an experiment, or all."),
-    ] = None,
+    figures: Figures = None,
     scale: Scale = "smoke",
     form: Annotated[
         str, typer.Option("--format", metavar="FORMAT", autocompletion=lambda: list(PICTURES), help="svg, pdf or png.")
@@ -143,35 +144,32 @@ def run(
         return
     from svrl.cli.paper_tables import print_claims
 
-    print_claims(claims)
-    elsewhere = sorted({claim["scale"] for claim in claims if claim["ours"]} - {scale})
-    if elsewhere:
-        others = " and ".join(elsewhere)
-        typer.echo(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
+    print_claims(claims, scale)
     for path in written.values():
         typer.echo(f"written: {path}")
 
 
 @app.command("check")
-def check(scale: Scale = "smoke", store: Kept = STORE, as_json: Json = False) -> None:
-    """Every claim of the paper with our value and a verdict; nothing is computed.
+def check(figures: Figures = None, scale: Scale = "smoke", store: Kept = STORE, as_json: Json = False) -> None:
+    """The claims of all figures, or of some, with our value and a verdict; nothing is computed.
 
     A claim is judged at the scale that is asked for, or, if that cannot judge or settle it, from the largest budget
     that is kept, here or with svrl.
     """
     with answering(), sentences():
+        wanted = _chosen(figures or [])
         work = _opened(scale, store)
         from svrl.cli.paper_work import tell_of_outdated
 
         library = work.library()
         tell_of_outdated(library)
-        rows = [found.as_json() for found in library.judge(scale)]
+        rows = [found.as_json() for found in library.judge(scale, [figure.id for figure in wanted])]
     if as_json:
         print_json(rows)
         return
     from svrl.cli.paper_tables import print_claims
 
-    print_claims(rows)
+    print_claims(rows, scale)
 
 
 @app.command("report")

@@ -47,18 +47,26 @@ class PaperWork:
         """The user's own cells, then those that ship with svrl."""
         return (Store(root=self.store), committed_store())
 
+    @property
+    def counting(self) -> tuple[Store, ...]:
+        """Where a cell that is kept need not be computed: what takes hours is read, what a laptop can do is done."""
+        return self.stores if self.scale in ("short", "full") else self.stores[:1]
+
     def library(self) -> Library:
         """All experiments and what is kept of them."""
         return Library(tuple(load_all()), self.stores)
 
     def listed(self) -> list[dict[str, Any]]:
-        """Every figure, what it costs at this scale, and what is kept of it."""
+        """Every figure, what it costs at this scale, what is kept of it, and what ships with svrl."""
         rows = []
         for figure in chosen([]):
             experiment = load_experiment(figure.experiment)
             budget = experiment.budget_of(figure.id, self.scale)
             cells = len(budget.cells) if budget else 0
-            missing = len(experiment.missing(self.scale, self.stores)) if budget else 0
+            missing, unknown = (
+                len(experiment.missing(self.scale, stores)) if budget else 0
+                for stores in (self.counting, (committed_store(),))
+            )
             rows.append(
                 {
                     "figure": figure.id,
@@ -69,20 +77,17 @@ class PaperWork:
                     "minutes": round(budget.minutes, 2) if budget else 0.0,
                     "cells": cells,
                     "kept": cells - missing,
+                    "shipped": cells - unknown,
                     "needs": sorted({cell.kind.extra for cell in budget.cells if cell.kind.extra}) if budget else [],
                 }
             )
         return rows
 
     def missing(self, figures: Sequence[PaperFigure]) -> list[Cell]:
-        """Cells that figures need at this scale and that have to be computed.
-
-        What takes hours is read from the committed rows; what a laptop can do is done.
-        """
-        known = self.stores if self.scale in ("short", "full") else self.stores[:1]
+        """Cells that figures need at this scale and that have to be computed."""
         drawn = [figure for figure in figures if load_experiment(figure.experiment).budget_of(figure.id, self.scale)]
         found = [load_experiment(name) for name in dict.fromkeys(figure.experiment for figure in drawn)]
-        cells = [cell for experiment in found for cell in experiment.missing(self.scale, known)]
+        cells = [cell for experiment in found for cell in experiment.missing(self.scale, self.counting)]
         return list({cell.key: cell for cell in cells}.values())
 
     def compute(
@@ -117,7 +122,8 @@ class PaperWork:
         begun = sum(self.stores[0].begun(cell) for cell in cells)
         going = f", {begun} of them begun before" if begun else ""
         minutes = sum(cell.weight for cell in cells) / count
-        time = f"about {minutes:,.0f} min" if minutes >= 1.5 else "a minute or so"
+        about = "at most about" if begun else "about"  # nobody knows how far those are
+        time = f"{about} {minutes:,.0f} min" if minutes >= 1.5 else "a minute or so"
         time = f", {time} with --jobs {count}" if device == "cpu" else ""  # nobody knows how fast the card is
         say(f"{self.scale} scale: {len(cells)} cells to compute{going}{time}.")
         progress = CellProgress(cells)

@@ -125,7 +125,7 @@ def _print(study: dict[str, Any]) -> None:
         f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
         f"{study['dormant']:.0%} of the units dormant",
         *map(_estimation, study["estimation"]),
-        *_optimism(study["optimism"]),
+        _optimism(study["optimism"]),
         f"written: {study['plot']}",
     ):
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
@@ -142,10 +142,13 @@ def _estimation(found: dict[str, Any]) -> str:
     )
 
 
-def _optimism(found: dict[str, Any] | None) -> list[str]:
+def _optimism(found: dict[str, Any] | None) -> str:
     if found is None:
-        return []
-    return [
+        return (
+            "optimism is not known: of no state enough steps were played to know its return (discounted to 1%, and "
+            "no cut of the episode before). More --states may help."
+        )
+    return (
         f"best values {found['value']:.3g}, discounted returns {found['gained']:.3g}: optimism "
         f"{found['optimism']:+.2g} over {found['states']:,} states"
-    ]
+    )

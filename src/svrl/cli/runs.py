@@ -17,12 +17,14 @@ from svrl.runs import training_run as files
 from svrl.runs.rows import last_rows
 from svrl.runs.run_directory import CONFIG, RESULT
 
+RUNS = Path("runs")
+"""Where svrl train and svrl plan put them by default: if it is not there, nobody has run anything yet."""
 WIDEST = 1000
 WINDOW = 100
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = RUNS,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
 ) -> None:
     """A table of the runs below a folder, of training and of planning; those of sweeps by their names.
@@ -31,7 +33,7 @@ def runs(
     damaged.
     """
     with answering():
-        if not folder.is_dir():
+        if not folder.is_dir() and (folder != RUNS or folder.exists()):
             raise BadInputError(f"{folder} is not a folder. Give the one that the runs are in.")
         rows = sorted(({**describe(path), **_of_a_sweep(path)} for path in found(folder)), key=_place)
     if as_json:

@@ -37,6 +37,10 @@ class TargetStructure:
         self.seed, self.updates, self.quantiles = seed, updates, quantiles
         self._last: Tensor | None = None
 
+    def __repr__(self) -> str:
+        kind = ", quantiles" if self.quantiles else ""
+        return f"{type(self).__name__}({self.rule!r}, seed={self.seed}, {self.updates:,} updates{kind})"
+
     def __call__(self, q: Tensor) -> Tensor:
         """Complete one batch and count it."""
         # A card would have to be waited for, so there only the first batch is looked at; a compiler cannot look.

@@ -20,6 +20,7 @@ from torch import Tensor
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offsets, interpolate, tabulate
 from svrl.mdp.model import Chain, sparse_rows
+from svrl.mdp.summary import summary
 from svrl.mdp.threads import share_out
 from svrl.runs.device import check_card
 
@@ -91,6 +92,9 @@ class GridMDP:
         self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
         self._table = self._fill(progress) if self.storage == "table" else None
         self._card = self._on_card() if self.device.type == "cuda" else None
+
+    def __repr__(self) -> str:
+        return summary(self, self.task.name, self.storage)
 
     @property
     def n_states(self) -> int:

@@ -13,6 +13,7 @@ from svrl.mdp.cells import locate
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid_table import Table, corner_offsets, interpolate
 from svrl.mdp.model import Model
+from svrl.mdp.summary import summary
 
 Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """(states (N, d), actions (N, k), generator) -> next states (N, d) and rewards (N,)."""
@@ -57,6 +58,9 @@ class Simulator:
         self._actions = self._task.actions.to(self.device)
         self._offsets = corner_offsets(self._task).to(self.device)
         self.calls = 0
+
+    def __repr__(self) -> str:
+        return summary(self, self._task.name, f"{self.calls:,} calls")
 
     def describe(self) -> dict[str, Any]:
         """Name and sizes."""
@@ -120,6 +124,9 @@ class NoisyBackups:
         self.calls = 0
         self.n_states, self.n_actions = model.n_states, model.n_actions
         self.discount, self.device = model.discount, model.device
+
+    def __repr__(self) -> str:
+        return f"NoisyBackups({self.model!r}, sigma={self.sigma:g}, {self.calls:,} calls)"
 
     @property
     def reward_range(self) -> tuple[float, float]:

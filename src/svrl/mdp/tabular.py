@@ -20,6 +20,7 @@ from torch import Tensor
 
 from svrl.mdp import tabular_kernel as kernel
 from svrl.mdp.model import Chain, sparse_rows
+from svrl.mdp.summary import summary
 from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
 from svrl.runs.device import check_card
 
@@ -109,6 +110,9 @@ class TabularMDP:
         self._csr = Csr(*parts)
         self.entries = Entries(**self._csr._asdict(), reward=table, terminal=mask, discount=self.discount)
         self._engine = Compiled(self.entries) if self.device.type == "cpu" else Products(self.entries)
+
+    def __repr__(self) -> str:
+        return summary(self, self.name, f"{len(self._csr.data):,} transitions")
 
     @classmethod
     def deterministic(cls, *, following: Tensor, rewards: Table, discount: float, **options: Any) -> TabularMDP:

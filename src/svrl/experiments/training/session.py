@@ -41,8 +41,6 @@ from svrl.runs.training_run import TrainingRun, locked
 
 LONG_EVALUATION = 2.0
 """Seconds of an evaluation that is worth a checkpoint before it."""
-LEAST_ACTIONS = 3
-"""Columns that a matrix needs for structure to matter."""
 _ONE_AT_A_TIME = threading.Lock()
 """Held for imports, for registries of other libraries, and for drawing: matplotlib's style is the whole process's.
 
@@ -135,7 +133,6 @@ def train_in_directory(
                 env, config, seed=seed, device=device, precision=precision, env_threads=env_threads, say=say
             )
             held.enter_context(closing(training))
-        _warn_of_few_actions(training, say)
         session = TrainingSession(training, run, habits or Habits(), signals, say)
         session.restore()
         session.train(progress, watch or (lambda _: None))
@@ -314,14 +311,6 @@ class TrainingSession:
             figure = draw_learning({config.arm: curves}, evaluations={config.arm: evaluations}, title=title)
             save_figure(figure, temporary)
         self.run.finish(result, keep_state=self.habits.keep_replay)
-
-
-def _warn_of_few_actions(training: Training, say: Callable[[str], None]) -> None:
-    """Say if a matrix has too few columns for structure to matter."""
-    actions = training.spec.n_actions
-    if training.config.structured and actions < LEAST_ACTIONS:
-        word = "action leaves" if actions == 1 else "actions leave"
-        say(f"Warning: on {training.env} {actions} {word} little structure to find.")
 
 
 def _tell_of_the_rate(training: Training, run: TrainingRun, say: Callable[[str], None]) -> None:

@@ -1,0 +1,47 @@
+"""Warnings of trainings that cannot do what they were made for."""
+
+from __future__ import annotations
+
+import pytest
+
+import svrl
+from svrl.agents.doubts import doubts
+
+PLAIN = svrl.AgentConfig.for_env("CartPole-v1", "smoke")
+STRUCTURED = PLAIN.but(structured=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "actions", "words"),
+    [
+        (STRUCTURED, 2, "on it 2 actions leave little structure to find"),
+        (STRUCTURED, 1, "on it 1 action leaves little structure to find"),
+        (STRUCTURED.but(estimator="hard-impute", rank=6), 6, "every 32 x 6 matrix has a rank of 6 or less, so rank 6"),
+        (STRUCTURED.but(batch_size=4, estimator="factor-als", rank=5), 9, "every 4 x 9 matrix has a rank of 4 or less"),
+        (PLAIN.but(steps=67), 2, "no update is due within 67 steps: 64 come before the first (learn_from)"),
+        (PLAIN.but(updates_per_step=0.01, learn_from=90, steps=99), 2, "no update is due within 99 steps"),
+    ],
+)
+def test_what_is_said(config: svrl.AgentConfig, actions: int, words: str) -> None:
+    (said,) = doubts(config, "it", actions)
+    assert words in said
+    assert said.startswith("Warning: ")
+
+
+@pytest.mark.parametrize(
+    ("config", "actions"),
+    [
+        (PLAIN, 1),
+        (STRUCTURED, 3),
+        (STRUCTURED.but(estimator="hard-impute", rank=5), 6),
+        (PLAIN.but(rank=9, estimator="hard-impute"), 2),
+        (PLAIN.but(steps=68), 2),
+    ],
+)
+def test_what_is_not(config: svrl.AgentConfig, actions: int) -> None:
+    assert doubts(config, "it", actions) == []
+
+
+def test_a_library_call_warns() -> None:
+    with pytest.warns(UserWarning, match=r"^no update is due within 40 steps"):
+        svrl.Training.begin("CartPole-v1", PLAIN.but(steps=40)).close()
