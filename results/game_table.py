@@ -108,7 +108,11 @@ def main() -> None:
             smaller = runs_of(game, arm, {})
             told = (f"{words} {difference(of(arm, one), [*map(one, smaller)])}" for words, one in beside.items())
             print(f"  {arm}: " + "; ".join(told))
-        print("estimation and targets:")
+        for words in ("score, last 100 games", "evaluation, 20 games"):
+            ours = [numbers[words](kept) for arm in found for kept in found[arm]]
+            theirs = [numbers[words](kept) for arm in found for kept in runs_of(game, arm, {})]
+            print(f"  all arms as repetitions: {words} {difference(ours, theirs)} on {np.mean(theirs):.3g}")
+    print("targets and estimation:")
     for arm in structured:
         push = [float(np.mean(row_of(kept, "learning")["target_bias"])) for kept in found[arm]]
         print(f"  {arm}: mean push of a target in training {shown(push)}")

@@ -34,4 +34,6 @@ def main(runs: list[Path]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("Give the folders of runs: python results/measure_estimation_by_batch.py RUN... > FILE")
     main([Path(name) for name in sys.argv[1:]])

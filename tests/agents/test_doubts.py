@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import svrl
@@ -18,6 +20,7 @@ STRUCTURED = PLAIN.but(structured=True)
         (STRUCTURED, 1, "on it 1 action leaves little structure to find"),
         (STRUCTURED.but(estimator="hard-impute", rank=6), 6, "every 32 x 6 matrix has a rank of 6 or less, so rank 6"),
         (STRUCTURED.but(batch_size=4, estimator="factor-als", rank=5), 9, "every 4 x 9 matrix has a rank of 4 or less"),
+        (STRUCTURED.but(scale="row", estimator="hard-impute", rank=5), 6, "less its row means has a rank of 5 or less"),
         (PLAIN.but(steps=67), 2, "no update is due within 67 steps: 64 come before the first (learn_from)"),
         (PLAIN.but(updates_per_step=0.01, learn_from=90, steps=99), 2, "no update is due within 99 steps"),
     ],
@@ -34,6 +37,7 @@ def test_what_is_said(config: svrl.AgentConfig, actions: int, words: str) -> Non
         (PLAIN, 1),
         (STRUCTURED, 3),
         (STRUCTURED.but(estimator="hard-impute", rank=5), 6),
+        (STRUCTURED.but(scale="row", estimator="hard-impute", rank=4), 6),
         (PLAIN.but(rank=9, estimator="hard-impute"), 2),
         (PLAIN.but(steps=68), 2),
     ],
@@ -42,6 +46,32 @@ def test_what_is_not(config: svrl.AgentConfig, actions: int) -> None:
     assert doubts(config, "it", actions) == []
 
 
-def test_a_library_call_warns() -> None:
-    with pytest.warns(UserWarning, match=r"^no update is due within 40 steps"):
-        svrl.Training.begin("CartPole-v1", PLAIN.but(steps=40)).close()
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 67},
+        {"steps": 68},
+        {"steps": 67, "envs": 8},
+        {"steps": 68, "envs": 4, "act_lag": 1},
+        {"steps": 72, "envs": 8, "act_lag": 1},
+        {"steps": 80, "envs": 8, "act_lag": 1},
+    ],
+    ids=str,
+)
+def test_it_is_said_of_trainings_that_make_no_update_and_of_no_other(settings: dict[str, int]) -> None:
+    config = PLAIN.but(**settings)
+    said: list[str] = []
+    training = svrl.Training.begin("CartPole-v1", config, say=said.append)
+    for _ in training.events():
+        pass
+    training.close()
+    assert bool(said) == (training.updates == 0)
+
+
+@pytest.mark.parametrize("call", [svrl.train, svrl.Training.begin])
+def test_a_library_call_warns_at_the_line_that_made_it(call: Callable[..., svrl.Agent | svrl.Training]) -> None:
+    with pytest.warns(UserWarning, match=r"^no update is due within 40 steps") as caught:
+        made = call("CartPole-v1", PLAIN.but(steps=40))
+    if isinstance(made, svrl.Training):
+        made.close()
+    assert [warning.filename for warning in caught] == [__file__]

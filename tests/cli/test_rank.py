@@ -34,7 +34,7 @@ def test_the_table_and_the_picture_in_the_run(svrl, trained_minatar):
 def test_why_optimism_is_not_known(svrl, svrl_json, trained, tmp_path):
     options = ("rank", trained, *QUICK, "--plot", tmp_path / "rank.svg")
     assert svrl_json(*options)["optimism"] is None
-    assert "optimism is not known: of no state enough steps were played" in svrl(*options).stdout
+    assert "optimism is not known: no state was followed long enough" in svrl(*options).stdout
 
 
 @pytest.mark.parametrize(

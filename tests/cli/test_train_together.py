@@ -235,12 +235,12 @@ def test_runs_with_different_threads_are_not_trained_together(svrl, tmp_path, mo
 
 def test_lines_name_their_run(svrl, tmp_path, monkeypatch, plain):
     monkeypatch.setattr("svrl.cli.train_progress.LINE_EVERY", 0.0)
-    result = svrl(*SMOKE, "--steps", 40, "--seeds", 2, "--together", 2, "--out", tmp_path)
+    result = svrl(*SMOKE, "--steps", 70, "--seeds", 2, "--together", 2, "--out", tmp_path)
     assert result.exit_code == 0, result.stderr
     lines = result.stderr.splitlines()
     for seed in range(2):
-        assert sum(line.startswith(f"CartPole-v1 dqn seed {seed}: ") for line in lines) == 40
-    assert len(lines) == 80
+        assert sum(line.startswith(f"CartPole-v1 dqn seed {seed}: ") for line in lines) == 70
+    assert len(lines) == 140
 
 
 def test_a_board_has_a_bar_for_each_run():

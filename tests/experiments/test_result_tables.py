@@ -32,6 +32,15 @@ def test_a_game_with_another_technique(printed):
     assert scores.removeprefix("| score, last 100 games | ").removesuffix(" |") in page
 
 
+def test_a_game_with_larger_batches(printed):
+    page = (RESULTS.parent / "docs" / "evidence.md").read_text()
+    shown = printed("game_table.py", "seaquest", "--batch-size", "128")
+    assert "| beats `dqn` | | 4 of 9 pairs | 4 of 9 pairs |" in shown
+    (pooled,) = (line for line in shown.splitlines() if "all arms as repetitions: score" in line)
+    assert pooled.endswith("score, last 100 games +227 [128, 326] on 441")
+    assert "by 227 points [128, 326] (last 100 games; Welch)" in page
+
+
 def test_what_is_not_complete_is_said(printed):
     with pytest.raises(SystemExit, match=r"gopher is not complete: double has 0 of 3 seeds\. results/add_game"):
         printed("game_table.py", "gopher", "--technique", "double")

@@ -55,4 +55,4 @@ def test_a_hook() -> None:
     with structure(network, seed=7) as hook:
         network(torch.ones(4, 3))
         assert repr(hook).startswith("TargetHook(StructuredTargets(observe=0.9, ")
-        assert repr(hook).endswith("), seed=7, 1 updates)")
+        assert repr(hook).endswith("), seed=7, updates=1)")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from svrl.agents.captured import stream_of
 from svrl.agents.captured_learner import CapturedLearner, can_capture
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.divergence import refuse_divergence
-from svrl.agents.doubts import doubts
+from svrl.agents.doubts import doubts, warn
 from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.exploration import epsilon_at, explore
@@ -82,7 +81,7 @@ class Training:
         graphs: bool = True,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        self._say = say or _warn
+        self._say = say or warn
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
@@ -374,10 +373,6 @@ class Training:
 
 FEATURE_STATES = 512
 """States whose features are looked at."""
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence.removeprefix("Warning: "), stacklevel=4)
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:

@@ -23,7 +23,7 @@ _LOOK = {
 }
 
 _NAME, _WIDE = 26, 160
-"""Width of a claim's name where the terminal is not wide."""
+"""Width of a claim's name in a terminal that is not wide, and the width from which one is."""
 
 
 def print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:

@@ -145,8 +145,8 @@ def _estimation(found: dict[str, Any]) -> str:
 def _optimism(found: dict[str, Any] | None) -> str:
     if found is None:
         return (
-            "optimism is not known: of no state enough steps were played to know its return (discounted to 1%, and "
-            "no cut of the episode before). More --states may help."
+            "optimism is not known: no state was followed long enough, until what comes after weighs 1% in its return. "
+            "More --states help, unless episodes are cut before."
         )
     return (
         f"best values {found['value']:.3g}, discounted returns {found['gained']:.3g}: optimism "

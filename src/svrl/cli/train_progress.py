@@ -115,8 +115,9 @@ class TrainProgress:
             self._console.print(f"{self._label}: {done}, {self._numbers()}", markup=False)
 
     def say(self, what: str) -> None:
-        """Show what is done instead of training, in a terminal only."""
-        self._bar.update(self._task, description=f"{self._label}: {what}", completed=self._training.steps)
+        """Show what is done instead of training, in a terminal only, and no rates of it."""
+        done = self._training.steps
+        self._bar.update(self._task, description=f"{self._label}: {what}", completed=done, numbers="")
 
     def evaluating(self, done: int, of: int) -> None:
         """Show how far an evaluation is."""

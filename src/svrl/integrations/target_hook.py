@@ -38,8 +38,8 @@ class TargetStructure:
         self._last: Tensor | None = None
 
     def __repr__(self) -> str:
-        kind = ", quantiles" if self.quantiles else ""
-        return f"{type(self).__name__}({self.rule!r}, seed={self.seed}, {self.updates:,} updates{kind})"
+        kind = ", quantiles=True" if self.quantiles else ""
+        return f"{type(self).__name__}({self.rule!r}, seed={self.seed}, updates={self.updates}{kind})"
 
     def __call__(self, q: Tensor) -> Tensor:
         """Complete one batch and count it."""

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def summary(model: Model | Sampler, name: str, *more: str) -> str:
-    """As in TabularMDP('frozen lake', 16 states, 4 actions, discount 0.99, on cpu)."""
+    """As in GridMDP('mountain-car', 2,500 states, 1,000 actions, discount 0.95, table, on cpu)."""
     sizes = (f"{model.n_states:,} states", f"{model.n_actions:,} actions", f"discount {model.discount:g}")
     return f"{type(model).__name__}({', '.join((repr(name), *sizes, *more, f'on {model.device}'))})"

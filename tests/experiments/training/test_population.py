@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+import time
 import weakref
 from contextlib import nullcontext
 from pathlib import Path
@@ -74,11 +75,22 @@ def test_so_many_at_a_time_and_each_as_if_alone(tmp_path: Path, together: int):
 
 
 def test_a_signal_stops_all_and_those_that_wait_do_not_begin(tmp_path: Path):
-    def stop(member: Member, training: Training) -> Counting:
-        return Counting([], (lambda: os.kill(os.getpid(), signal.SIGTERM)) if member.seed == 0 else None)
+    signals = Signals()
 
-    with pytest.raises(Stopped) as stopped:
-        train_population(members(tmp_path / "stopped", 3), together=2, manner=Manner(progress=stop))
+    def send() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait()
+
+    def wait() -> None:
+        """Runs this short are else over before the main thread has looked."""
+        while signals.came is None:
+            time.sleep(0.001)
+
+    def stop(member: Member, training: Training) -> Counting:
+        return Counting([], send if member.seed == 0 else wait)
+
+    with signals.held_back(), pytest.raises(Stopped) as stopped:
+        train_population(members(tmp_path / "stopped", 3), together=2, manner=Manner(progress=stop), signals=signals)
     assert stopped.value.number == signal.SIGTERM
     assert {folder.name for folder in (tmp_path / "stopped").iterdir()} == {"0", "1"}
     again = [*members(tmp_path / "stopped", 2, resume=True), members(tmp_path / "stopped", 3)[2]]

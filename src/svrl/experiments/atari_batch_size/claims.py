@@ -10,7 +10,15 @@ from svrl.experiments.atari_batch_size.settings import ENVS, FROSTBITE, SEAQUEST
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR
-from svrl.experiments.training_cells.gains import MARGIN, Interval, Transform, can_tell, relative_gains, shown
+from svrl.experiments.training_cells.gains import (
+    MARGIN,
+    Interval,
+    Transform,
+    can_tell,
+    percent,
+    relative_gains,
+    shown_percent,
+)
 from svrl.experiments.training_cells.reading import envs_of, title_of, values
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
 from svrl.reporting.aggregate import interval
@@ -24,7 +32,7 @@ def got(figure: str, evidence: Evidence) -> str:
         panels += len(sizes)
         if sizes:
             gains = gains_of(evidence, env, sizes)
-            told = ", ".join(f"{gain:+z.0%} at {size}" for size, gain in zip(sizes, gains, strict=True))
+            told = ", ".join(f"{percent(gain)} at {size}" for size, gain in zip(sizes, gains, strict=True))
             found.append(f"{title_of(env)} {told}")
     expected = len(ENVS) * len(SIZES)
     missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
@@ -54,7 +62,7 @@ def judge_shrinks(evidence: Evidence) -> Finding:
     return settled(
         evidence,
         holds,
-        ours=f"{_told(gains, sizes)}; from 32 to 128 {change:+z.0%}{shown(ends)}",
+        ours=f"{_told(gains, sizes)}; from 32 to 128 {percent(change)}{shown_percent(ends)}",
         value=change,
         ends=ends,
         note="" if gains[0] < 0 else "There is no loss at 32 that could shrink.",
@@ -69,7 +77,7 @@ def judge_vanishes(evidence: Evidence) -> Finding:
     gains = gains_of(evidence, SEAQUEST, SIZES[-1:])
     ends = _ends(evidence, SEAQUEST, SIZES[-1:], lambda found: found[..., -1])
     holds = ends is not None and -MARGIN <= ends[0] <= ends[1] <= MARGIN
-    ours = f"{gains[-1]:+z.0%}{shown(ends)}"
+    ours = f"{percent(gains[-1])}{shown_percent(ends)}"
     return settled(evidence, holds, ours=ours, value=float(gains[-1]), ends=ends, limit=0.0, side=0, within=MARGIN)
 
 
@@ -81,12 +89,12 @@ def judge_frostbite(evidence: Evidence) -> Finding:
     gains = gains_of(evidence, FROSTBITE, sizes)
     ends = _ends(evidence, FROSTBITE, sizes, lambda found: found.min(-1))
     holds = sizes == SIZES and ends is not None and ends[0] > 0
-    ours = _told(gains, sizes) + (f"; least{shown(ends)}" if ends else "")
+    ours = _told(gains, sizes) + (f"; least{shown_percent(ends)}" if ends else "")
     return settled(evidence, holds, ours=ours, value=float(gains.min()), ends=ends, limit=0.0)
 
 
 def _told(gains: np.ndarray, sizes: tuple[int, ...]) -> str:
-    return ", ".join(f"{gain:+z.0%} at {size}" for size, gain in zip(sizes, gains, strict=True))
+    return ", ".join(f"{percent(gain)} at {size}" for size, gain in zip(sizes, gains, strict=True))
 
 
 def _scores(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:

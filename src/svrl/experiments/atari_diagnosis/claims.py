@@ -11,7 +11,7 @@ from svrl.experiments.atari_diagnosis.settings import ENVS, GAMES, PAPER_RANKS, 
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.atari import PAIR, env_names
-from svrl.experiments.training_cells.gains import MARGIN, can_tell, gain_of, resampled, shown
+from svrl.experiments.training_cells.gains import MARGIN, can_tell, gain_of, percent, resampled, shown, shown_percent
 from svrl.experiments.training_cells.reading import DEFINITIONS, envs_of, mean_rank, title_of, values
 from svrl.experiments.training_cells.relation import correlation, judge_falling, ranks_and_gains
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
@@ -32,7 +32,7 @@ def got(figure: str, evidence: Evidence) -> str:
     if not envs:
         return f"None of the {len(ENVS)} games is in this budget."
     ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
-    found = [f"{title_of(env)} {rank:.1f}, {gain:+z.0%}" for env, rank, gain in zip(envs, ranks, gains, strict=True)]
+    found = [f"{title_of(env)} {rank:.1f}, {percent(gain)}" for env, rank, gain in zip(envs, ranks, gains, strict=True)]
     tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
     told = f" Kendall's tau of rank and gain over {games} games is {tau:+.2f}{shown(ends)}." if games else ""
     missing = f" This budget has {len(envs)} of the {len(ENVS)} games." if len(envs) < len(ENVS) else ""
@@ -91,7 +91,7 @@ def judge_signs(evidence: Evidence) -> Finding:
             if not is_right
         )
         ends = ends[0], min(ends[1] + luck, len(envs))
-    told = ", ".join(f"{title_of(env)} {gain:+z.0%}" for env, gain in zip(envs, gains, strict=True))
+    told = ", ".join(f"{title_of(env)} {percent(gain)}" for env, gain in zip(envs, gains, strict=True))
     holds = count == len(envs) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
     ours = f"{count}{shown(ends, 0)} of {len(envs)}"
     return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{told}.", limit=len(envs))
@@ -111,11 +111,11 @@ def judge_high_rank(evidence: Evidence) -> Finding:
     middle = float(_middle(gains[high]))
     ends = resampled(_middle, evidence, *PAIR, envs)
     holds = ends is not None and -SLIGHTLY <= ends[0] <= ends[1] <= MARGIN
-    told = ", ".join(f"{title_of(env)} {gain:+z.0%}" for env, gain in zip(envs, gains[high], strict=True))
+    told = ", ".join(f"{title_of(env)} {percent(gain)}" for env, gain in zip(envs, gains[high], strict=True))
     return settled(
         evidence,
         holds,
-        ours=f"{middle:+z.0%}{shown(ends)}, IQM of {len(envs)} game{'s' if len(envs) > 1 else ''}",
+        ours=f"{percent(middle)}{shown_percent(ends)}, IQM of {len(envs)} game{'s' if len(envs) > 1 else ''}",
         value=middle,
         ends=ends,
         note=f"{told}.",

@@ -21,7 +21,7 @@ from svrl.experiments.training_cells.figure import (
     lettered,
     say,
 )
-from svrl.experiments.training_cells.gains import gain_of
+from svrl.experiments.training_cells.gains import gain_of, percent
 from svrl.experiments.training_cells.reading import envs_of, mean_rank, title_of, trainings
 from svrl.reporting.style import GREY, STYLE
 
@@ -105,4 +105,4 @@ def _beside(evidence: Evidence, kind: str, env: str) -> str:
     """Rank of the plain agent, gain of the structured one, and what the paper says of it."""
     rank = float(np.mean([mean_rank(kept) for kept in trainings(evidence, env=env, arm=kind)]))
     gain = float(gain_of(evidence, kind, f"sv-{kind}", (env,)).relative[0])
-    return f"rank {rank:.1f}, gain {gain:+z.0%}\npaper: {label_of(env, kind) or 'no label'}"
+    return f"rank {rank:.1f}, gain {percent(gain)}\npaper: {label_of(env, kind) or 'no label'}"

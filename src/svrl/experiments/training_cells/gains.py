@@ -149,6 +149,16 @@ def resampled(
     return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
 
 
+def percent(share: float) -> str:
+    """A gain as in +7%; one that would round to nothing keeps its sign and two digits more."""
+    return f"{share:+.0%}" if abs(share) >= 0.005 or share == 0.0 else f"{share:+.2%}"
+
+
+def shown_percent(ends: Interval | None) -> str:
+    """An interval behind its number, as in " (-31% to +24%)"; nothing where there is none."""
+    return "" if ends is None else f" ({percent(ends[0])} to {percent(ends[1])})"
+
+
 def shown(ends: Interval | None, digits: int = 2) -> str:
     """An interval behind its number, as in " (0.20 to 0.60)"; nothing where there is none."""
     return "" if ends is None else f" ({ends[0]:.{digits}f} to {ends[1]:.{digits}f})"
