@@ -376,6 +376,8 @@ def test_the_goals():
         ("mountain-car", {"reward_offset": float("nan")}, "finite reward_offset"),
         ("mountain-car", {"actions": 1}, "at least 2 values"),
         ("cart-pole", {"states": (10, 10)}, "4 coordinates"),
+        ("cart-pole", {"states": 10}, "4 coordinates and needs as many grid sizes, got states=10"),
+        ("inverted-pendulum", {"states": 50}, "got states=50"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_near_miss(name: str, switches: dict[str, Any], answer: str):

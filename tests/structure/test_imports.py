@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "src" / "svrl"
@@ -55,8 +56,14 @@ def package_of(path: Path) -> str:
     return parts[0] if len(parts) > 1 else ""
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imported(path: Path) -> list[str]:
-    return names_in(ast.parse(path.read_text()))
+    return names_in(tree_of(path))
 
 
 def names_in(tree: ast.AST) -> list[str]:
@@ -104,7 +111,7 @@ def names_for_types(path: Path) -> list[str]:
     """What is imported for types only, and not elsewhere in the file."""
     blocks = [
         node
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     ]
     found = [name for block in blocks for part in block.body for name in names_in(part)]

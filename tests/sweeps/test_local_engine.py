@@ -414,7 +414,7 @@ STOPS: dict[str, tuple[Callable[[int], None], int]] = {
 }
 
 
-SLOWER = ("SIGINT to the driver", "SIGTERM to the group")
+SLOWER = ("SIGINT to the driver", "SIGTERM to the group", "SIGTERM to everything")
 
 
 @pytest.mark.parametrize("how", [pytest.param(how, marks=[pytest.mark.slow] * (how in SLOWER)) for how in STOPS])

@@ -76,7 +76,7 @@ def chosen(task: str, variant: str, variants: Mapping[str, _Choice]) -> _Choice:
 
 def grid_axes(task: str, states: Sequence[int], *axes: tuple[str, float, float]) -> tuple[Axis, ...]:
     """Axes from (name, low, high) and the number of grid points of each."""
-    if len(states) != len(axes):
+    if not isinstance(states, Sequence) or len(states) != len(axes):
         raise ValueError(f"{task} has {len(axes)} coordinates and needs as many grid sizes, got states={states!r}.")
     return tuple(
         Axis(name=name, low=low, high=high, points=points)
