@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -26,6 +27,9 @@ import numpy as np
 from svrl.runs.atomic import writing
 
 STRUCTURE = "tree"
+_READING = threading.Lock()
+"""NumPy has Python parse an array's header. Before CPython 3.11.8 and 3.12.2 that fails now and then if another thread
+parses at the same time (gh-106905), and a sound checkpoint of one of several runs would pass for a damaged one."""
 
 
 def write_arrays(path: Path, tree: Any) -> None:
@@ -49,7 +53,7 @@ def read_arrays(path: Path) -> Any:
         ValueError: If the file is damaged, or is none of `write_arrays`.
         OSError: If it cannot be opened.
     """
-    with path.open("rb") as file:
+    with path.open("rb") as file, _READING:
         try:
             with np.load(file, allow_pickle=False) as entries:
                 structure = json.loads(entries[STRUCTURE].tobytes().decode("ascii"))
