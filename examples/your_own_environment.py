@@ -49,11 +49,12 @@ torch.set_num_threads(1)
 config = svrl.AgentConfig.of(
     "classic", agent="double", structured=True, discount=0.95, steps=8_000, epsilon_steps=4_000, eval_every=0
 )
-for label, steps in (("before", 1), ("after", config.steps)):
-    agent = svrl.train(heated_room, config.but(steps=steps), seed=0)
-    games = svrl.evaluate(agent.network, heated_room, config, episodes=50, seed=1)
+untrained = svrl.Training.begin(heated_room, config, seed=0)
+agent = svrl.train(heated_room, config, seed=0)
+for label, found in (("before", untrained), ("after", agent)):
+    games = svrl.evaluate(found.network, heated_room, config, episodes=50, seed=1)
     low, high = games.interval()
-    print(f"{label:>6} {agent.updates:5} updates: mean score {games.mean:6.1f}, 95% from {low:.1f} to {high:.1f}")
+    print(f"{label:>6} {found.updates:5} updates: mean score {games.mean:6.1f}, 95% from {low:.1f} to {high:.1f}")
 
 study = svrl.rank_study(agent, states=5_000, batches=2_000)
 print(f"batches of {study.batch_size} states x {study.actions} actions, mean rank at {study.energy:.0%} of the energy:")

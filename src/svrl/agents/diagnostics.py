@@ -255,6 +255,8 @@ def rank_study(
         seed: Of environments, actions and batches.
         progress: Told of (states collected, states to collect).
     """
+    if states < 1:
+        raise ValueError(f"A rank study needs at least 1 state, got {states}.")
     if batches < 1 or not 1 <= batch_size <= states:
         raise ValueError(
             f"A rank study needs at least 1 batch of 1 to {states} distinct states, the number it collects; "

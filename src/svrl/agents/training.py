@@ -81,6 +81,8 @@ class Training:
         graphs: bool = True,
         say: Callable[[str], None] | None = None,
     ) -> None:
+        if not isinstance(config, AgentConfig):
+            raise ValueError(f"Training takes an AgentConfig, as AgentConfig.for_env makes it; got {config!r}.")
         self._say = say or warn
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)

@@ -59,6 +59,8 @@ class GridMDP:
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Discretise; `progress(done, of)` is told of tabulated pairs, `dtype` is that of fractions and rewards."""
+        if not isinstance(task, ControlTask):
+            raise ValueError(f"GridMDP takes a ControlTask, as make_task('inverted-pendulum') makes it; got {task!r}.")
         if mode not in ("auto", "table", "on-the-fly"):
             raise ValueError(f"GridMDP has no mode {mode!r}: choose auto, table or on-the-fly.")
         if noise_nodes < 1:

@@ -60,17 +60,17 @@ def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> fl
 
 
 def judge_consistent(evidence: Evidence) -> Finding:
-    """In how many of the 12 panels the structured agent ends higher."""
-    envs = envs_of(evidence, env_names(FIG6), [arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}")])
-    if not envs:
+    """In how many of the 12 panels, or of those that are there, the structured agent ends higher."""
+    found = {kind: envs_of(evidence, env_names(FIG6), (kind, f"sv-{kind}")) for kind in TECHNIQUES}
+    if not all(found.values()):
         return nothing_yet(evidence)
-    theirs = [scores for kind in TECHNIQUES for scores in values(evidence, kind, envs)]
-    ours = [scores for kind in TECHNIQUES for scores in values(evidence, f"sv-{kind}", envs)]
-    panels = list(envs) * len(TECHNIQUES)
+    theirs = [scores for kind, envs in found.items() for scores in values(evidence, kind, envs)]
+    ours = [scores for kind, envs in found.items() for scores in values(evidence, f"sv-{kind}", envs)]
+    panels = [env for envs in found.values() for env in envs]
     count = int((relative_gains(theirs, ours, panels) > 0).sum())
     tells = can_tell(theirs, ours)
     ends = interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if tells else None
-    holds = len(envs) == len(FIG6) and count == len(panels) and ends is not None and ends[0] >= 0.75 * len(panels)
+    holds = count == len(FIG6) * len(TECHNIQUES) and ends is not None and ends[0] >= 0.75 * len(panels)
     words = f"{count}{shown(ends, 0)} of {len(panels)} panels"
     return settled(evidence, holds, ours=words, value=count, ends=ends, limit=len(panels))
 
