@@ -18,6 +18,7 @@ STRUCTURED = PLAIN.but(structured=True)
     [
         (STRUCTURED, 2, "on it 2 actions leave little structure to find"),
         (STRUCTURED, 1, "on it 1 action leaves little structure to find"),
+        (STRUCTURED.but(scale="row"), 1, "on it 1 action leaves little structure to find"),  # no rank was asked for
         (STRUCTURED.but(estimator="hard-impute", rank=6), 6, "every 32 x 6 matrix has a rank of 6 or less, so rank 6"),
         (STRUCTURED.but(batch_size=4, estimator="factor-als", rank=5), 9, "every 4 x 9 matrix has a rank of 4 or less"),
         (STRUCTURED.but(scale="row", estimator="hard-impute", rank=5), 6, "less its row means has a rank of 5 or less"),

@@ -26,7 +26,7 @@ def doubts(config: AgentConfig, env: str, actions: int) -> list[str]:
         found.append(f"Warning: on {env} {actions} {word} little structure to find.")
     centred = config.scale == "row"
     most = min(config.batch_size, actions - centred)
-    if config.structured and config.rank >= most:
+    if config.structured and config.rank and config.rank >= most:
         less = " less its row means" if centred else ""
         found.append(
             f"Warning: every {config.batch_size} x {actions} matrix{less} has a rank of {most} or less, so rank "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ _SMALLER = {
     "smoke": "Made at smoke scale, in seconds: it shows that everything works, and proves nothing.",
     "laptop": "Made at laptop scale; full scale is larger.",
 }
+_LETTERS = 20
+"""Of a caption in an inch: a longer line would widen the picture, with white on both sides of its panels."""
 
 
 def caption(figure: PaperFigure, evidence: Evidence) -> str:
@@ -41,7 +44,8 @@ def write_figure(picture: Figure, figure: PaperFigure, evidence: Evidence, folde
     scale = evidence.scale
     if scale != "full":
         below = _hold_legends(picture) - 0.02
-        picture.text(0.5, below, caption(figure, evidence), ha="center", va="top", fontsize=6, color="#707070")
+        words = textwrap.fill(caption(figure, evidence), int(_LETTERS * picture.get_figwidth()))
+        picture.text(0.5, below, words, ha="center", va="top", fontsize=6, color="#707070")
 
     folder.mkdir(parents=True, exist_ok=True)
     name = figure.id if scale == "full" else f"{figure.id}-{scale}"
