@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.model import Model
+from svrl.mdp.tabular import TabularMDP
 from svrl.planning import cross_iteration
-from svrl.planning.cross_iteration import CrossValueIteration, argmax_of_product, pivots, skeleton
+from svrl.planning.cross_iteration import HELD_OUT, CrossValueIteration, argmax_of_product, pivots, skeleton
 from svrl.planning.meter import Meter
 from svrl.planning.plan import advance, begin, plan
 
@@ -138,7 +139,23 @@ def test_every_backup_is_counted(rank: int, columns: int, final_sweep: bool):
     result = plan(watched, CrossValueIteration(rank=rank, final_sweep=final_sweep, max_iterations=6))
     each = rank * A + S * columns + S
     assert [row.backups for row in result.trace] == [each * (k + 1) for k in range(6)]
-    assert result.ledger.backups == watched.backups == 6 * each + (S * A if final_sweep else 0)
+    judged = min(S, HELD_OUT) * min(A, HELD_OUT)
+    assert result.ledger.backups == watched.backups == 6 * each + judged + (S * A if final_sweep else 0)
+
+
+def test_a_rank_that_does_not_suffice_is_the_outcome():
+    rng = np.random.default_rng(0)
+    model = TabularMDP.deterministic(
+        following=torch.from_numpy(rng.integers(150, size=(150, 90))),
+        rewards=torch.from_numpy(rng.normal(size=(150, 90))),
+        discount=0.9,
+    )
+    found = plan(model, CrossValueIteration(rank=5, max_iterations=20))
+    assert "Q is not of rank 5" in found.outcome
+    assert "Raise the rank" in found.outcome
+    assert Dense.of(model).loss(found.policy) > 0.5
+    assert "Q is not of rank" not in plan(model, CrossValueIteration(rank=90, max_iterations=20)).outcome
+    assert "Q is not of rank" not in plan(GRID, CrossValueIteration(rank=12, max_iterations=20)).outcome
 
 
 def test_a_final_sweep_is_greedy_in_the_values():

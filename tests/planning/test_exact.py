@@ -211,10 +211,20 @@ def test_backups_are_counted():
 
 def test_modified_policy_iteration_without_sweeps_is_value_iteration():
     model = random_mdp(8)
-    plain = plan(model, ValueIteration(stop="sup"))
-    modified = plan(model, ModifiedPolicyIteration(sweeps=0))
+    plain = plan(model, ValueIteration(tolerance=2e-8))
+    modified = plan(model, ModifiedPolicyIteration(sweeps=0, tolerance=1e-8))
     assert modified.iterations == plain.iterations
     assert torch.equal(modified.v, plain.v)
+
+
+@pytest.mark.parametrize("ending", [False, True])
+@pytest.mark.parametrize("discount", [0.9, 0.99, 0.999])
+def test_modified_policy_iteration_is_as_exact_as_it_says(discount: float, ending: bool):
+    for seed in range(5):
+        model = random_mdp(seed, discount=discount, ending=ending)
+        found = plan(model, ModifiedPolicyIteration())
+        assert found.converged
+        assert np.abs(found.v.numpy() - Dense.of(model).optimum()).max() <= 1e-8
 
 
 def test_policy_iteration_takes_few_sweeps():
@@ -246,6 +256,14 @@ def test_noisy_value_iteration_samples_all_pairs_once_an_iteration():
     # The maximum of noisy numbers is too high on average: that is what the averaging methods are for.
     truth = torch.from_numpy(Dense.of(model).optimum())
     assert 0.05 < float((found.v - truth).mean()) < 1.0
+
+
+def test_equal_noise_in_all_states_is_no_convergence():
+    # With one state all changes are equal, and their span is 0 from the first sample on.
+    one = TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), discount=0.9)
+    found = plan(Noisy(one, 0.1), ValueIteration(max_iterations=200))
+    assert not found.converged
+    assert float(found.v[0]) == pytest.approx(10.0, abs=1.5)
 
 
 def test_without_noise_a_sampler_is_planned_on_like_its_model():

@@ -160,7 +160,7 @@ def _certificate(model: Model, found: Plan) -> dict[str, Any]:
     certificate = certify_plan(model, found.v, found.policy)
     return {
         "certified_error": certificate.certified_error,
-        "certificate_backups": model.n_states * (model.n_actions + 1),
+        "certificate_backups": certificate.backups,
         "value_error_bound": certificate.value_error,
         "policy_loss_bound": certificate.mean_loss_bound,
     }

@@ -105,7 +105,7 @@ def compute_optimum(settings: Mapping[str, Any], work: Work) -> CellResult:
     row, arrays = judged(problem, best, problem.judge.optimal)
     iterations, ledger = problem.vanilla
     row |= {"vanilla_iterations": iterations, "vanilla_seconds_backup": ledger.seconds_backup}
-    exact = plan(problem.model, ModifiedPolicyIteration())
+    exact = plan(problem.model, ModifiedPolicyIteration(tolerance=1e-6))
     row |= {"exact_sweeps": exact.sweep_equivalents, "exact_seconds_backup": exact.ledger.seconds_backup}
     row |= {**ranks(best, problem.model), "metric_name": problem.task.metric.name}
     row |= {"axes": [axis.name for axis in problem.task.axes], "periodic": [a.periodic for a in problem.task.axes]}

@@ -23,10 +23,14 @@ nearly settled this is no longer needed: the final policy comes from the plain m
 of the second half of the iterations. Its directions are judged by halves again: those of the even
 iterations by the odd ones and the other way round, r, which for the whole mean is 2 r / (1 + r).
 
+A low-rank part chooses actions well and values them badly: the directions that it leaves out are missing
+from the value of every state, and value iteration adds that error up over the horizon. So the value of a
+state comes from fresh samples of the action that the low-rank part chose for it, sqrt(A) of them.
+
 Structure may also not pay: with hardly any noise it costs more than it saves, and with too much of it
 too few directions are confirmed. So fresh samples compare the two policies as well, the one of the
 low-rank part and the one of the plain average, at the actions they choose; as long as the plain one
-is worth more, values and policy are taken from it.
+is worth more, values and policy are taken from it. Where that is so at the end, the outcome says it.
 
 With `observe` below 1 an iteration samples a random part of the pairs, every pair has its own step
 size by the number of its visits, and pairs that were never visited are filled from the structure, or
@@ -35,6 +39,7 @@ left out where there is none.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +49,8 @@ from svrl.matrix import Bernoulli
 from svrl.matrix.parameters import check_whole
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
+
+NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and values are those of the plain average."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +107,7 @@ class AveragedStructuredIteration:
         samples: Of every pair that is asked for in an iteration.
         observe: Share of the pairs asked for in an iteration.
         rank: Most directions followed; or exactly this many, believed in full, if `choose` is off.
-        choose: Scale directions by what fresh samples confirm of them.
+        choose: Scale directions by what fresh samples confirm of them, and value the chosen actions by fresh samples.
         least: Directions of which less is confirmed are left out.
         memory: Weight of the past in the running mean of what is confirmed.
         max_iterations: Iterations; noise has no natural end.
@@ -142,9 +149,11 @@ class AveragedStructuredIteration:
             top, plain = estimate.max(1), q.max(1)
             state.memory |= {"estimate": estimate, "structured": top.indices, "plain": plain.indices}
             state.rank = int((weight > 0).sum())
-        if self.choose and (state.rank == 0 or float(state.memory["gain"]) < 0.0):
+        if not self.choose:
+            return _take(state, top.values, top.indices)
+        if state.rank == 0 or float(state.memory["gain"]) < 0.0:
             return _take(state, plain.values, plain.indices)
-        return _take(state, top.values, top.indices)
+        return _take(state, self._verified(meter, state, top.indices, generator), top.indices)
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The low-rank part of the mean of the second half's backups, and its best actions."""
@@ -152,12 +161,19 @@ class AveragedStructuredIteration:
         if not _has_halves(state):
             # What the last step chose, the plain average if that was it.
             structured = torch.equal(state.memory["policy"], state.memory["structured"])
+            state.outcome = "" if structured else NO_STRUCTURE
             q = state.memory["estimate"] if structured else _filled(state)[0]
             return Found(policy=state.memory["policy"], v=state.v.double(), q=q)
         with meter.estimating():
             estimate = self._judged_by_halves(state, generator)
         top = estimate.max(1)
         return Found(policy=top.indices, v=top.values.double(), q=estimate)
+
+    def _verified(self, meter: Meter, state: State, policy: Tensor, generator: torch.Generator) -> Tensor:
+        """Values (S,) of one action a state: the mean of fresh samples that had no part in choosing it."""
+        every = torch.arange(meter.n_states, device=meter.device)
+        count = self.samples * max(1, round(math.sqrt(self.observe * meter.n_actions)))
+        return meter.sample_at(state.v, every, policy, generator, count).to(state.v.dtype)
 
     def _judged_by_halves(self, state: State, generator: torch.Generator) -> Tensor:
         """The part of the mean of both halves that each half confirms of the other, (S, A)."""
@@ -180,7 +196,7 @@ class AveragedStructuredIteration:
             gain += float((other.gather(1, structured) - other.gather(1, own.argmax(1, keepdim=True))).mean())
         state.rank = int(kept.sum())
         if gain < 0.0 or state.rank == 0:
-            state.rank = 0
+            state.rank, state.outcome = 0, NO_STRUCTURE
             return both
         return (left * whole * kept) @ right.mT + mean
 

@@ -1,4 +1,4 @@
-"""How far values and policies can be from the best, from one exact sweep.
+"""How far values and policies can be from the best, from one or two exact sweeps.
 
 Let T be the Bellman operator of a model, V any values, d = TV - V, and c = discount / (1 - discount).
 Then (MacQueen 1966; Porteus 1971) the optimal values V* obey, in every state,
@@ -9,7 +9,10 @@ Proof: T is monotone and T(V + x) = TV + discount * x for a number x, so V + min
 TV + discount * min d <= TTV, and so on; the sum of the geometric series is c min d. The same holds
 with "at most" from above, and for the operator of one policy. The greedy policy g of the sweep
 has T_g V = TV, so its values are above the lower bound as well, and its loss V* - V_g is at most
-c (max d - min d). Any other policy costs S backups more, which bound its values from below.
+c (max d - min d).
+
+Any other policy is bounded twice: by V as it is given, and by the policy's own values with a second sweep.
+Neither is always the closer one, so the larger of the lower bounds and the smaller of the upper ones count.
 
 Where episodes may end, rows of transitions sum to less than 1 and T(V + x) only lies between TV and
 TV + discount * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider. Where rounding
@@ -26,13 +29,14 @@ from torch import Tensor
 
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler
+from svrl.planning.chain import ROUNDING, chain_values
 
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCertificate:
-    """Bounds from one sweep; they hold for certain.
+    """Bounds from exact sweeps; they hold for certain.
 
     Attributes:
         lower, upper: Below and above V*, (S,), float64.
@@ -41,6 +45,7 @@ class PlanCertificate:
         value_error: The values given are nowhere further from V* than this.
         loss_bound: No state loses more than this by following the policy: V* - V_policy.
         mean_loss_bound: Nor do the states on average lose more than this.
+        backups: What the certificate cost.
     """
 
     lower: Tensor
@@ -50,6 +55,7 @@ class PlanCertificate:
     value_error: float
     loss_bound: float
     mean_loss_bound: float
+    backups: int
 
     @property
     def midpoint(self) -> Tensor:
@@ -108,34 +114,46 @@ def value_offsets(change: Tensor, discount: float, endless: bool) -> tuple[float
 
 
 def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanCertificate:
-    """Bound V* and the loss of a policy by one sweep (see above), and S backups for a policy of your own.
+    """Bound V* and the loss of a policy (see above).
 
     Args:
         model: What was planned on.
         v: Any values (S,): the better they are, the closer the bounds.
-        policy: Actions (S,), or None for the greedy policy of the sweep.
+        policy: Actions (S,), which cost a second sweep, or None for the greedy policy of the first.
     """
     v = _values(model, v)
-    best, greedy = model.improve(v)
-    endless = never_ends(model)
-    low, high = value_offsets(best - v, discount_of(model), endless)
-    lower, upper = best + low, best + high
+    lower, upper, greedy = _bounds(model, v)
+    floor, backups = lower, model.n_states * model.n_actions
     if policy is None:
-        policy, floor = greedy, lower
+        policy = greedy
     else:
         policy = torch.as_tensor(policy).to(model.device, torch.int64)
         own = model.backup_at(v, torch.arange(model.n_states, device=model.device), policy)
-        floor = own + value_offsets(own - v, discount_of(model), endless)[0]
+        floor = own + value_offsets(own - v, discount_of(model), never_ends(model))[0]
+        target = ROUNDING * max(float(own.abs().max()), 1e-100)
+        valued, left, reads = chain_values(model.under(policy), own, target)
+        floor = torch.maximum(floor, valued - left / (1.0 - discount_of(model)))
+        lower_too, upper_too, _ = _bounds(model, valued)
+        lower, upper = torch.maximum(torch.maximum(lower, lower_too), floor), torch.minimum(upper, upper_too)
+        backups += backups + (1 + reads) * model.n_states
     loss = upper - floor
     return PlanCertificate(
         lower=lower,
         upper=upper,
         policy=policy,
-        certified_error=0.5 * (high - low),
+        certified_error=max(0.0, 0.5 * float((upper - lower).max())),
         value_error=float(torch.maximum(upper - v, v - lower).max()),
         loss_bound=float(loss.max()),
         mean_loss_bound=float(loss.mean()),
+        backups=backups,
     )
+
+
+def _bounds(model: Model, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Below and above V*, (S,), and the greedy policy (S,), by one sweep."""
+    best, greedy = model.improve(v)
+    low, high = value_offsets(best - v, discount_of(model), never_ends(model))
+    return best + low, best + high, greedy
 
 
 def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -> SampleCertificate:

@@ -16,6 +16,8 @@ from torch import Tensor
 from svrl.mdp.model import Chain
 
 Solver = Literal["direct", "krylov"]
+ROUNDING = 64 * torch.finfo(torch.float64).eps
+"""How far two computations of the same backup may be apart, relative to the largest value."""
 PATIENCE = 2000
 """Sweeps that are quicker than setting up a linear solver."""
 

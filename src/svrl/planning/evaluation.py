@@ -11,10 +11,10 @@ from torch import Tensor
 from svrl.mdp.model import Model
 from svrl.planning.chain import chain_values
 from svrl.planning.meter import Meter
-from svrl.planning.policy_iteration import ROUNDING, ModifiedPolicyIteration
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, rounding_of_bounds
 
 PATIENCE = 10
-"""Sweeps with a residual as small as rounding, after which no smaller one is waited for."""
+"""Sweeps with bounds as close as rounding, after which no closer ones are waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,8 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     chain = model.under(policy.to(torch.int64))
     target = tolerance * (1.0 - model.discount)
     v, left, _ = chain_values(chain, torch.zeros_like(chain.reward), target)
-    _check_reached(tolerance, left, v, 1.0 / (1.0 - model.discount))
+    factor = 1.0 / (1.0 - model.discount)
+    _check_reached(tolerance, factor * left, v, factor)
     return v
 
 
@@ -61,25 +62,25 @@ def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor
     """V* (S,), float64, each within `tolerance`, and its greedy policy (S,), by modified policy iteration.
 
     Raises:
-        ValueError: If rounding does not let the residual become that small.
+        ValueError: If rounding does not let the bounds become that close.
     """
     factor = model.discount / (1.0 - model.discount)
     # As many sweeps as reduce the error of an evaluation by e^5, whatever the discount.
-    method = ModifiedPolicyIteration(tolerance=tolerance / factor, sweeps=max(100, math.ceil(5.0 * factor)))
+    method = ModifiedPolicyIteration(tolerance=tolerance, sweeps=max(100, math.ceil(5.0 * factor)))
     meter, generator = Meter(model), torch.Generator(model.device)
     state = method.begin(meter, None)
     at_rounding = 0
-    while not (state.finished or at_rounding >= PATIENCE or math.isnan(state.residual)):
+    while not (state.residual <= tolerance or at_rounding >= PATIENCE or math.isnan(state.residual)):
         state = method.step(meter, state, generator)
-        at_rounding += state.residual <= ROUNDING * float(state.v.abs().max())
+        at_rounding += state.residual <= rounding_of_bounds(state.v, model.discount)
     _check_reached(tolerance, state.residual, state.v, factor)
     found = method.finish(meter, state, generator)
     return found.v, found.policy
 
 
-def _check_reached(tolerance: float, residual: float, v: Tensor, factor: float) -> None:
-    """A residual is itself only known up to rounding."""
-    reached = factor * max(residual, torch.finfo(torch.float64).eps * float(v.abs().max()))
+def _check_reached(tolerance: float, error: float, v: Tensor, factor: float) -> None:
+    """A bound on the error is itself only known up to rounding, times the factor between residual and error."""
+    reached = max(error, factor * torch.finfo(torch.float64).eps * float(v.abs().max()))
     if not reached <= tolerance:
         raise ValueError(
             f"Rounding keeps the values from being certainly within {tolerance:g}; {reached:.2g} was reached. "

@@ -128,7 +128,7 @@ def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[Trac
 def conclude(problem: Model | Sampler, method: Method, run: Run) -> Plan:
     """Turn a run whose steps are taken into a plan."""
     found = method.finish(Meter(problem, run.ledger), run.state, run.generator)
-    outcome = run.state.outcome if run.state.finished else OUT_OF_ITERATIONS
+    outcome = run.state.outcome or ("" if run.state.finished else OUT_OF_ITERATIONS)
     return _plan(problem, method, run, found, outcome)
 
 

@@ -2,6 +2,8 @@
 
 Both alternate a full sweep, which finds the greedy policy, and an evaluation of that policy. The chain
 of one policy has S rows instead of S * A, so that an evaluation costs little beside the sweep.
+Modified policy iteration ends with the midpoint of the bounds on V* that its last full sweep gives (see
+`svrl.planning.certificate`).
 Reference: M. L. Puterman and M. C. Shin, "Modified policy iteration algorithms for discounted Markov
 decision problems", Management Science 24 (1978).
 """
@@ -16,26 +18,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from svrl.planning.chain import Solver, chain_values, sweeps
+from svrl.planning.certificate import discount_of, never_ends, value_offsets
+from svrl.planning.chain import ROUNDING, Solver, chain_values, sweeps
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
-
-ROUNDING = 64 * torch.finfo(torch.float64).eps
-"""How far two computations of the same backup may be apart, relative to the largest value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModifiedPolicyIteration:
-    """A full sweep, then `sweeps` backups under its greedy policy, until max |TV - V| <= tolerance.
+    """A full sweep, then `sweeps` backups under its greedy policy, until the values are certified.
 
     Attributes:
         sweeps: Backups of the policy between two full sweeps; 0 is value iteration.
-        tolerance: On max |TV - V|. The values found are within discount / (1 - discount) times as much of V*.
+        tolerance: The values found are certainly within this of V*, or as near as rounding lets.
         max_iterations: Most full sweeps.
     """
 
     sweeps: int = 100
-    tolerance: float = 1e-6
+    tolerance: float = 1e-8
     max_iterations: int = 1000
 
     def __post_init__(self) -> None:
@@ -57,9 +57,11 @@ class ModifiedPolicyIteration:
     def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
         """One full sweep, and the evaluation unless it was the last."""
         best, policy = meter.improve(state.v)
-        state.residual = float((best - state.v).abs().max())
-        state.finished = state.residual <= self.tolerance
-        state.memory["policy"], state.v = policy, best
+        low, high = value_offsets(best - state.v, discount_of(meter.problem), never_ends(meter.problem))
+        state.residual = 0.5 * (high - low)
+        state.finished = state.residual <= max(self.tolerance, rounding_of_bounds(best, meter.discount))
+        state.memory |= {"policy": policy, "midpoint": best + 0.5 * (low + high)}
+        state.v = best
         if not state.finished and self.sweeps:
             with _evaluating(meter):
                 state.v = sweeps(meter.model.under(policy), best, self.sweeps)
@@ -67,8 +69,10 @@ class ModifiedPolicyIteration:
         return state
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
-        """The greedy policy of the last full sweep, and the values."""
-        return _finish(meter, state)
+        """The greedy policy of the last full sweep, and the midpoint of its bounds on V*."""
+        if "midpoint" not in state.memory:
+            state = self.step(meter, state, generator)
+        return Found(policy=state.memory["policy"], v=state.memory["midpoint"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,9 @@ class PolicyIteration:
 
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The last policy and its values."""
-        return _finish(meter, state)
+        if "policy" not in state.memory:
+            state.v, state.memory["policy"] = meter.improve(state.v)
+        return Found(policy=state.memory["policy"], v=state.v)
 
 
 def _check(method: str, iterations: int) -> None:
@@ -137,10 +143,9 @@ def _begin(meter: Meter, v: Tensor | None) -> State:
     return State(v=zeros if v is None else v.to(zeros))
 
 
-def _finish(meter: Meter, state: State) -> Found:
-    if "policy" not in state.memory:
-        state.v, state.memory["policy"] = meter.improve(state.v)
-    return Found(policy=state.memory["policy"], v=state.v)
+def rounding_of_bounds(v: Tensor, discount: float) -> float:
+    """Half the distance of two bounds on V* (S,) that rounding alone may cause."""
+    return discount / (1.0 - discount) * ROUNDING * float(v.abs().max())
 
 
 @contextmanager

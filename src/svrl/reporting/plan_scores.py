@@ -115,8 +115,7 @@ class Judge:
         low, high = Meter(model).value_range
         self._low = low
         self._tolerance = EXACT * max(high - low, abs(high), abs(low), 1e-300)
-        target = self._tolerance * (1.0 - model.discount) / model.discount
-        self.optimum = plan(model, ModifiedPolicyIteration(tolerance=target))
+        self.optimum = plan(model, ModifiedPolicyIteration(tolerance=self._tolerance))
 
     @cached_property
     def optimal(self) -> Score:
