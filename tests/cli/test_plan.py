@@ -22,6 +22,7 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.planning import checkpoint
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
+from svrl.reporting import plan_scores
 from svrl.reporting.plan_scores import Judge, Recorder
 from svrl.runs.run_directory import RunDirectory
 from svrl.runs.stop_signals import ONE_WISH
@@ -83,6 +84,12 @@ def exact() -> tuple[GridMDP, np.ndarray]:
     for _ in range(600):
         v = model.backup(v).max(1).values
     return model, v.numpy()
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lines of progress on stderr, however busy the machine is."""
+    monkeypatch.setattr("svrl.cli.plan_run.FIRST_LINE", 60.0)
 
 
 @pytest.fixture
@@ -408,6 +415,37 @@ def test_ctrl_c_without_out_writes_nothing(svrl, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("task", ["inverted-pendulum", "toy"])
+def test_no_optimum_of_a_large_problem_where_none_was_asked_for(svrl, svrl_json, tmp_path, monkeypatch, task):
+    monkeypatch.setattr(plan_scores, "MOST_ENTRIES", 99)
+    size = [] if task == "toy" else ["--starts", 20]
+    command = ("plan", task, "--states", 100, "--actions", 5, *size, "--iterations", 3, "--threads", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_scores, "ModifiedPolicyIteration", None)
+        row = svrl_json(*command, "--out", tmp_path / "run")
+        said = svrl(*command).stdout
+    assert set(row) >= KEYS
+    assert unexplained(row) == []
+    for name in ("optimum", "policy_loss", "policy_loss_relative", "optimal_return", "certified_error"):
+        assert row[name] is None, name
+    assert "ask for it with --compare or --backup-cost" in row["optimum_reason"]
+    assert "ask for it with --compare or --backup-cost" in said
+    assert row["sample_certificate"]["states"] == 1000
+    assert row["sample_certificate"]["statement"] in said
+    rows = [json.loads(line) for line in (tmp_path / "run" / "rows.jsonl").read_text().splitlines()]
+    assert [line["error"] for line in rows] == [None] * 3
+    assert svrl_json(*command, "--backup-cost", 1)["policy_loss"] is not None
+
+
+def test_a_pipe_gets_a_line_that_says_what_is_being_done(svrl, monkeypatch):
+    monkeypatch.setattr("svrl.cli.plan_run.FIRST_LINE", 0.2)
+    monkeypatch.setattr(Recorder, "__call__", interrupting(2, lambda: time.sleep(1.0)))
+    result = svrl(*SVP, "--json")
+    json.loads(result.stdout)
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.split(",")[0].strip() in ("starting", "building the table", "solving exactly", "svp")
+
+
 def test_compare(svrl_json, svrl):
     row = svrl_json(*SVP, "--compare", "--backup-cost", 1e9)
     rows = {other["method"]: other for other in row["comparison"]}
@@ -541,6 +579,11 @@ def test_the_command_of_a_request_leaves_defaults_out():
         (["toy", "--noise", "1"], "toy has no --noise"),
         (["mountain-car", "--time-step", "0"], "time_step"),
         (["mountain-car", "--reward-offset", "inf"], "reward_offset"),
+        (["mountain-car", "--reward-offset", "1e308"], "none may be above 1e+30. Rescale the reward"),
+        (["mountain-car", "--reward-offset", "1e10"], "hardly tells apart"),
+        (["mountain-car", "--time-step", "1e300"], "is too large at state"),
+        (["mountain-car", "--noise", "1e300"], "noise level for each"),
+        (["toy", "--method", "averaged-svp", "--sample-noise", "1e200"], "noise level of 0 to 1e+30, got 1e+200"),
         (["toy", "--device", "gpu"], "Use cpu, cuda or cuda:N"),
         (["toy", "--device", "mps"], "Use cpu, cuda or cuda:N"),
         (["toy", "--device", "cuda:77"], "cuda:77 is not available: torch finds"),

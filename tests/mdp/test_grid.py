@@ -15,7 +15,7 @@ from torch import Tensor
 from svrl.mdp import grid
 from svrl.mdp.cells import locate
 from svrl.mdp.cells_kernel import locate_inside
-from svrl.mdp.control_task import Axis, ControlTask, coordinates
+from svrl.mdp.control_task import FAR, Axis, ControlTask, coordinates
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_table import Quadrature
 from svrl.mdp.inverted_pendulum import inverted_pendulum
@@ -169,12 +169,12 @@ def test_places_are_found_as_by_the_twin(dtype: torch.dtype):
     generator = torch.Generator().manual_seed(3)
     x = 6.0 * torch.randn(4000, 3, generator=generator, dtype=torch.float64)
     ends = torch.tensor(
-        [[axis.low, axis.high, math.nextafter(axis.low, -9.0), 1e300] for axis in task.axes], dtype=torch.float64
+        [[axis.low, axis.high, math.nextafter(axis.low, -9.0), 1e6] for axis in task.axes], dtype=torch.float64
     )
     x = torch.cat([x, torch.cartesian_prod(*ends), task.states()])
     base, fraction = torch.empty(len(x), dtype=torch.int32), torch.empty(3, len(x), dtype=dtype)
     low, high = (np.array([getattr(axis, end) for axis in task.axes]) for end in ("low", "high"))
-    axes = low, high, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
+    axes = low, high, FAR, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
     assert locate_inside(x.numpy(), *axes, 0, len(x), base.numpy(), fraction.numpy())
     twin = locate(task, task.inside(x), dtype)
     assert torch.equal(base, twin[0])
@@ -315,6 +315,24 @@ def test_the_pair_that_is_not_finite_is_named(what: str, periodic: tuple[int, ..
         GridMDP(broken, mode="on-the-fly").backup(values(task))
 
 
+@pytest.mark.parametrize("reward", [1e39, -1e300, math.inf])
+@pytest.mark.parametrize("mode", ["table", "on-the-fly"])
+def test_a_reward_that_float32_cannot_hold_is_refused(reward: float, mode: str):
+    task = made_up(2, actions=5)
+    large = dataclasses.replace(task, reward=lambda s, a: task.reward(s, a) + reward, reward_range=None)
+    with pytest.raises(ValueError, match=r"reward of made-up is .* at state .* keep it within"):
+        GridMDP(large, mode=mode).backup(values(task))
+    with pytest.raises(ValueError, match=r"none may be above 1e\+30. Rescale the reward"):
+        dataclasses.replace(task, reward_range=(0.0, reward) if reward > 0.0 else (reward, 0.0))
+
+
+def test_rewards_that_the_table_does_not_tell_apart_are_refused():
+    task = dataclasses.replace(made_up(2), reward_range=(1e9, 1e9 + 1.0))
+    with pytest.raises(ValueError, match=r"from 1000000000 to 1000000001, which torch.float32 hardly tells apart"):
+        GridMDP(task)
+    GridMDP(task, dtype=torch.float64)
+
+
 def test_a_table_larger_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch):
     task = made_up(2)
     needed = GridMDP(task).table_bytes
@@ -400,7 +418,15 @@ def test_progress_is_told_to_the_end(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"), [({"mode": "disk"}, "no mode 'disk'"), ({"noise_nodes": 0}, "at least 1 quadrature node")]
+    ("options", "sentence"),
+    [
+        ({"mode": "disk"}, "no mode 'disk'"),
+        ({"noise_nodes": 0}, "noise_nodes as a whole number of at least 1, got 0"),
+        ({"noise_nodes": "2"}, "noise_nodes as a whole number of at least 1, got '2'"),
+        ({"threads": "2"}, "threads as a whole number of at least 1, got '2'"),
+        ({"dtype": "float32"}, "floating-point dtype such as torch.float32, got 'float32'"),
+        ({"device": "gpu"}, "no device 'gpu'"),
+    ],
 )
 def test_wrong_options_are_named(options: dict[str, object], sentence: str):
     with pytest.raises(ValueError, match=sentence):

@@ -147,6 +147,10 @@ def spoilt(kind: str) -> simulator.Sample:
             following = torch.where(bad[:, None], torch.inf, following)
         elif kind == "nan reward":
             reward = torch.where(bad, torch.nan, reward)
+        elif kind == "far step":
+            following = torch.where(bad[:, None], 1e300, following)
+        elif kind == "huge reward":
+            reward = torch.where(bad, 1e39, reward)
         elif kind == "one coordinate":
             following = following[:, :1]
         elif kind == "reward column":
@@ -156,11 +160,11 @@ def spoilt(kind: str) -> simulator.Sample:
     return sample
 
 
-@pytest.mark.parametrize("kind", ["nan step", "infinite step", "nan reward"])
+@pytest.mark.parametrize("kind", ["nan step", "infinite step", "far step", "nan reward", "huge reward"])
 def test_the_pair_that_is_not_finite_is_named(kind: str):
     with pytest.raises(ValueError, match="not finite") as error:
         simulated(spoilt(kind), name="mine").sample(values(), seeded())
-    assert f"mine is not finite at state {TASK.states()[9].tolist()} and action [0.5]" in str(error.value)
+    assert f"too large, at state {TASK.states()[9].tolist()} and action [0.5]" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -175,15 +179,28 @@ def test_wrong_shapes_are_named(kind: str, sentence: str):
         simulated(spoilt(kind)).sample(values(), seeded())
 
 
-@pytest.mark.parametrize("level", [-0.1, math.nan, math.inf])
-def test_a_noise_level_that_is_none_is_refused(level: float):
+@pytest.mark.parametrize("level", [-0.1, math.nan, math.inf, 1e200, "0.1", None])
+def test_a_noise_level_that_is_none_is_refused(level: object):
     with pytest.raises(ValueError, match="noise level"):
         NoisyBackups(GridMDP(TASK), level)
+
+
+@pytest.mark.parametrize("model", [TASK, "pendulum", NoisyBackups(GridMDP(TASK), 0.1)])
+def test_noise_is_added_to_a_model_only(model: object):
+    with pytest.raises(ValueError, match=r"NoisyBackups takes a model .* GridMDP\(task\)"):
+        NoisyBackups(model, 0.1)
+
+
+def test_the_largest_noise_overflows_nowhere():
+    noisy = NoisyBackups(GridMDP(TASK), 1e30)
+    assert bool(noisy.sample(values().float(), seeded()).isfinite().all())
 
 
 def test_a_range_of_rewards_must_be_one():
     with pytest.raises(ValueError, match="low < high"):
         simulated(reward_range=(1.0, 1.0))
+    with pytest.raises(ValueError, match="Rescale the reward"):
+        simulated(reward_range=(-math.inf, 1e39))
     assert simulated().reward_range == (-math.inf, math.inf)
     assert simulated(reward_range=(0.0, 1.0)).reward_range == (0.0, 1.0)
 

@@ -140,8 +140,8 @@ def test_sums_may_be_off_by_a_millionth_and_no_more():
                 TabularMDP(transitions=p, rewards=np.zeros((2, 1)), discount=0.9)
 
 
-@pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan")])
-def test_a_discount_outside_the_open_interval_is_refused(discount: float):
+@pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan"), "0.9", None, [0.9], 10**400])
+def test_a_discount_outside_the_open_interval_is_refused(discount: object):
     p, r = random_table(1)
     with pytest.raises(ValueError, match="discount between 0 and 1"):
         TabularMDP(transitions=p, rewards=r, discount=discount)
@@ -150,6 +150,8 @@ def test_a_discount_outside_the_open_interval_is_refused(discount: float):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"rewards": np.full((7, 3), 1e308)}, "none may be above 1e\\+30. Rescale the reward"),
+        ({"device": "gpu"}, "no device 'gpu'"),
         ({"transitions": np.ones((2, 3))}, r"\(S, A, S\), with S and A not 0, got \(2, 3\)"),
         ({"transitions": np.ones((2, 3, 4))}, r"got \(2, 3, 4\)"),
         ({"transitions": sp.csr_array((7, 3))}, r"\(S \* A, S\), with S and A not 0, got \(7, 3\)"),
@@ -167,6 +169,11 @@ def test_wrong_shapes_are_refused(change: dict[str, Any], message: str):
     p, r = random_table(1)
     with pytest.raises(ValueError, match=message):
         TabularMDP(**{"transitions": csr(p), "rewards": r, "discount": 0.9, **change})
+
+
+def test_next_states_that_are_not_whole_are_refused():
+    with pytest.raises(ValueError, match=r"whole numbers \(S, A\), got torch.float32 \(1, 1\)"):
+        TabularMDP.deterministic(following=[[0.5]], rewards=[[1.0]], discount=0.9)
 
 
 def test_wrong_questions_are_refused():

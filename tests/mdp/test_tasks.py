@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from svrl.mdp.catalogue import TASKS, make_task
-from svrl.mdp.control_task import ControlTask
+from svrl.mdp.control_task import Axis, ControlTask
+from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import TimeToGoal, UprightNorm
 
 classic_control = pytest.importorskip("gymnasium.envs.classic_control")
@@ -374,12 +376,46 @@ def test_the_goals():
         ("mountain-car", {"update_order": "speed_first"}, "Did you mean speed-first"),
         ("mountain-car", {"time_step": 0.0}, "time_step above 0"),
         ("mountain-car", {"reward_offset": float("nan")}, "finite reward_offset"),
+        ("mountain-car", {"reward_offset": "1"}, "finite reward_offset, got '1'"),
+        ("mountain-car", {"time_step": "1"}, "time_step above 0 and finite, got '1'"),
+        ("mountain-car", {"x_max": "1"}, "x_max of at least 0.5"),
+        ("inverted-pendulum", {"reward_offset": 1e308}, "values up to inf, and none may be above 1e\\+30"),
+        ("inverted-pendulum", {"variant": []}, r"no variant \[\]"),
+        (None, {}, "no task None"),
+        ([], {}, r"no task \[\]"),
         ("mountain-car", {"actions": 1}, "at least 2 values"),
         ("cart-pole", {"states": (10, 10)}, "4 coordinates"),
         ("cart-pole", {"states": 10}, "4 coordinates and needs as many grid sizes, got states=10"),
         ("inverted-pendulum", {"states": 50}, "got states=50"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_near_miss(name: str, switches: dict[str, Any], answer: str):
+def test_a_wrong_name_is_answered_with_the_near_miss(name: object, switches: dict[str, Any], answer: str):
     with pytest.raises(ValueError, match=answer):
         make_task(name, **switches)
+
+
+@pytest.mark.parametrize(
+    ("change", "answer"),
+    [
+        ({"discount": "0.9"}, "discount between 0 and 1, both excluded, got '0.9'"),
+        ({"noise": ("a", 0.0)}, "noise level for each"),
+        ({"noise": (math.nan, 0.0)}, "noise level for each"),
+        ({"noise": (0.0, 1e300)}, "noise level for each"),
+        ({"reward_range": ("a", 0.0)}, "reward range"),
+    ],
+)
+def test_a_task_of_other_things_than_numbers_is_refused(change: dict[str, Any], answer: str):
+    with pytest.raises(ValueError, match=answer):
+        dataclasses.replace(make_task("inverted-pendulum"), **change)
+
+
+@pytest.mark.parametrize(("low", "high"), [("0", 1.0), (0.0, None), (-1e308, 1e308), (math.nan, 1.0)])
+def test_an_axis_has_two_finite_ends(low: Any, high: Any):
+    with pytest.raises(ValueError, match="finite low < high"):
+        Axis(name="x", low=low, high=high, points=3)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_steps_that_lead_far_beyond_the_box_are_refused(name: str):
+    with pytest.raises(ValueError, match=f"step of {name} is too large at state"):
+        GridMDP(make_task(name, time_step=1e300))

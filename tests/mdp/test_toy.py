@@ -85,7 +85,7 @@ def test_value_iteration_reaches_the_fixed_point_of_a_dense_solution():
 def test_what_is_refused():
     with pytest.raises(ValueError, match="uniform or normal, got 'gamma'"):
         toy_mdp(0, reward="gamma")
-    with pytest.raises(ValueError, match="at least 1 state and 1 action, got 0 and 3"):
+    with pytest.raises(ValueError, match="n_states as a whole number of at least 1, got 0"):
         toy_mdp(0, n_states=0, n_actions=3)
     with pytest.raises(ValueError, match="discount between 0 and 1"):
         toy_mdp(0, n_states=2, n_actions=2, discount=1.0)

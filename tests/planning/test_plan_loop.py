@@ -17,6 +17,7 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.simulator import NoisyBackups, Simulator
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
 from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.meter import Ledger, Meter
 from svrl.planning.method import Found, Method, State
 from svrl.planning.plan import DIVERGED, OUT_OF_ITERATIONS, TraceRow, advance, begin, conclude, plan
@@ -28,6 +29,7 @@ from svrl.planning.sampled_iteration import (
     SampledMax,
 )
 from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.value_iteration import ValueIteration
 
 from .oracles import Dense, Watched, flat_grid, pendulum, small_grid
 
@@ -35,6 +37,13 @@ GRID = small_grid()
 DENSE = Dense.of(GRID)
 BEST = DENSE.optimum()
 S, A = GRID.n_states, GRID.n_actions
+
+
+@pytest.mark.parametrize(("problem", "got"), [(GRID.task, "ControlTask"), (5, "5"), (None, "NoneType")])
+def test_what_is_no_model_is_refused_with_the_way_to_wrap_a_task(problem: object, got: str):
+    for ask in (lambda: plan(problem, ValueIteration()), lambda: evaluate_policy(problem, torch.zeros(S).long())):
+        with pytest.raises(ValueError, match=rf"takes a model .* got {got}\. .*GridMDP\(task\)"):
+            ask()
 
 
 @dataclass(frozen=True, kw_only=True)

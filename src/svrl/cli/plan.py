@@ -72,7 +72,10 @@ def plan(
     ] = None,
     compare: Annotated[
         bool,
-        typer.Option("--compare/--no-compare", help="Run the baselines for as many iterations and show them beside."),
+        typer.Option(
+            "--compare/--no-compare",
+            help="Run the baselines for as many iterations and show them beside, and the optimum of any size.",
+        ),
     ] = False,
     backup_cost: Annotated[
         float | None, typer.Option(metavar="US", help="What one backup of your simulator costs, in microseconds.")
@@ -89,6 +92,9 @@ def plan(
 ) -> None:
     """Plan a task, and judge the plan by the exact optimum.
 
+    The optimum is computed for up to 200 million pairs of state and action. Larger plans are judged without it, unless
+    --compare or --backup-cost asks for it.
+
     Nothing is written without --out. With it, Ctrl-C keeps what was done, and --resume goes on to exactly the result
     that an uninterrupted run would have had.
     """
@@ -97,15 +103,17 @@ def plan(
         request = PlanRequest(**options)
         if resume and out is None:
             raise BadInputError("--resume goes on with the run in a folder, so it needs --out.")
-        with torch_threads(threads), _sentences():
-            result = _plan(request, out, resume)
+        from svrl.cli.plan_run import Bars
+
+        with Bars() as bars, torch_threads(threads), _sentences():
+            result = _plan(request, bars, out, resume)
     if as_json:
         print_json(result)
     else:
         _print(request, result)
 
 
-def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any]:
+def _plan(request: PlanRequest, bars: Bars, out: Path | None, resume: bool) -> dict[str, Any]:
     from svrl.cli.plan_run import Kept
     from svrl.runs.run_directory import RunDirectory
     from svrl.runs.stop_signals import Signals
@@ -115,7 +123,7 @@ def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any
     if request.task != "toy":
         names.make_control_task(request)  # whatever is wrong with it is found before a folder is made
     if out is None:
-        return _carry_out(request, method, device)
+        return _carry_out(request, bars, method, device)
     directory = (RunDirectory.resume if resume else RunDirectory.begin)(out, request.config())
     again = f"{request.command()} --out {out} --resume"
     with (
@@ -128,7 +136,7 @@ def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any
     ):
         signals.at_once = True
         try:
-            return _carry_out(request, method, device, Kept(directory, signals))
+            return _carry_out(request, bars, method, device, Kept(directory, signals))
         except (ValueError, BadInputError):
             directory.take_back()
             raise
@@ -136,24 +144,26 @@ def _plan(request: PlanRequest, out: Path | None, resume: bool) -> dict[str, Any
 
 def _carry_out(
     request: PlanRequest,
+    bars: Bars,
     method: Any,
     device: Any,
     kept: Kept | None = None,
 ) -> dict[str, Any]:
     from svrl.cli.plan_report import comparison_row, result_of
-    from svrl.cli.plan_run import Bars, run_plan
+    from svrl.cli.plan_run import run_plan
     from svrl.mdp.simulator import NoisyBackups
-    from svrl.reporting.plan_scores import Judge, Recorder
+    from svrl.reporting.plan_scores import MOST_ENTRIES, Judge, Recorder
 
-    bars = Bars()
     with bars.progress:
         model = names.make_model(request, device, bars.tabulating())
-        bars.stage("solving exactly")
         task = getattr(model, "task", None)
-        judge = Judge(model, task, starts=request.starts, seed=request.seed)
+        asked = request.compare or request.backup_cost is not None
+        exact = asked or model.n_states * model.n_actions <= MOST_ENTRIES
+        judge = Judge(model, task, starts=request.starts, seed=request.seed, exact=exact)
         problem = model if request.sample_noise is None else NoisyBackups(model, request.sample_noise)
         _warm_up(model, noisy=request.sample_noise is not None)
-        recorder = Recorder(judge.optimum.v)
+        bars.stage("solving exactly" if exact else "beginning")
+        recorder = Recorder(judge.optimum.v if exact else None)
         found = run_plan(
             problem,
             method,
@@ -235,7 +245,7 @@ def _print(request: PlanRequest, result: dict[str, Any]) -> None:
     from svrl.reporting.planning_tables import comparison_table
 
     title = f"{request.task}, {result['states']} states, {result['actions']} actions, seed {result['seed']}"
-    rows = result.get("comparison") or [_own_row(result), result["optimum"]]
+    rows = result.get("comparison") or [_own_row(result), *([result["optimum"]] if result["optimum"] else [])]
     metric = None if result["metric"] is None else result["metric"]["name"]
     console = Console()
     if not console.is_terminal:
@@ -249,4 +259,4 @@ def _print(request: PlanRequest, result: dict[str, Any]) -> None:
 
 def _own_row(result: dict[str, Any]) -> dict[str, Any]:
     metric = None if result["metric"] is None else result["metric"]["value"]
-    return {**{name: result[name] for name in result["optimum"] if name in result}, "metric": metric}
+    return {**result, "metric": metric}

@@ -60,26 +60,29 @@ def _write_figures(
 ) -> None:
     from svrl.reporting import planning_figures as figures
 
-    optimal, task = judge.optimal, judge.task
+    task = judge.task
     drawn = {"convergence.png": figures.draw_convergence(rows, pairs=found.problem["pairs"])}
     if comparison:
         drawn["comparison.png"] = figures.draw_comparison(comparison)
-    if task is None or score.rollout is None or optimal.rollout is None:
+    plans, paths = {found.name: found}, {found.name: score.rollout}
+    if judge.exact:
+        plans |= {"optimum": judge.optimum}
+        paths |= {"optimum": judge.optimal.rollout}
+    if task is None and judge.exact:
         drawn["q.png"] = figures.draw_q(_array(judge.model.backup(judge.optimum.v)), title="optimal Q")
-    else:
+    if task is not None:
         inputs = INPUTS.get(task.name, tuple(f"input {k + 1}" for k in range(task.actions.shape[1])))
-        plans = {found.name: found, "optimum": judge.optimum}
         drawn["policy.png"] = figures.draw_policies(
             task.axes,
             {name: _array(task.actions[some.policy.cpu()]) for name, some in plans.items()},
             inputs=inputs,
         )
-        paths = {found.name: score.rollout, "optimum": optimal.rollout}
         drawn["trajectories.png"] = figures.draw_trajectories(
             task.axes,
             {
                 name: (_array(path.states[:, :SHOWN_STARTS]), _array(path.inputs[:, :SHOWN_STARTS]))
                 for name, path in paths.items()
+                if path is not None
             },
             time_step=float(task.label.get("time_step", 1.0)),
             time_unit=TIME_UNITS.get(task.name, "s" if "time_step" in task.label else "steps"),

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from svrl.runs.run_directory import finite
 
 if TYPE_CHECKING:
     from svrl.cli.plan_request import PlanRequest
-    from svrl.mdp.model import Model
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan
     from svrl.reporting.plan_scores import Judge, Score
 
 EXACT_BASELINES = ("async", "sampled-max", "row-mean-update", "incumbent", "coarse", "paper-svp")
 NOISY_BASELINES = ("value-iteration", "averaged", "incumbent")
+NO_OPTIMUM = (
+    "the exact optimum is only computed for up to 200 million pairs of state and action; "
+    "ask for it with --compare or --backup-cost"
+)
 
 
 def result_of(request: PlanRequest, method: Method, found: Plan, score: Score, judge: Judge) -> dict[str, Any]:
     """Everything that is said about a plan; what is None has its reason beside it."""
     from svrl.reporting.plan_scores import ranks
 
-    model, optimal = judge.model, judge.optimal
+    model, optimum = judge.model, judge.optimum if judge.exact else None
+    optimal = judge.optimal if judge.exact else None
     grid = found.problem.get("states")
     return finite(
         {
@@ -43,19 +48,19 @@ def result_of(request: PlanRequest, method: Method, found: Plan, score: Score, j
             "seconds_backup": found.ledger.seconds_backup,
             "seconds_estimate": found.ledger.seconds_estimate,
             **ranks(found, model),
-            "policy_loss": score.policy_loss,
-            "policy_loss_relative": score.policy_loss_relative,
+            **_or_reason("policy_loss", score.policy_loss, NO_OPTIMUM),
+            **_or_reason("policy_loss_relative", score.policy_loss_relative, NO_OPTIMUM),
             "discounted_return": score.discounted_return,
-            "optimal_return": optimal.discounted_return,
+            **_or_reason("optimal_return", optimal and optimal.discounted_return, NO_OPTIMUM),
             **_metric(request, score, optimal),
             "policy_followed_by": score.followed,
-            **_certificate(model, found),
+            **_certificate(judge, found),
             "converged": found.converged,
             "outcome": found.outcome,
             "problem": found.problem,
             "method_repr": found.method,
-            "optimum": comparison_row("optimum", judge.optimum, optimal),
-            **break_even(found, judge.optimum, request.backup_cost),
+            **_or_reason("optimum", optimum and optimal and comparison_row("optimum", optimum, optimal), NO_OPTIMUM),
+            **break_even(found, optimum, request.backup_cost),
         }
     )
 
@@ -91,14 +96,14 @@ def estimator_name(method: Method) -> str | None:
     return next((name for name, kind in ESTIMATORS.items() if type(estimator) is kind), type(estimator).__name__)
 
 
-def break_even(found: Plan, optimum: Plan, cost: float | None) -> dict[str, Any]:
+def break_even(found: Plan, optimum: Plan | None, cost: float | None) -> dict[str, Any]:
     """From which cost of a backup, in microseconds, the estimation is paid for by the backups that it saves.
 
     Saved against the exact optimum by modified policy iteration, which decides, and beside it against as
     many iterations of value iteration, which is the paper's comparison.
     """
     against = {
-        "": optimum.ledger.backups - found.ledger.backups,
+        "": None if optimum is None else optimum.ledger.backups - found.ledger.backups,
         "_against_value_iteration": found.iterations * found.problem["pairs"] - found.ledger.backups,
     }
     fields: dict[str, Any] = {}
@@ -106,7 +111,7 @@ def break_even(found: Plan, optimum: Plan, cost: float | None) -> dict[str, Any]
     for name, saved in against.items():
         even, reason = _even(found, saved)
         costs[name] = even
-        fields[f"backups_saved{name}"] = saved
+        fields |= _or_reason(f"backups_saved{name}", saved, NO_OPTIMUM)
         fields |= _or_reason(f"break_even_cost{name}", even, reason)
     if cost is not None:
         even = costs[""]
@@ -120,7 +125,9 @@ def _what_was_ranked(result: dict[str, Any]) -> str:
     return "Q" if result["seconds_estimate"] == 0.0 else "the method's estimate of Q"
 
 
-def _even(found: Plan, saved: int) -> tuple[float | None, str]:
+def _even(found: Plan, saved: int | None) -> tuple[float | None, str]:
+    if saved is None:
+        return None, NO_OPTIMUM
     if "sample_noise" in found.problem:
         return None, "with noisy backups estimation buys accuracy, not backups"
     if found.ledger.seconds_estimate == 0.0:
@@ -130,7 +137,7 @@ def _even(found: Plan, saved: int) -> tuple[float | None, str]:
     return 1e6 * found.ledger.seconds_estimate / saved, ""
 
 
-def _verdict(found: Plan, cost: float, even: float | None, saved: int, reason: str) -> str:
+def _verdict(found: Plan, cost: float, even: float | None, saved: int | None, reason: str) -> str:
     if even is None:
         return f"Estimation does not pay against the exact optimum: {reason}."
     word = "pays" if cost > even else "does not pay"
@@ -140,23 +147,32 @@ def _verdict(found: Plan, cost: float, even: float | None, saved: int, reason: s
     )
 
 
-def _metric(request: PlanRequest, score: Score, optimal: Score) -> dict[str, Any]:
+def _metric(request: PlanRequest, score: Score, optimal: Score | None) -> dict[str, Any]:
     if not score.metric:
         return {"metric": None, "metric_reason": f"{request.task} has no metric"}
     name = score.metric["name"]
     both = {key: value for key, value in score.metric.items() if key != "name"}
+    best = _or_reason("optimal", optimal and optimal.metric[name], NO_OPTIMUM)
     return {
-        "metric": finite({"name": name, "value": score.metric[name], "optimal": optimal.metric[name]}),
+        "metric": finite({"name": name, "value": score.metric[name], **best}),
         "metrics": finite(both),
-        "optimal_metrics": finite({key: optimal.metric[key] for key in both}),
+        **_or_reason("optimal_metrics", optimal and finite({key: optimal.metric[key] for key in both}), NO_OPTIMUM),
     }
 
 
-def _certificate(model: Model, found: Plan) -> dict[str, Any]:
+def _certificate(judge: Judge, found: Plan) -> dict[str, Any]:
     from svrl.planning.certificate import certify_plan
 
     if not bool(found.v.isfinite().all()):
         return {"certified_error": None, "certified_error_reason": "the values are not finite"}
+    model = judge.model
+    if not judge.exact:
+        sample = judge.sample(found)
+        return {
+            "certified_error": None,
+            "certified_error_reason": "one sweep of all pairs takes too long; see sample_certificate",
+            "sample_certificate": {**asdict(sample), "statement": sample.statement},
+        }
     certificate = certify_plan(model, found.v, found.policy)
     return {
         "certified_error": certificate.certified_error,
@@ -180,6 +196,10 @@ def notes_of(result: dict[str, Any]) -> Iterable[str]:
             f"{result['rank_tight']} for all but 1e-6; "
             f"with row means taken out {result['rank_99_centred']} and {result['rank_tight_centred']}"
         )
+    if result["optimum"] is None:
+        yield f"no loss: {result['optimum_reason']}"
+    if "sample_certificate" in result:
+        yield result["sample_certificate"]["statement"]
     if result["certified_error"] is not None:
         yield (
             f"certified: V* is known within {result['certified_error']:.3g}, "

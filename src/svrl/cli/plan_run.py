@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
     from svrl.runs.stop_signals import Signals
 
 
+FIRST_LINE, LINE_EVERY = 3.0, 30.0
+"""Seconds until the first line and between two of them, where stderr is no terminal."""
+
+
 class Bars:
-    """Bars on stderr, one a stage, gone at the end; silent where nobody looks."""
+    """Bars on stderr, one a stage, gone at the end; where stderr is no terminal, a plain line now and then.
+
+    Enter it before torch is imported, which takes seconds, and `progress` once nothing but results is to be printed.
+    """
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._over = threading.Event()
         self.progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -34,6 +43,25 @@ class Bars:
             transient=True,
             disable=not console.is_terminal,
         )
+
+    def __enter__(self) -> Bars:
+        if self.progress.disable:
+            threading.Thread(target=self._lines, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _lines(self) -> None:
+        delay = FIRST_LINE
+        while not self._over.wait(delay):
+            if not self.progress.tasks:
+                self.progress.console.print("starting")
+            for stage in self.progress.tasks:
+                done = "" if stage.total is None else f", {stage.completed:,.0f} of {stage.total:,.0f}"
+                detail = f", {stage.fields['detail']}" if stage.fields["detail"] else ""
+                self.progress.console.print(f"{stage.description}{done}{detail}", markup=False)
+            delay = LINE_EVERY
 
     def stage(self, description: str, total: int | None = None) -> Callable[[int, str], None]:
         """Begin a stage in place of the last; call the result with how much is done, and details."""

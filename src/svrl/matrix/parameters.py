@@ -28,6 +28,14 @@ def check_whole(name: str, **numbers: SupportsIndex) -> None:
             raise ValueError(f"{name} needs {what} as a whole number of at least 1, got {got!r}.")
 
 
+def as_number(got: object) -> float:
+    """A number as a float, and NaN in place of text or anything else: no comparison with a bound lets NaN pass."""
+    try:
+        return float(got) if hasattr(got, "__float__") else math.nan
+    except (ArithmeticError, TypeError, ValueError, RuntimeError):  # whole numbers beyond floats, arrays, tensors
+        return math.nan
+
+
 def check_positive(name: str, **numbers: object) -> None:
     """Refuse numbers that are not above zero and finite; None means not given."""
     for what, got in numbers.items():

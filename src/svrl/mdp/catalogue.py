@@ -33,7 +33,7 @@ def make_task(name: str, **switches: Any) -> ControlTask:
     Raises:
         ValueError: With the nearest right name, if there is no such task, variant or switch.
     """
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise unknown("The catalogue", "task", name, TASKS)
     known = inspect.signature(TASKS[name]).parameters
     for switch in switches:

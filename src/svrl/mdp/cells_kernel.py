@@ -17,7 +17,7 @@ BLOCK = 512
 
 @njit(inline="always", **COMPILE)
 def _placed(x, low, high, scale, last):
-    """Cell and fraction of a coordinate that has been wrapped; NaN stays NaN."""
+    """Cell and fraction of a coordinate that has been wrapped."""
     x = low if x < low else x
     x = high if x > high else x
     place = (x - low) * scale
@@ -29,11 +29,11 @@ def _placed(x, low, high, scale, last):
 
 
 @njit(**COMPILE)
-def locate_inside(states, low, high, points, periodic, begin, end, base, fraction):
-    """Locate the states (N, d) begin..end-1 into base (N,) and fraction (d, N); False if one of them is NaN.
+def locate_inside(states, low, high, far, points, periodic, begin, end, base, fraction):
+    """Locate the states (N, d) begin..end-1 into base (N,) and fraction (d, N); False if one cannot be reached.
 
-    low, high, points and periodic, (d,), describe the axes; an infinite coordinate stops at the edge of
-    its axis, unless that is periodic.
+    low, high, points and periodic, (d,), describe the axes; no coordinate may be NaN, nor further than `far` widths
+    from low.
     """
     sound = True
     x = np.empty(BLOCK)
@@ -45,8 +45,12 @@ def locate_inside(states, low, high, points, periodic, begin, end, base, fractio
             width = high[k] - low[k]
             scale = (points[k] - 1) / width
             last = points[k] - 2.0
+            reach = far * width
+            beyond = 0
             for n in range(len(to)):
                 x[n] = some[n, k]
+                beyond |= not abs(x[n] - low[k]) <= reach
+            sound &= beyond == 0
             if periodic[k]:
                 outside = 0
                 for n in range(len(to)):
@@ -58,11 +62,8 @@ def locate_inside(states, low, high, points, periodic, begin, end, base, fractio
                 for n in range(len(to)):
                     x[n] += low[k]
             part = fraction[k, i:j]
-            nan = 0
             for n in range(len(to)):
-                nan |= x[n] != x[n]
                 cell, inside = _placed(x[n], low[k], high[k], scale, last)
                 part[n] = inside
                 to[n] = to[n] * np.int32(points[k]) + np.int32(cell)
-            sound &= nan == 0
     return sound

@@ -6,7 +6,8 @@ states (..., d) and actions (..., k) broadcast against each other:
     next = step(states, actions, noise)        (..., d), may leave the box
     r    = reward(states, actions)             (...)
 
-The box is kept by `ControlTask.move`: a periodic axis wraps, any other stops at its edge.
+The box is kept by `ControlTask.move`: a periodic axis wraps, any other stops at its edge. A next state
+millions of widths away is refused where pairs are tabulated.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import as_number
+from svrl.mdp.model import check_discount, check_values
+
+FAR = 1e6
+"""Widths of an axis that a next state may be away from it: further out, wrapping leaves too few digits."""
 Step = Callable[[Tensor, Tensor, Tensor], Tensor]
 Reward = Callable[[Tensor, Tensor], Tensor]
 
@@ -43,8 +49,9 @@ class Axis:
     periodic: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ValueError(f"Axis {self.name!r} needs finite low < high, got {self.low} and {self.high}.")
+        low, high = as_number(self.low), as_number(self.high)
+        if not 0.0 < high - low < math.inf:
+            raise ValueError(f"Axis {self.name!r} needs finite low < high, got {self.low!r} and {self.high!r}.")
         if not hasattr(self.points, "__index__") or operator.index(self.points) < 2:
             raise ValueError(f"Axis {self.name!r} needs at least 2 grid points, got {self.points!r}.")
         object.__setattr__(self, "points", operator.index(self.points))
@@ -85,8 +92,7 @@ class ControlTask:
     label: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.discount < 1.0:
-            raise ValueError(f"{self.name} needs a discount between 0 and 1, got {self.discount}.")
+        object.__setattr__(self, "discount", check_discount(self.name, self.discount))
         if not self.axes:
             raise ValueError(f"{self.name} needs at least one axis.")
         actions = torch.as_tensor(self.actions, dtype=torch.float64)
@@ -94,11 +100,20 @@ class ControlTask:
         if actions.ndim != 2 or len(actions) == 0 or not bool(torch.isfinite(actions).all()):
             raise ValueError(f"{self.name} needs finite actions of shape (A, k), got shape {tuple(actions.shape)}.")
         object.__setattr__(self, "actions", actions)
-        if self.reward_range is not None and not self.reward_range[0] <= self.reward_range[1]:
-            raise ValueError(f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}.")
+        if self.reward_range is not None:
+            low, high = map(as_number, self.reward_range)
+            if not low <= high:
+                raise ValueError(
+                    f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}."
+                )
+            check_values(self.name, (low, high), self.discount)
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
-        if len(noise) != len(self.axes) or min(noise) < 0.0:
-            raise ValueError(f"{self.name} has {len(self.axes)} axes and needs a noise level >= 0 each, got {noise}.")
+        most = [FAR * (axis.high - axis.low) for axis in self.axes]
+        if len(noise) != len(most) or not all(0.0 <= as_number(a) <= b for a, b in zip(noise, most, strict=True)):
+            raise ValueError(
+                f"{self.name} has {len(self.axes)} axes and needs a noise level for each, at least 0 and at most "
+                f"{FAR:g} times as wide as the axis, got {noise}."
+            )
         object.__setattr__(self, "noise", noise)
 
     @property
@@ -138,6 +153,12 @@ class ControlTask:
                 x = axis.low + torch.remainder(x - axis.low, axis.high - axis.low)
             columns.append(x.clamp(axis.low, axis.high))
         return torch.stack(columns, -1)
+
+    def reached(self, states: Tensor) -> Tensor:
+        """Whether states (..., d) may come out of a step, (...): they are finite and not millions of widths away."""
+        ends = torch.tensor([(axis.low, axis.high) for axis in self.axes], dtype=states.dtype, device=states.device)
+        low, high = ends.T
+        return ((states - low).abs() <= FAR * (high - low)).all(-1)
 
     def describe(self) -> dict[str, Any]:
         """What a result must say about the problem."""

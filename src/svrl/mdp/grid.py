@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import check_whole
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offsets, interpolate, tabulate
 from svrl.mdp.model import Chain, sparse_rows
@@ -63,8 +64,16 @@ class GridMDP:
             raise ValueError(f"GridMDP takes a ControlTask, as make_task('inverted-pendulum') makes it; got {task!r}.")
         if mode not in ("auto", "table", "on-the-fly"):
             raise ValueError(f"GridMDP has no mode {mode!r}: choose auto, table or on-the-fly.")
-        if noise_nodes < 1:
-            raise ValueError(f"GridMDP needs at least 1 quadrature node on each noisy axis, got {noise_nodes}.")
+        check_whole("GridMDP", noise_nodes=noise_nodes, threads=1 if threads is None else threads)
+        if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+            raise ValueError(f"GridMDP keeps rewards in a floating-point dtype such as torch.float32, got {dtype!r}.")
+        if task.reward_range is not None:
+            low, high = task.reward_range
+            if torch.finfo(dtype).eps * max(abs(low), abs(high)) > 0.01 * (high - low) > 0.0:
+                raise ValueError(
+                    f"{task.name} has rewards from {low:.12g} to {high:.12g}, which {dtype} hardly tells apart. "
+                    "Make their offset smaller, or use dtype=torch.float64."
+                )
         self.task = task
         check_card(device)
         self.device = torch.device(device)

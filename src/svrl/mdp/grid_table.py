@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.cells import locate
-from svrl.mdp.control_task import ControlTask
+from svrl.mdp.control_task import FAR, ControlTask
+from svrl.mdp.model import LARGEST_VALUE
 from svrl.mdp.threads import share_out
 
 LEAST = 1 << 14
@@ -68,22 +69,22 @@ def tabulate(task: ControlTask, states: Tensor, actions: Tensor, quadrature: Qua
     following = torch.as_tensor(task.step(states[..., None, :], actions[..., None, :], nodes))
     following = following.broadcast_to((*pairs, len(nodes), task.dimensions)).reshape(-1, task.dimensions)
     base, fraction, sound = _locate(task, following, dtype)
-    if not (sound and bool(torch.isfinite(reward.sum()))):
+    most = LARGEST_VALUE * (1.0 - task.discount)
+    if not (sound and all(abs(float(end)) <= most for end in reward.aminmax())):
         _refuse(task, states.broadcast_to((*pairs, -1)), actions.broadcast_to((*pairs, -1)), following, reward)
     return Table(base=base, fraction=fraction, reward=reward.to(dtype))
 
 
 def _locate(task: ControlTask, following: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, bool]:
-    """Base (N,) and fraction (d, N) of next states (N, d), brought into the box; False if one of them is NaN."""
+    """Base (N,) and fraction (d, N) of next states (N, d), brought into the box; False if one cannot be reached."""
     if following.device.type != "cpu":
-        inside = task.inside(following)
-        return *locate(task, inside, dtype), bool(torch.isfinite(inside.sum()))
+        return *locate(task, task.inside(following), dtype), bool(task.reached(following).all())
     from svrl.mdp.cells_kernel import locate_inside
 
     base = torch.empty(len(following), dtype=torch.int32)
     fraction = torch.empty(task.dimensions, len(following), dtype=dtype)
     ends = np.array([(axis.low, axis.high) for axis in task.axes], np.float64).T.copy()
-    axes = *ends, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
+    axes = *ends, FAR, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
     given, out = following.to(torch.float64).numpy(), (base.numpy(), fraction.numpy())
     sound: list[bool] = []
     share_out(
@@ -96,20 +97,19 @@ def _locate(task: ControlTask, following: Tensor, dtype: torch.dtype) -> tuple[T
 
 
 def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tensor, reward: Tensor) -> None:
-    """Name the first pair whose next state or reward is not finite; sums may overflow without one."""
-    following = task.inside(following)
-    steps = following.reshape(len(reward), -1).isfinite().all(1)
-    bad = ~(steps & reward.isfinite())
-    if not bool(bad.any()):
-        return
-    first = int(bad.nonzero()[0])
+    """Name the first pair whose next state or reward is not finite, or too large."""
+    steps = task.reached(following.double()).reshape(len(reward), -1).all(1)
+    most = LARGEST_VALUE * (1.0 - task.discount)
+    first = int((~(steps & (reward.abs() <= most))).nonzero()[0])
     what = "step" if not bool(steps[first]) else "reward"
-    got = following.reshape(len(reward), -1)[first].tolist() if what == "step" else float(reward[first])
+    found = following.reshape(len(reward), -1)[first] if what == "step" else reward[first]
+    wrong = "too large" if bool(found.isfinite().all()) else "not finite"
+    limit = f"within {FAR:g} widths of the box" if what == "step" else f"within {most:g}"
     state = [round(x, 6) for x in states.reshape(len(reward), -1)[first].tolist()]
     action = [round(x, 6) for x in actions.reshape(len(reward), -1)[first].tolist()]
     raise ValueError(
-        f"The {what} of {task.name} is not finite at state {state} and action {action}: it gave {got}. "
-        f"Make {what} finite on the whole box."
+        f"The {what} of {task.name} is {wrong} at state {state} and action {action}: it gave {found.tolist()}. "
+        f"Make {what} finite on the whole box, and keep it {limit}."
     )
 
 

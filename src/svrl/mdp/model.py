@@ -18,6 +18,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import as_number
+
+LARGEST_VALUE = 1e30
+"""Of a state: methods keep values in float32, which ends at 3.4e38, and add them up."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
@@ -44,6 +49,23 @@ def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int,
         # torch calls its CSR tensors a beta, and says so to every user of ours.
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(rows, columns, weights, size, check_invariants=False)
+
+
+def check_discount(name: str, discount: object) -> float:
+    """The discount of a problem as a float; anything but a number between 0 and 1 is refused."""
+    if not 0.0 < as_number(discount) < 1.0:
+        raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {discount!r}.")
+    return as_number(discount)
+
+
+def check_values(name: str, rewards: tuple[float, float], discount: float) -> None:
+    """Refuse rewards (low, high) with which the value of a state would not fit into float32."""
+    largest = max(abs(end) for end in rewards) / (1.0 - discount)
+    if not largest <= LARGEST_VALUE:
+        raise ValueError(
+            f"{name} has rewards from {rewards[0]:g} to {rewards[1]:g} and the discount {discount:g}, so values up to "
+            f"{largest:.3g}, and none may be above {LARGEST_VALUE:g}. Rescale the reward."
+        )
 
 
 @runtime_checkable
@@ -126,3 +148,14 @@ class Sampler(Protocol):
         self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
     ) -> Tensor:
         """Noisy backups of listed pairs (K,), each the mean of `count` samples."""
+
+
+def check_problem(name: str, problem: object, *kinds: Any) -> None:
+    """Refuse, in the name of who takes it, what is none of `kinds`, Model and Sampler; most often it is a task."""
+    if isinstance(problem, type) or not isinstance(problem, kinds):
+        got = repr(problem) if isinstance(problem, type | int | float | str) else type(problem).__name__
+        or_sampler = ", or a sampler" if Sampler in kinds else ""
+        raise ValueError(
+            f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. "
+            "A ControlTask becomes a model on its grid: GridMDP(task)."
+        )

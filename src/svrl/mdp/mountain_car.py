@@ -17,6 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.metric import TimeToGoal
 from svrl.mdp.task_parts import Motion, UpdateOrder, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
@@ -60,8 +61,8 @@ def mountain_car(
     motion, right_end = chosen(NAME, variant, VARIANTS)
     motion = motion.but(time_step=time_step, reward_offset=reward_offset, update_order=update_order)
     right_end = right_end if x_max is None else x_max
-    if right_end < GOAL:
-        raise ValueError(f"{NAME} needs x_max of at least {GOAL}, where the goal begins, got {x_max}.")
+    if not as_number(right_end) >= GOAL:
+        raise ValueError(f"{NAME} needs x_max of at least {GOAL}, where the goal begins, got {x_max!r}.")
     axes = grid_axes(NAME, states, ("position", -1.2, right_end), ("speed", -0.07, 0.07))
 
     def accelerations(at: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import as_number
 from svrl.mdp.cells import locate
-from svrl.mdp.control_task import Axis, ControlTask
+from svrl.mdp.control_task import FAR, Axis, ControlTask
 from svrl.mdp.grid_table import Table, corner_offsets, interpolate
-from svrl.mdp.model import Model
+from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_values
 from svrl.mdp.summary import summary
 
 Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
@@ -47,11 +48,14 @@ class Simulator:
         self._task = ControlTask(
             name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, discount=discount
         )
-        if not reward_range[0] < reward_range[1]:
+        low, high = map(as_number, reward_range)
+        if not low < high:
             raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
+        self.discount = self._task.discount
+        known = [end for end in (low, high) if math.isfinite(end)]
+        check_values(name, (min(known, default=0.0), max(known, default=0.0)), self.discount)
         self._sample = sample
-        self.reward_range = reward_range
-        self.discount = discount
+        self.reward_range = low, high
         self.device = torch.device(device)
         self.n_states, self.n_actions = self._task.n_states, self._task.n_actions
         self._states = self._task.states().to(self.device)
@@ -92,13 +96,14 @@ class Simulator:
                 f"got {tuple(following.shape)} and {tuple(reward.shape)}."
             )
         self.calls += len(here)
-        finite = following.isfinite().all(1) & reward.isfinite()
-        if not bool(finite.all()):
-            first = int((~finite).nonzero()[0])
+        most = LARGEST_VALUE * (1.0 - self.discount)
+        sound = self._task.reached(following.double()) & (reward.abs() <= most)
+        if not bool(sound.all()):
+            first = int((~sound).nonzero()[0])
             raise ValueError(
-                f"{self._task.name} is not finite at state {here[first].tolist()} and action {inputs[first].tolist()}: "
-                f"it gave {following[first].tolist()} and reward {float(reward[first])}. "
-                "Make it finite on the whole box."
+                f"{self._task.name} is not finite, or too large, at state {here[first].tolist()} and action "
+                f"{inputs[first].tolist()}: it gave {following[first].tolist()} and reward {float(reward[first])}. "
+                f"Keep next states within {FAR:g} widths of the box, and rewards within {most:g}."
             )
         base, fraction = locate(self._task, self._task.inside(following.double()), v.dtype)
         reward = reward.to(v.dtype)
@@ -117,10 +122,11 @@ class NoisyBackups:
     """
 
     def __init__(self, model: Model, sigma: float) -> None:
-        if not sigma >= 0.0 or math.isinf(sigma):
-            raise ValueError(f"NoisyBackups needs a noise level >= 0 and finite, got {sigma}.")
+        check_problem("NoisyBackups", model, Model)
+        if not 0.0 <= as_number(sigma) <= LARGEST_VALUE:
+            raise ValueError(f"NoisyBackups needs a noise level of 0 to {LARGEST_VALUE:g}, got {sigma!r}.")
         self.model = model
-        self.sigma = sigma
+        self.sigma = float(sigma)
         self.calls = 0
         self.n_states, self.n_actions = model.n_states, model.n_actions
         self.discount, self.device = model.discount, model.device

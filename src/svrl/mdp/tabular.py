@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp import tabular_kernel as kernel
-from svrl.mdp.model import Chain, sparse_rows
+from svrl.mdp.model import Chain, check_discount, check_values, sparse_rows
 from svrl.mdp.summary import summary
 from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
 from svrl.runs.device import check_card
@@ -87,10 +87,8 @@ class TabularMDP:
             ValueError: If shapes do not fit, or, with the first state and action, if a row is wrong.
         """
         check_card(device)
-        if not 0.0 < discount < 1.0:
-            raise ValueError(f"TabularMDP needs a discount between 0 and 1, both excluded, got {discount}.")
+        self.discount = check_discount("TabularMDP", discount)
         csr, (self.n_states, self.n_actions) = _read_transitions(transitions)
-        self.discount = float(discount)
         self.name = name
         self._label = dict(label or {})
         mask = _flags(terminal, self.n_states, "terminal", "state")
@@ -105,6 +103,7 @@ class TabularMDP:
         self._exact_rows = max(1.0 - least, self.largest_row_sum - 1.0) <= 1e-12
         nothing = [0.0] if self._episodic else []  # what an ended episode pays from then on
         self.reward_range = (min([float(reward.min()), *nothing]), max([float(reward.max()), *nothing]))
+        check_values("TabularMDP", self.reward_range, self.discount)
         *parts, table, mask = (tensor.to(device) for tensor in (*csr, reward, mask))
         self.device = table.device
         self._csr = Csr(*parts)
@@ -118,6 +117,8 @@ class TabularMDP:
     def deterministic(cls, *, following: Tensor, rewards: Table, discount: float, **options: Any) -> TabularMDP:
         """One next state for each pair: following (S, A), whole numbers. Options are the constructor's."""
         following = torch.as_tensor(following)
+        if following.ndim != 2 or following.is_floating_point():
+            raise ValueError(f"Next states are whole numbers (S, A), got {following.dtype} {tuple(following.shape)}.")
         n_states, n_actions = following.shape
         indices = following.reshape(-1).to(torch.int64)
         ones = torch.ones(len(indices), dtype=torch.float64, device=indices.device)

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import Axis, Step, coordinates
 from svrl.runs.nearest_name import nearest_name
 
@@ -46,10 +47,10 @@ class Motion:
     update_order: UpdateOrder = "together"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.time_step < math.inf:
-            raise ValueError(f"A task needs a time_step above 0 and finite, got {self.time_step}.")
-        if not math.isfinite(self.reward_offset):
-            raise ValueError(f"A task needs a finite reward_offset, got {self.reward_offset}.")
+        if not 0.0 < as_number(self.time_step) < math.inf:
+            raise ValueError(f"A task needs a time_step above 0 and finite, got {self.time_step!r}.")
+        if not math.isfinite(as_number(self.reward_offset)):
+            raise ValueError(f"A task needs a finite reward_offset, got {self.reward_offset!r}.")
         if self.update_order not in get_args(UpdateOrder):
             raise unknown("A task", "update_order", self.update_order, get_args(UpdateOrder))
 
@@ -69,7 +70,7 @@ def unknown(owner: str, what: str, got: object, known: Iterable[str]) -> ValueEr
 
 def chosen(task: str, variant: str, variants: Mapping[str, _Choice]) -> _Choice:
     """The entry of a variant."""
-    if variant not in variants:
+    if not isinstance(variant, str) or variant not in variants:
         raise unknown(task, "variant", variant, variants)
     return variants[variant]
 

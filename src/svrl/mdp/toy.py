@@ -8,10 +8,12 @@ that figure does not come out.
 
 from __future__ import annotations
 
+import operator
 from typing import Literal
 
 import torch
 
+from svrl.matrix.parameters import check_whole
 from svrl.mdp.tabular import TabularMDP
 
 DRAWS = {"uniform": torch.rand, "normal": torch.randn}
@@ -38,12 +40,13 @@ def toy_mdp(
     """
     if reward not in DRAWS:
         raise ValueError(f"The toy MDP draws rewards from {' or '.join(DRAWS)}, got {reward!r}.")
-    if n_states < 1 or n_actions < 1:
-        raise ValueError(f"The toy MDP needs at least 1 state and 1 action, got {n_states} and {n_actions}.")
+    check_whole("The toy MDP", n_states=n_states, n_actions=n_actions)
     label: dict[str, object] = {"reward": reward}
-    if isinstance(generator, int):
-        label["seed"] = generator
-        generator = torch.Generator().manual_seed(generator)
+    if not isinstance(generator, torch.Generator):
+        if not hasattr(generator, "__index__"):
+            raise ValueError(f"The toy MDP is drawn by a torch.Generator or from a seed, got {generator!r}.")
+        label["seed"] = seed = operator.index(generator)
+        generator = torch.Generator().manual_seed(seed)
     source = generator.device
     following = torch.randint(n_states, (n_states * n_actions,), generator=generator, device=source)
     drawn = DRAWS[reward](n_states, n_actions, generator=generator, dtype=torch.float64, device=source)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import Model
+from svrl.mdp.model import Model, Sampler, check_problem
 from svrl.planning.chain import chain_values
 from svrl.planning.meter import Meter
 from svrl.planning.policy_iteration import ModifiedPolicyIteration, rounding_of_bounds
@@ -43,6 +43,7 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     Raises:
         ValueError: If rounding does not let the residual become that small.
     """
+    check_problem("evaluate_policy", model, Model, Sampler)
     if not isinstance(model, Model):
         raise ValueError(
             "A policy is evaluated on a model, and the problem can only be sampled. Use rollouts, or a model."

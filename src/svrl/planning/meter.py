@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import Model, Sampler
+from svrl.mdp.model import Model, Sampler, check_problem
 
 
 @dataclass(kw_only=True)
@@ -36,6 +36,7 @@ class Meter:
     """
 
     def __init__(self, problem: Model | Sampler, ledger: Ledger | None = None) -> None:
+        check_problem("A plan", problem, Model, Sampler)
         self.problem = problem
         self.ledger = Ledger() if ledger is None else ledger
         self.n_states = problem.n_states

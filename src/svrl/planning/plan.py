@@ -149,8 +149,6 @@ def plan(
         start: Q (S, A) or V (S,) to start from, where the method can.
         watch: Told of every iteration.
     """
-    if not hasattr(problem, "n_states"):
-        raise ValueError(f"plan takes a model such as TabularMDP or GridMDP, or a sampler; got {problem!r}.")
     run = begin(problem, method, seed=seed, start=start)
     for row in advance(problem, method, run):
         if watch is not None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from svrl.matrix.rank import PAPER_ENERGY, spectrum
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.model import Model
+from svrl.planning.certificate import SampleCertificate, certify_on_sample
 from svrl.planning.evaluation import evaluate_policy, policy_loss
 from svrl.planning.meter import Meter
 from svrl.planning.plan import Plan, Run, plan
@@ -30,7 +31,9 @@ EXACT = 1e-9
 """Error of values called exact, as a share of the attainable range."""
 TIGHT_ENERGY = 1.0 - 1e-6
 MOST_ENTRIES = 200_000_000
-"""Larger matrices Q are not formed for a score."""
+"""Pairs: larger matrices Q are not formed for a score, and larger problems are only solved exactly on request."""
+SAMPLED, SAMPLED_PAIRS = 1000, 10_000_000
+"""Most states that stand for all, and most of their pairs."""
 INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
 
 
@@ -56,10 +59,11 @@ class Recorder:
     """Watches a run, and keeps what its score and its figures need; its notes can go into a checkpoint.
 
     Attributes:
-        notes: "errors", max |V - V*| after each iteration, and "last" and "before", the values of the last two.
+        notes: "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before",
+            the values of the last two.
     """
 
-    def __init__(self, optimal_values: Tensor) -> None:
+    def __init__(self, optimal_values: Tensor | None) -> None:
         self._optimal = optimal_values
         self.notes: dict[str, Any] = {"errors": []}
 
@@ -68,7 +72,8 @@ class Recorder:
         v, errors = run.state.v, self.notes["errors"]
         if len(errors) == run.state.iteration:
             return
-        news: dict[str, Any] = {"errors": [*errors, float((v.double() - self._optimal).abs().max())], "last": v.clone()}
+        error = None if self._optimal is None else float((v.double() - self._optimal).abs().max())
+        news: dict[str, Any] = {"errors": [*errors, error], "last": v.clone()}
         if "last" in self.notes:
             news["before"] = self.notes["last"]
         self.notes.update(news)  # all at once: a second Ctrl-C may come between any two lines
@@ -84,7 +89,7 @@ class Score:
     """What one policy is worth.
 
     Attributes:
-        policy_loss: Mean over grid states of V* - V_policy, both exact on the grid.
+        policy_loss: Mean over grid states of V* - V_policy, both exact on the grid; None if V* is not known.
         policy_loss_relative: The same over the range of V*.
         discounted_return: Mean over rollouts; without a task, the mean of V_policy.
         metric: The task's numbers, and its main one's name under "name"; empty without a task.
@@ -92,8 +97,8 @@ class Score:
         rollout: The trajectories, or None.
     """
 
-    policy_loss: float
-    policy_loss_relative: float
+    policy_loss: float | None
+    policy_loss_relative: float | None
     discounted_return: float
     metric: dict[str, Any]
     followed: str
@@ -104,18 +109,23 @@ class Judge:
     """Scores plans on one model, all by the same optimum, the same starts and the same noise.
 
     Attributes:
-        optimum: The optimal plan, by modified policy iteration.
+        exact: Whether plans are compared with the optimum; if not, their losses are None.
     """
 
-    def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int) -> None:
+    def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int, exact: bool = True) -> None:
         self.model = model
         self.task = task
+        self.exact = exact
         self._starts = starts
         self._seed = seed
         low, high = Meter(model).value_range
         self._low = low
         self._tolerance = EXACT * max(high - low, abs(high), abs(low), 1e-300)
-        self.optimum = plan(model, ModifiedPolicyIteration(tolerance=self._tolerance))
+
+    @cached_property
+    def optimum(self) -> Plan:
+        """The optimal plan, by modified policy iteration."""
+        return plan(self.model, ModifiedPolicyIteration(tolerance=self._tolerance))
 
     @cached_property
     def optimal(self) -> Score:
@@ -124,9 +134,12 @@ class Judge:
 
     def score(self, found: Plan, values: Sequence[Tensor] = ()) -> Score:
         """Score a plan; `values` (S,) are those it may have been greedy for, as a `Recorder` keeps them."""
-        own = evaluate_policy(self.model, found.policy, self._tolerance)
-        loss = policy_loss(self.optimum.v, own)
-        parts: dict[str, Any] = {"policy_loss": loss.mean, "policy_loss_relative": loss.relative}
+        parts: dict[str, Any] = {"policy_loss": None, "policy_loss_relative": None}
+        if self.exact or self.task is None:
+            own = evaluate_policy(self.model, found.policy, self._tolerance)
+        if self.exact:
+            loss = policy_loss(self.optimum.v, own)
+            parts = {"policy_loss": loss.mean, "policy_loss_relative": loss.relative}
         if self.task is None:
             return Score(**parts, discounted_return=float(own.mean()), metric={}, followed="exact values", rollout=None)
         policy, followed = self._carried(found, values)
@@ -134,6 +147,13 @@ class Judge:
         done = rollout(self.task, policy, starts=self._starts, generator=generator)
         metric = {"name": self.task.metric.name, **done.metric} if self.task.metric is not None else {}
         return Score(**parts, discounted_return=done.discounted_return, metric=metric, followed=followed, rollout=done)
+
+    def sample(self, found: Plan) -> SampleCertificate:
+        """What some states say about a plan, where one exact sweep would take too long."""
+        count = max(1, min(SAMPLED, SAMPLED_PAIRS // self.model.n_actions))
+        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # not the plan's: draws are independent of it
+        states = torch.randint(self.model.n_states, (count,), generator=generator)
+        return certify_on_sample(self.model, found.v, found.policy, states)
 
     def _carried(self, found: Plan, values: Sequence[Tensor]) -> tuple[Policy, str]:
         """The policy at continuous states, and how."""

@@ -9,10 +9,13 @@ if TYPE_CHECKING:
 
 
 def check_card(device: str | torch.device) -> None:
-    """Raise ValueError, with a sentence, if a CUDA device was asked for that torch does not find."""
+    """Raise ValueError, with a sentence, if torch knows no such device, or does not find that CUDA device."""
     import torch
 
-    wanted = torch.device(device)
+    try:
+        wanted = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f'There is no device {device!r}. Take "cpu", "cuda" or "cuda:N".') from None
     if wanted.type != "cuda":
         return
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
