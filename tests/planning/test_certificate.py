@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from svrl.mdp.catalogue import make_task
 from svrl.mdp.tabular import TabularMDP
 from svrl.planning.certificate import certify_on_sample, certify_plan, never_ends
 from svrl.planning.evaluation import evaluate_policy, solve_exactly
@@ -176,6 +177,8 @@ def test_bad_values_and_samples_are_refused():
         certify_plan(model, torch.zeros(3))
     with pytest.raises(ValueError, match="finite values of 120 states"):
         certify_plan(model, torch.full((120,), float("nan")))
+    with pytest.raises(ValueError, match=r"GridMDP\(task\)"):
+        certify_plan(make_task("inverted-pendulum"), torch.zeros(120))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one state"):
         certify_on_sample(model, torch.zeros(120), policy, torch.empty(0, dtype=torch.int64))
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.model import Model, Sampler
+from svrl.mdp.model import Model, Sampler, check_problem
 from svrl.planning.chain import ROUNDING, chain_values
 
 CONFIDENCE = 0.95
@@ -185,6 +185,7 @@ def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -
 
 
 def _values(model: Model, v: Tensor) -> Tensor:
+    check_problem("A certificate", model, Model, Sampler)
     if not isinstance(model, Model):
         raise ValueError("A certificate needs exact backups, and the problem can only be sampled. Use a model of it.")
     v = torch.as_tensor(v).to(model.device, torch.float64)
