@@ -25,9 +25,10 @@ def as_tensor(array: Array) -> torch.Tensor:
         contiguous = as_array(array)
         # torch has no read-only tensors and would warn.
         return torch.from_numpy(contiguous if contiguous.flags.writeable else contiguous.copy())
-    raise TypeError(
-        f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. Wrap it with numpy.asarray(...)."
-    )
+    remedy = "Wrap it with numpy.asarray(...)."
+    if hasattr(array, "toarray"):  # SciPy's, which numpy.asarray would make an array of one object
+        remedy = "Give a dense array: its .toarray(), with NaN for what is missing."
+    raise TypeError(f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. {remedy}")
 
 
 def as_array(array: Array) -> np.ndarray:
