@@ -256,15 +256,16 @@ def _replaced(
     """Other values, under the name by which RLlib's loss asks for them."""
     key = _key(config, rule)
     for name in (QF_TARGET_NEXT_PREDS, key):  # one network chooses, and the other may value
-        q = fwd_out.get(name)
-        if not isinstance(q, Tensor) or q.ndim != 2:
-            got = tuple(q.shape) if isinstance(q, Tensor) else type(q).__name__
+        said = fwd_out.get(name)
+        if not isinstance(said, Tensor) or said.ndim != 2:
+            got = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
             raise ValueError(f"Structure needs values (B, A) under {name!r} of a module's forward_train, got {got}.")
-        if bool(torch.isneginf(q).any()):
+        if bool(torch.isneginf(said).any()):
             raise ValueError(
                 "Structure cannot complete values of which some are -inf, as a module with an action mask gives them. "
                 "Mask actions where they are chosen, not in forward_train."
             )
+    q = fwd_out[key]
     whole = structured(q, rule=rule, seed=seed, updates=updates)
     if rule.value == "network" and not config.double_q:
         # The loss takes a maximum: leave it one candidate, the network's value of the completed matrix's choice.

@@ -93,8 +93,7 @@ class Observed:
             and not isinstance(values, np.ma.MaskedArray)
         ):
             values = as_floating(values, "values")
-        if not isinstance(mask, np.ndarray | torch.Tensor):
-            mask = as_tensor(mask)
+        mask = mask if isinstance(mask, np.ndarray | torch.Tensor) else as_tensor(mask)
         if values.shape != mask.shape:
             raise ValueError(
                 f"values and mask must have one shape, got {tuple(values.shape)} and {tuple(mask.shape)}. "
@@ -229,7 +228,7 @@ class Observed:
         return f"Observed(shape={self.shape}, observed={self.fraction:.1%}, {dtype}, {kind})"
 
 
-def check_observed(observed: object) -> None:
+def check_observed(observed: Any) -> None:
     """Refuse what is given to an estimator in place of an Observed."""
     if not isinstance(observed, Observed):
         as_tensor(observed)  # what is no array at all has a sentence of its own

@@ -37,7 +37,7 @@ def check_positive(name: str, **numbers: object) -> None:
 
 def check_tolerance(name: str, tolerance: object) -> None:
     """Refuse a relative change that is not above 0 and at most 1."""
-    if not (isinstance(tolerance, Real) and 0 < tolerance <= 1):
+    if not (isinstance(tolerance, Real) and 0 < tolerance <= 1):  # type: ignore[operator]
         raise ValueError(
             f"{name} needs tolerance above 0 and at most 1, because it is a relative change; got {tolerance}."
         )
