@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from svrl.agents import (
+        AUTHORS_WAY,
         Agent,
         AgentConfig,
         Batch,
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AUTHORS_WAY",
     "USVT",
     "Agent",
     "AgentConfig",

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from svrl.agents.config import BY_FAMILY, PRESETS, AgentConfig, family_of
+from svrl.agents.config import AUTHORS_STRUCTURE, BY_FAMILY, OUR_STRUCTURE, PRESETS, AgentConfig, family_of
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -28,6 +28,26 @@ def test_the_presets_say_what_the_paper_and_the_authors_say() -> None:
     assert (authors.loss, paper.loss) == ("huber", "squared")
     assert (authors.output, authors.scale, paper.output, paper.scale) == ("fill", "minmax", "estimate", "none")
     assert authors.steps == 15_000_000
+
+
+@pytest.mark.parametrize(
+    ("env", "preset", "way"),
+    [
+        ("CartPole-v1", None, OUR_STRUCTURE),
+        ("control/mountain-car", None, OUR_STRUCTURE),
+        ("minatar/breakout", None, OUR_STRUCTURE),
+        ("minatar/breakout", "smoke", OUR_STRUCTURE),
+        ("CartPole-v1", "smoke", OUR_STRUCTURE),
+        ("atari/pong", "short", OUR_STRUCTURE),
+        ("atari/pong", None, AUTHORS_STRUCTURE),
+        ("atari/pong", "smoke", AUTHORS_STRUCTURE),
+        ("CartPole-v1", "authors", AUTHORS_STRUCTURE),
+        ("CartPole-v1", "paper", {"scale": "none", "value": "completed"}),
+    ],
+)
+def test_structure_is_the_authors_way_only_where_the_name_says_so(env: str, preset: str | None, way: dict) -> None:
+    config = AgentConfig.for_env(env, preset)
+    assert {"scale": config.scale, "value": config.value} == way
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(AgentConfig), ids=lambda f: f.name)

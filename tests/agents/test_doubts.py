@@ -10,7 +10,7 @@ import svrl
 from svrl.agents.doubts import doubts
 
 PLAIN = svrl.AgentConfig.for_env("CartPole-v1", "smoke")
-STRUCTURED = PLAIN.but(structured=True)
+STRUCTURED = PLAIN.but(structured=True, scale="minmax")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.structured_targets import AUTHORS_WAY, StructuredTargets
 from svrl.matrix import FactorALS, Observed, RowMean, SoftImpute
 from svrl.matrix.catalogue import ESTIMATORS
 
@@ -53,7 +53,7 @@ def test_estimate_takes_every_entry_from_the_estimator(scale: str) -> None:
 def test_the_authors_recipe_written_out_by_hand() -> None:
     """Scale to [-1, 1] by the extremes of all entries, Soft-Impute, clip, scale back, keep what was observed."""
     q = values(32, 18)
-    found = StructuredTargets(estimator=SoftImpute(tolerance=1e-9, max_steps=5000))(q, masks())
+    found = StructuredTargets(scale="minmax", estimator=SoftImpute(tolerance=1e-9, max_steps=5000))(q, masks())
     low, high = q.min(), q.max()
     scaled = 2 * (q - low) / (high - low) - 1
     exact = SoftImpute(tolerance=1e-9, max_steps=5000, solver="plain")
@@ -249,3 +249,9 @@ def test_values_that_are_not_finite_are_not_called_converged() -> None:
     q = values(2, 32, 6)
     q[0, 3, 2] = torch.nan
     assert (StructuredTargets()(q, masks()).code == 0).tolist() == [False, True]
+
+
+def test_by_default_rows_are_centred_and_the_network_values() -> None:
+    assert StructuredTargets() == StructuredTargets(scale="row", value="network")
+    assert StructuredTargets(scale="minmax", value="completed") == AUTHORS_WAY
+    assert StructuredTargets.from_config(AgentConfig.of("authors", structured=True)) == AUTHORS_WAY

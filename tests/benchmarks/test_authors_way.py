@@ -96,7 +96,9 @@ def test_one_step_of_soft_impute_has_a_closed_form(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("seed", range(4))
 def test_completed_is_what_structured_targets_make(seed: int):
     q, observed = low_rank(seed, np.float32)
-    ours = StructuredTargets(estimator=SoftImpute.authors()).complete(torch.from_numpy(q), torch.from_numpy(observed))
+    ours = StructuredTargets(scale="minmax", estimator=SoftImpute.authors()).complete(
+        torch.from_numpy(q), torch.from_numpy(observed)
+    )
     found = completed(q, observed)
     assert found.dtype == np.float32
     assert np.abs(found - ours.matrix.numpy()).max() < 1e-5 * (q.max() - q.min())
@@ -146,7 +148,7 @@ def test_a_structured_target_goes_through_the_host():
         q = update.target(torch.from_numpy(one.windows[:, 1:]))
         now = update.network(torch.from_numpy(one.windows[:, :-1])).numpy()[np.arange(8), one.actions]
     observed = torch.from_numpy(np.random.default_rng(3).random((8, 18)) < 0.9)
-    estimated = StructuredTargets(estimator=SoftImpute.authors()).complete(q, observed).matrix
+    estimated = StructuredTargets(scale="minmax", estimator=SoftImpute.authors()).complete(q, observed).matrix
     assert float((estimated.amax(1) - q.amax(1)).abs().max()) > 1e-3
     targets = np.sign(one.rewards) + 0.99 * ~(one.terminal | one.life_lost) * estimated.amax(1).numpy()
     off = np.abs(now - targets)

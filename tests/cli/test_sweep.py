@@ -124,6 +124,16 @@ def test_what_no_run_could_learn_is_told_once_before_anything_begins(svrl, tmp_p
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize("words", [("plan", "batch-size"), ("status", "batch-size"), ("status",)])
+def test_a_file_in_place_of_a_store_is_refused(svrl, tmp_path, words):
+    place = tmp_path / "notes.txt"
+    place.write_text("kept")
+    result = svrl("sweep", *words, "--store", place)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"Error: {place} is a file, and a store is a folder. Give another place.\n"
+    assert place.read_text() == "kept"
+
+
 def test_a_store_that_is_not_there_is_told(svrl, tmp_path):
     result = svrl("sweep", "status", "batch-size", "--store", tmp_path / "mistyped")
     assert result.exit_code == 0

@@ -17,6 +17,7 @@ import torch
 from training_runs import ROWS, SMOKE, assert_same_run, interrupting, names, sending, weights
 
 from svrl.agents.config import PRESETS, AgentConfig
+from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.cli import train_options
 from svrl.cli.answers import BadInputError
 from svrl.cli.train_options import arms_of, command_line, config_of, widths
@@ -100,6 +101,30 @@ def test_given_options_go_over_the_preset():
     for text in ("", "dqn,dqn", ","):
         with pytest.raises(BadInputError):
             arms_of(text)
+
+
+@pytest.mark.parametrize(("text", "number"), [("1e6", 10**6), ("1e5", 10**5), ("1_000_000", 10**6), ("64.0", 64)])
+def test_whole_numbers_may_be_written_as_people_do(text, number):
+    assert config_of("CartPole-v1", {"steps": text}).steps == number
+
+
+@pytest.mark.parametrize("text", ["1.5", "nan", "inf", "1e-3", "1e999999999", "many", ""])
+def test_what_is_no_whole_number_is_told(svrl, tmp_path, text):
+    result = svrl("train", "CartPole-v1", "--steps", text, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert result.stderr == f"Error: --steps is a whole number below 10^19, as in 200000 or 2e5; got {text!r}.\n"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", FOREIGN_NAMES)
+def test_a_flag_of_another_library_leads_to_ours(svrl, name):
+    flag, meant = f"--{name.replace('_', '-')}", FOREIGN_NAMES[name].replace("_", "-")
+    meant = f"agent {name}" if meant == "agent" else meant
+    for words in ((flag, 1), (f"--{name}=1",)):
+        result = svrl("train", "CartPole-v1", *words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr == f"Error: svrl train has no {str(words[0]).partition('=')[0]}. Did you mean --{meant}?\n"
+    assert f"--{meant.split()[0]} " in svrl("train", "--help").stdout
 
 
 def test_the_command_of_options_is_read_back():

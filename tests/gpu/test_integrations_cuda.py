@@ -187,7 +187,7 @@ def test_a_hook_serves_on_the_card() -> None:
     torch.manual_seed(0)
     network, x = torch.nn.Linear(4, 6).cuda(), torch.randn(32, 4).cuda()
     raw = network(x).detach()
-    with structure(network, StructuredTargets(observe=0.7), seed=1) as hook:
+    with structure(network, 0.7, seed=1) as hook:
         for update in range(3):
             assert torch.equal(network(x), structured(raw, 0.7, seed=1, updates=update))
     assert hook.updates == 3

@@ -50,10 +50,10 @@ def test_everything_observed_is_the_librarys_own_result(setup: str) -> None:
 
 ROWS = {
     "double": (None, True),
-    "completed": (StructuredTargets(observe=0.5), False),
-    "network": (StructuredTargets(observe=0.5, value="network"), False),
-    "double completed": (StructuredTargets(observe=0.5, scale="row"), True),
-    "double network": (StructuredTargets(observe=0.5, value="network"), True),
+    "completed": (StructuredTargets(observe=0.5, value="completed"), False),
+    "network": (StructuredTargets(observe=0.5), False),
+    "double completed": (StructuredTargets(observe=0.5, scale="minmax", value="completed"), True),
+    "double network": (StructuredTargets(observe=0.5), True),
 }
 
 

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
@@ -209,6 +210,10 @@ class TestRefusals:
         holes[0, 0] = np.inf
         with pytest.raises(ValueError, match="infinity"):
             SoftImputer().fit(holes)
+
+    def test_sparse_tables(self) -> None:
+        with pytest.raises(TypeError, match=r"csr_array is sparse. Give its .toarray\(\), with nan for"):
+            SoftImputer().fit(csr_array(np.eye(3)))
 
     @pytest.mark.parametrize(
         ("changes", "said"),

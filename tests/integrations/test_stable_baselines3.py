@@ -27,7 +27,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.dqn.policies import DQNPolicy
 from tests.integrations.sb3_rig import ACTIONS, SETUPS, SMALL, Drift, cartpole, logged, picture, same, state, trained
 
-from svrl import StructuredTargets, approximate_rank
+from svrl import AUTHORS_WAY, StructuredTargets, approximate_rank
 from svrl.integrations.pytorch import rule_of, structured
 from svrl.integrations.sb3_dueling import DuelingPolicy, NatureConvolutions
 from svrl.integrations.stable_baselines3 import DoubleDQN, DuelingDQN, RankMonitorCallback, StructuredDQN
@@ -56,10 +56,10 @@ def test_everything_observed_is_the_plain_double_or_dueling_agent(kind: type[DQN
 
 ROWS = {
     "double": (None, True),
-    "completed": (StructuredTargets(observe=0.5), False),
-    "network": (StructuredTargets(observe=0.5, value="network"), False),
-    "double completed": (StructuredTargets(observe=0.5, output="estimate"), True),
-    "double network": (StructuredTargets(observe=0.5, value="network", rise=100), True),
+    "completed": (StructuredTargets(observe=0.5, value="completed"), False),
+    "network": (StructuredTargets(observe=0.5), False),
+    "double completed": (StructuredTargets(observe=0.5, output="estimate", value="completed"), True),
+    "double network": (StructuredTargets(observe=0.5, rise=100), True),
 }
 
 
@@ -177,7 +177,7 @@ def test_saved_and_loaded_it_goes_on_as_it_would_have(settings: dict[str, Any], 
 
 def test_another_structure_when_loading(tmp_path: Path) -> None:
     trained(StructuredDQN, structure=0.9).save(tmp_path / "model")
-    rule = StructuredTargets(observe=0.3, value="network")
+    rule = AUTHORS_WAY
     assert StructuredDQN.load(tmp_path / "model", structure=0.5).structure == StructuredTargets(observe=0.5)
     assert StructuredDQN.load(tmp_path / "model", custom_objects={"structure": rule}).structure == rule
     assert StructuredDQN.load(tmp_path / "model", structure=None, double=True).double

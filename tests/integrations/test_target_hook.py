@@ -45,7 +45,7 @@ def hooks_of(module: nn.Module) -> list[TargetHook]:
 def test_what_the_network_says_is_completed_once_for_each_call() -> None:
     net, x = network(), states()
     raw = net(x).detach()
-    hook = structure(net, StructuredTargets(observe=0.7), seed=3)
+    hook = structure(net, StructuredTargets(observe=0.7, value="completed"), seed=3)
     for update in range(4):
         assert hook.updates == update
         found = net(x)
@@ -57,20 +57,21 @@ def test_what_the_network_says_is_completed_once_for_each_call() -> None:
 def test_at_p_1_it_changes_no_bit() -> None:
     net, x = network(), states()
     raw = net(x)
-    structure(net, StructuredTargets(observe=1.0))
+    structure(net, StructuredTargets(observe=1.0, value="completed"))
     assert torch.equal(net(x), raw)
 
 
 def test_quantiles_are_moved_with_their_means() -> None:
     net, x = Quantiles(), states()
     raw = net(x).detach()
-    hook = structure(net, StructuredTargets(observe=0.5), quantiles=True)
+    hook = structure(net, StructuredTargets(observe=0.5, value="completed"), quantiles=True)
     assert torch.equal(net(x), structured_quantiles(raw, 0.5, updates=0))
     assert hook.ranks() == ranks_of(raw.mean(1))
 
 
 def test_nothing_is_known_before_the_first_batch() -> None:
     hook = structure(network())
+    assert hook.rule == StructuredTargets(scale="row", value="completed")
     assert hook.updates == 0
     assert hook.ranks() == {}
 
@@ -120,7 +121,7 @@ def test_two_hooks_on_one_network_are_refused() -> None:
 def test_a_deep_copy_has_a_hook_of_its_own() -> None:
     net, x = network(), states()
     raw = net(x).detach()
-    first = structure(net, StructuredTargets(observe=0.6))
+    first = structure(net, StructuredTargets(observe=0.6, value="completed"))
     net(x)
     other = copy.deepcopy(net)
     (second,) = hooks_of(other)
@@ -214,8 +215,8 @@ def test_what_is_no_network_is_refused() -> None:
 
 def test_values_of_the_network_are_beyond_a_hook() -> None:
     net = network()
-    with pytest.raises(ValueError, match=r"Use structured_values\(\)"):
-        structure(net, StructuredTargets(value="network"))
+    with pytest.raises(ValueError, match=r"Give the rule value='completed', or use structured_values\(\)"):
+        structure(net, StructuredTargets())
     assert hooks_of(net) == []
 
 
@@ -229,7 +230,7 @@ def test_without_a_network_it_counts_too() -> None:
     assert keeper.rule is rule
 
 
-def trained(rule: StructuredTargets | None, updates: int = 30) -> list[Tensor]:
+def trained(rule: float | None, updates: int = 30) -> list[Tensor]:
     """Parameters after some updates of a script's kind, with its own random numbers in between."""
     online, target = network(seed=0), network(seed=1)
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-2)
@@ -251,7 +252,7 @@ def trained(rule: StructuredTargets | None, updates: int = 30) -> list[Tensor]:
 
 
 def test_a_script_at_p_1_goes_exactly_its_own_way() -> None:
-    plain, same, other = (trained(rule) for rule in (None, StructuredTargets(observe=1.0), StructuredTargets()))
+    plain, same, other = (trained(rule) for rule in (None, 1.0, 0.9))
     assert all(torch.equal(a, b) for a, b in zip(plain, same, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
 
@@ -266,7 +267,7 @@ def test_the_script_with_the_line_learns_cartpole(capsys: pytest.CaptureFixture[
 
 def test_a_number_is_a_probability() -> None:
     net = nn.Linear(3, 5)
-    assert structure(net, 0.5).rule == StructuredTargets(observe=0.5)
+    assert structure(net, 0.5).rule == StructuredTargets(observe=0.5, value="completed")
     for wrong in (0, "half"):
         with pytest.raises(ValueError, match="probability"):
             structure(nn.Linear(3, 5), wrong)

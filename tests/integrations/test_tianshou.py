@@ -38,7 +38,7 @@ from tianshou.data import Batch, ReplayBuffer
 from tianshou.utils.net.common import BranchingNet, Net
 from tianshou.utils.torch_utils import policy_within_training_step
 
-from svrl import StructuredTargets
+from svrl import AUTHORS_WAY, StructuredTargets
 from svrl.integrations.pytorch import structured, structured_quantiles
 from svrl.integrations.rank_monitor import ranks_of
 from svrl.integrations.tianshou import (
@@ -107,7 +107,8 @@ def test_returns_are_those_of_the_table(double: bool, value: Any, frequency: int
 
 
 def test_returns_over_steps_complete_the_last_states() -> None:
-    ours = algorithm_of(DQN, StructuredDQN, structure=0.6, is_double=False, n_step_return_horizon=2)
+    rule = StructuredTargets(observe=0.6, value="completed")
+    ours = algorithm_of(DQN, StructuredDQN, structure=rule, is_double=False, n_step_return_horizon=2)
     buffer = memory()
     indices = np.arange(11, 19)  # an episode that does not end among these
     filled = structured(values_of(ours, buffer[indices + 1].obs_next, online=False), 0.6, updates=0)
@@ -256,7 +257,7 @@ def test_structure_can_be_changed(kind: type) -> None:
     updates(plain, memory(), 5)
     updates(ended, memory(), 5)
     assert same(plain, ended)
-    for wrong in ("0.5", 1.5, *([StructuredTargets()] if kind is C51 else [])):
+    for wrong in ("0.5", 1.5, *([AUTHORS_WAY] if kind is C51 else [])):
         with pytest.raises(ValueError, match=r"a probability|can only choose"):
             changed.structure = wrong
     assert changed.structure == rule
@@ -284,7 +285,7 @@ def test_refuses_what_is_no_structure(settings: dict[str, Any], said: str) -> No
 @pytest.mark.parametrize("kind", [C51, RainbowDQN])
 def test_distributions_cannot_be_completed(kind: type) -> None:
     with pytest.raises(ValueError, match="structure can only choose"):
-        algorithm_of(kind, OURS[kind], structure=StructuredTargets())
+        algorithm_of(kind, OURS[kind], structure=AUTHORS_WAY)
 
 
 @pytest.mark.parametrize("kind", list(OURS))

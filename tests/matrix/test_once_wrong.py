@@ -6,10 +6,23 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 import svrl
-from svrl import USVT, Bernoulli, FactorALS, HardImpute, Observed, RowMean, SoftImpute, effective_rank, stable_rank
+from svrl import (
+    USVT,
+    Bernoulli,
+    FactorALS,
+    HardImpute,
+    NuclearNorm,
+    Observed,
+    RowMean,
+    SoftImpute,
+    complete,
+    effective_rank,
+    stable_rank,
+)
 from svrl.matrix.held_out import held_out_error
 
 from .problems import low_rank, noisy, relative_error, seeded
@@ -70,6 +83,30 @@ def test_a_record_does_not_share_the_callers_mask():
 def test_a_list_as_mask_is_answered_with_what_to_do():
     with pytest.raises(TypeError, match=r"numpy\.asarray"):
         Observed(values=np.ones((2, 2)), mask=[[True, True], [True, True]])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        complete,
+        Observed.from_nan,
+        FactorALS(),
+        SoftImpute(),
+        NuclearNorm(),
+        lambda sparse: complete(sparse, sparse != 0),
+        lambda sparse: complete(sparse.toarray(), sparse != 0),
+    ],
+)
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
+def test_sparse_matrices_are_answered_with_what_to_do(use, kind):
+    with pytest.raises(TypeError, match=r"got \w+_(matrix|array)\. Give .* \.toarray\(\), with NaN"):
+        use(kind(np.eye(4)))
+
+
+def test_a_matrix_given_to_an_estimator_is_answered_with_what_to_do():
+    for estimator in (FactorALS(), SoftImpute(), NuclearNorm()):
+        with pytest.raises(TypeError, match=r"takes an Observed, got ndarray\. Use svrl\.complete"):
+            estimator(np.eye(4))
 
 
 def test_foreign_byte_order_is_read():

@@ -73,11 +73,14 @@ MISTAKES = {
     "[budget]\nsteps = 1e6": ("budget.steps", "whole number", "1000000.0"),
     "[budget]\nhours = 0": ("budget.hours", "above 0"),
     'name = "../elsewhere"': ("name consists of", "'../elsewhere'"),
+    'name = ".."': ("begins with a letter or a digit", "'..'"),
     "name = 3": ("name consists of", "3"),
+    f"[axes]\nseed = {'[' * 5000}{']' * 5000}": ("nested too deeply",),
+    f"[fixed.hidden{'.a' * 5000}]\nb = 1": ("nested too deeply",),
 }
 
 
-@pytest.mark.parametrize("text", MISTAKES)
+@pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text[:40])
 def test_a_mistake_is_answered_with_one_sentence(text):
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         parse_sweep(text, "file")

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from svrl.agents.diagnostics import RankStudy, rank_study
     from svrl.agents.evaluation import Games, evaluate
     from svrl.agents.replay import Batch, Replay
-    from svrl.agents.structured_targets import Completion, StructuredTargets
+    from svrl.agents.structured_targets import AUTHORS_WAY, Completion, StructuredTargets
     from svrl.agents.train_agent import train
     from svrl.agents.training import Training
 
 # The command line reads the configuration, and must not wait for torch.
 _PLACES = {
+    "AUTHORS_WAY": "structured_targets",
     "Agent": "agent",
     "AgentConfig": "config",
     "Batch": "replay",
@@ -33,6 +34,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "AUTHORS_WAY",
     "Agent",
     "AgentConfig",
     "Batch",

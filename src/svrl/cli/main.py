@@ -19,7 +19,7 @@ app = typer.Typer(
 )
 app.command("complete")(complete.complete)
 app.command("plan")(plan.plan)
-app.command("train")(train.train)
+app.command("train", cls=train.TrainCommand)(train.train)
 app.command("eval")(evaluate.evaluate_run)
 app.command("watch")(watch.watch)
 app.command("rank")(rank.rank)

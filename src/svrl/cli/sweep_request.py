@@ -92,7 +92,7 @@ def _values(name: str, text: str) -> list[Any]:
     """Values of --where: 0,1 and [0, 1] are two; what is a list itself, as hidden, is one."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         parts = [] if name == "hidden" else [part.strip() for part in text.split(",") if part.strip()]  # 128,128
         return [_value(part) for part in parts] or [text]
     return value if isinstance(value, list) and name not in LISTS else [value]
@@ -102,7 +102,7 @@ def _value(text: str) -> Any:
     """A number, true, false or a list as TOML has them; anything else is a word."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

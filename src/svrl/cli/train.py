@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 
 from svrl.agents.config import PRECISIONS, default_precision
@@ -35,6 +36,16 @@ _OWN = (
     "checkpoint_every",
     "keep_replay",
 )
+
+
+class TrainCommand(typer.core.TyperCommand):
+    """Answers a flag by its name in another library with ours."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """typer's, after a look at the flags."""
+        with answering():
+            asked.refuse_foreign(args)
+        return super().parse_args(ctx, args)
 
 
 @asked.with_fields

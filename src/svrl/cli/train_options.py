@@ -8,12 +8,14 @@ import shlex
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, Precision, family_of
+from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.cli.answers import BadInputError, nearest
 from svrl.cli.plan_request import ESTIMATORS
 from svrl.experiments.training.card import is_card
@@ -57,6 +59,7 @@ ArmList = Annotated[
 ATARI = "atari/"
 _OTHER_NAMES = {"ddqn": "double", "double-dqn": "double", "duelling": "dueling", "dueling-dqn": "dueling"}
 _WORDS = {**CHOICES, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
+_WHOLE = frozenset(name for name, hint in typing.get_type_hints(AgentConfig).items() if hint is int)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,6 +103,7 @@ def config_of(env: str, given: Mapping[str, Any]) -> AgentConfig:
             raise _no_agent(got) if name == "agent" else nearest(name, got, _WORDS[name])
     if "hidden" in changes:
         changes["hidden"] = widths(changes["hidden"])
+    changes = {name: whole_number(name, got) if name in _WHOLE else got for name, got in changes.items()}
     try:
         return AgentConfig.for_env(env, preset, **changes)
     except ValueError as error:
@@ -135,6 +139,32 @@ def refuse_useless(given: Mapping[str, Any], configs: Iterable[AgentConfig], rem
         panel = PANELS.get(field.name, panel)
         if panel == PANELS["structured"] and field.name != "structured" and given.get(field.name) is not None:
             raise BadInputError(f"--{dashed(field.name)} belongs to structured agents: {remedy}.")
+
+
+def refuse_foreign(words: Iterable[str]) -> None:
+    """Refuse flags that other libraries have for ours, with ours."""
+    for word in words:
+        flag = word.partition("=")[0]
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and name in FOREIGN_NAMES:
+            meant = f"agent {name}" if FOREIGN_NAMES[name] == "agent" else dashed(FOREIGN_NAMES[name])
+            raise BadInputError(f"svrl train has no {flag}. Did you mean --{meant}?")
+
+
+def whole_number(name: str, given: str | int) -> int:
+    """The value of a flag, also from "1e6" and "1_000_000".
+
+    Raises:
+        BadInputError: If it is no whole number.
+    """
+    try:
+        number = Decimal(given)
+    except InvalidOperation:
+        number = Decimal("nan")
+    # int() would take all memory for the digits of 1e999999999.
+    if not number.is_finite() or number.adjusted() > 18 or number != number.to_integral_value():
+        raise BadInputError(f"--{dashed(name)} is a whole number below 10^19, as in 200000 or 2e5; got {given!r}.")
+    return int(number)
 
 
 def widths(text: str) -> tuple[int, ...]:
@@ -234,6 +264,8 @@ def _flag(field: dataclasses.Field, hint: Any, panel: str) -> inspect.Parameter:
         flag = f"{flag}/--no-{dashed(field.name)}"
     elif field.name == "hidden":
         kind, more = str, {"metavar": "128x128"}
+    elif field.name in _WHOLE:
+        kind, more = str, {"metavar": "INTEGER"}
     elif field.name in _WORDS:
         kind, more = str, {"autocompletion": _offering(_WORDS[field.name]), "metavar": "NAME"}
     option = typer.Option(flag, help=_help(field), rich_help_panel=panel, show_default=False, **more)

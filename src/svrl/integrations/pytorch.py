@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import Kind, Value
-from svrl.agents.structured_targets import StructuredTargets, check_values
+from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
 from svrl.agents.targets import next_values
 from svrl.integrations.observed_entries import observed_entries
 
@@ -161,12 +161,12 @@ def structured_quantiles(
     return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
 
 
-def rule_of(structure: Any, *, usual: StructuredTargets | None = None) -> StructuredTargets | None:
+def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> StructuredTargets | None:
     """What an integration's argument `structure` asks for.
 
     Args:
         structure: A rule, a probability p, or None for the plain agent.
-        usual: Whose other settings a probability takes; the authors' if nothing is said.
+        usual: Whose other settings a probability takes.
 
     Raises:
         ValueError: If it is something else.
@@ -177,7 +177,7 @@ def rule_of(structure: Any, *, usual: StructuredTargets | None = None) -> Struct
         raise ValueError(
             f"structure is a StructuredTargets, a probability or None for the plain agent, got {structure!r}."
         )
-    return dataclasses.replace(usual or StructuredTargets(), observe=structure)
+    return dataclasses.replace(usual, observe=structure)
 
 
 class _Wanted(NamedTuple):

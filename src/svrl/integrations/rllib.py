@@ -10,10 +10,11 @@ matrix of values at the next states, and RLlib forms its targets from that. Who 
 
 | settings                 | completed                                       | who says what the choice is worth |
 |--------------------------|-------------------------------------------------|-----------------------------------|
-| double_q=False           | target network's values, which then choose      | the same; or, with `value` at     |
-|                          |                                                 | "network", the target network     |
-| double_q=True            | target network's values; the online one chooses | the same                          |
-| double_q=True, "network" | online network's values, which then choose      | the target network                |
+| double_q=False           | target network's values, which then choose      | the target network; or, with      |
+|                          |                                                 | `value` at "completed", the same  |
+| double_q=True            | online network's values, which then choose      | the target network                |
+| double_q=True and        | target network's values; the online one chooses | the same                          |
+|     "completed"          |                                                 |                                   |
 | num_atoms > 1            | expected values of the network that chooses     | the target network's distribution |
 
 Masks are drawn from the configuration's seed and the number of updates, which is in the learner's state and so in
@@ -30,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.integrations.pytorch import rule_of, structured
 from svrl.integrations.rank_monitor import ranks_of
 from svrl.integrations.versions import require
@@ -41,7 +42,6 @@ from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_P
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner  # noqa: E402
 from ray.rllib.core import COMPONENT_OPTIMIZER  # noqa: E402
 
-AUTHORS_WAY = StructuredTargets()
 RANK_EVERY = 100
 """Updates between two looks at the ranks, if nothing is said."""
 _UPDATES = "structured_updates"
@@ -70,7 +70,7 @@ class StructuredDQNLearner(DQNTorchLearner):
         super().build()
         check_library()
         settings = self.config.learner_config_dict
-        self.structure = rule_of(settings.get("structure", AUTHORS_WAY))
+        self.structure = rule_of(settings.get("structure", OUR_WAY))
         self.rank_every = whole_number(settings.get("rank_every", RANK_EVERY))
         self.updates: dict[str, int] = {}
         self._ranks: dict[str, dict[str, float]] = {}
@@ -159,7 +159,7 @@ class StructuredDQNConfig(DQNConfig):
         # In fields that DQNConfig has, so that they arrive wherever RLlib or Tune turn a configuration into another.
         self.learners(
             learner_class=StructuredDQNLearner,
-            learner_config_dict={"structure": AUTHORS_WAY, "rank_every": RANK_EVERY},
+            learner_config_dict={"structure": OUR_WAY, "rank_every": RANK_EVERY},
         )
 
     def training(
@@ -255,15 +255,17 @@ def _replaced(
 ) -> dict[str, Tensor]:
     """Other values, under the name by which RLlib's loss asks for them."""
     key = _key(config, rule)
-    q = fwd_out.get(key)
-    if not isinstance(q, Tensor) or q.ndim != 2:
-        got = tuple(q.shape) if isinstance(q, Tensor) else type(q).__name__
-        raise ValueError(f"Structure needs values (B, A) under {key!r} of a module's forward_train, got {got}.")
-    if bool(torch.isneginf(q).any()):
-        raise ValueError(
-            "Structure cannot complete values of which some are -inf, as a module with an action mask gives them. "
-            "Mask actions where they are chosen, not in forward_train."
-        )
+    for name in (QF_TARGET_NEXT_PREDS, key):  # one network chooses, and the other may value
+        said = fwd_out.get(name)
+        if not isinstance(said, Tensor) or said.ndim != 2:
+            got = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
+            raise ValueError(f"Structure needs values (B, A) under {name!r} of a module's forward_train, got {got}.")
+        if bool(torch.isneginf(said).any()):
+            raise ValueError(
+                "Structure cannot complete values of which some are -inf, as a module with an action mask gives them. "
+                "Mask actions where they are chosen, not in forward_train."
+            )
+    q = fwd_out[key]
     whole = structured(q, rule=rule, seed=seed, updates=updates)
     if rule.value == "network" and not config.double_q:
         # The loss takes a maximum: leave it one candidate, the network's value of the completed matrix's choice.

@@ -144,6 +144,11 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator, meta
         """The table in float64 or float32, and where it is observed."""
         if not isinstance(self.missing_values, Real):
             raise ValueError(f"missing_values must be NaN or a number, got {self.missing_values!r}.")
+        if hasattr(X, "toarray"):
+            raise TypeError(
+                f"{type(self).__name__} takes a dense table, and {type(X).__name__} is sparse. "
+                f"Give its .toarray(), with {self.missing_values} for what is missing."
+            )
         finite = "allow-nan" if is_nan(self.missing_values) else True
         X = validate_data(self, X, reset=reset, dtype=FLOATS, ensure_all_finite=finite)
         return X, observed_entries(X, self.missing_values)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
 from svrl.integrations.rank_monitor import RankMonitor, ranks_of
 from svrl.integrations.sb3_dueling import DUELING_POLICIES, DuelingPolicy
@@ -34,8 +34,6 @@ from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.policies import BasePolicy  # noqa: E402
-
-AUTHORS_WAY = StructuredTargets()
 
 
 class StructuredTraining(OffPolicyAlgorithm):
@@ -54,7 +52,7 @@ class StructuredTraining(OffPolicyAlgorithm):
         policy: str | type[BasePolicy],
         env: Any,
         *args: Any,
-        structure: StructuredTargets | float | None = AUTHORS_WAY,
+        structure: StructuredTargets | float | None = OUR_WAY,
         double: bool = False,
         **kwargs: Any,
     ) -> None:

@@ -19,6 +19,9 @@ from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
 from svrl.integrations.rank_monitor import ranks_of
 
+_REPLACING = StructuredTargets(value="completed")
+"""Ours as far as values that are replaced can be: rows centred."""
+
 
 class TargetStructure:
     """A rule, a seed and a count of updates: what an integration has to keep.
@@ -33,7 +36,7 @@ class TargetStructure:
     def __init__(
         self, rule: StructuredTargets | float | None = None, *, seed: int = 0, updates: int = 0, quantiles: bool = False
     ) -> None:
-        self.rule = rule_of(rule) or StructuredTargets()
+        self.rule = rule_of(rule, usual=_REPLACING) or _REPLACING
         self.seed, self.updates, self.quantiles = seed, updates, quantiles
         self._last: Tensor | None = None
 
@@ -85,7 +88,7 @@ class TargetHook(TargetStructure):
         if self.rule.value == "network":
             raise ValueError(
                 "A hook can only replace values, and value='network' keeps them and changes the choice. "
-                "Use structured_values() where the targets are formed."
+                "Give the rule value='completed', or use structured_values() where the targets are formed."
             )
         self._handle = network.register_forward_hook(self._replace)
 
@@ -127,7 +130,8 @@ def structure(
     Args:
         target_network: Gives values (B, A), or quantiles (B, N, A). `load_state_dict` keeps the hook; a deep
             copy of the network gets a hook of its own.
-        rule: What is done to values, or the probability p alone; the authors' way if nothing is said.
+        rule: What is done to values, with `value` "completed", or the probability p alone; rows are centred if nothing
+            is said.
         seed: For the masks.
         quantiles: Whether the network gives quantiles, whose means are completed.
 

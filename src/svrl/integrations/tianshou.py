@@ -15,7 +15,7 @@ the library's own code.
 | C51, RainbowDQN  | expected values of the online network (B, A), which choose; distributions stay as they are  |
 
 With value "network" QRDQN and IQN let the online network's completed means choose, and keep the target network's
-quantiles. C51 and Rainbow need that value, which is their default here: a distribution over fixed atoms cannot be
+quantiles. C51 and Rainbow need that value: a distribution over fixed atoms cannot be
 moved. Dueling is a matter of the network. BDQN and FQF have no structured form here.
 
 Masks are drawn from `seed` and the number of updates, a buffer of the algorithm: `state_dict` holds it. No random
@@ -32,7 +32,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
 from svrl.integrations.rank_monitor import ranks_of
 from svrl.integrations.versions import LIBRARIES, require
@@ -42,8 +42,6 @@ from tianshou.algorithm import BDQN, C51, DQN, IQN, QRDQN, RainbowDQN  # noqa: E
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy, QLearningOffPolicyAlgorithm  # noqa: E402
 from tianshou.data import Batch, to_numpy  # noqa: E402
 
-AUTHORS_WAY = StructuredTargets()
-CHOOSING = StructuredTargets(value="network")
 RANKS = ("rank_99", "rank_9999", "row_centred_rank_99")
 
 
@@ -60,7 +58,7 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
     """The method that asks the policy for the next states."""
 
     def __init__(
-        self, *, structure: StructuredTargets | float | None = AUTHORS_WAY, seed: int = 0, **settings: Any
+        self, *, structure: StructuredTargets | float | None = OUR_WAY, seed: int = 0, **settings: Any
     ) -> None:
         super().__init__(**settings)
         self.structure_seed, self._completions = seed, 0
@@ -176,13 +174,8 @@ class StructuredCategorical(StructuredLearning):
 
     _bootstrap = "_target_dist"
 
-    def __init__(
-        self, *, structure: StructuredTargets | float | None = CHOOSING, seed: int = 0, **settings: Any
-    ) -> None:
-        super().__init__(structure=structure, seed=seed, **settings)
-
     def _set_structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure, usual=CHOOSING)
+        rule = rule_of(structure)
         if rule is not None and rule.value != "network":
             raise ValueError(
                 f"{type(self).__name__} keeps distributions as they are, so structure can only choose: "

@@ -15,7 +15,7 @@ DQNLoss.
 | DQNLoss                | values (B, A), as the table of `svrl.agents.targets` says; `double_dqn` is "double"   |
 | DistributionalDQNLoss  | expected values of the online network (B, A), which choose; distributions stay        |
 
-The second needs value "network", which is its default here: a distribution over fixed atoms cannot be moved. Dueling
+The second needs value "network": a distribution over fixed atoms cannot be moved. Dueling
 is a matter of the network.
 
 Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without
@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.integrations.pytorch import rule_of, structured
 from svrl.integrations.rank_monitor import ranks_of
 from svrl.integrations.versions import LIBRARIES, require
@@ -43,9 +43,6 @@ from torchrl.modules.tensordict_module.actors import QValueHook  # noqa: E402
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss  # noqa: E402
 from torchrl.objectives.value import ValueEstimatorBase  # noqa: E402
 from torchrl.trainers import Trainer, TrainerHookBase  # noqa: E402
-
-AUTHORS_WAY = StructuredTargets()
-CHOOSING = StructuredTargets(value="network")
 
 
 class StructuredDQNLoss(DQNLoss):
@@ -65,7 +62,7 @@ class StructuredDQNLoss(DQNLoss):
         self,
         value_network: nn.Module,
         *,
-        structure: StructuredTargets | float | None = AUTHORS_WAY,
+        structure: StructuredTargets | float | None = OUR_WAY,
         seed: int = 0,
         **settings: Any,
     ) -> None:
@@ -175,7 +172,7 @@ class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
         self,
         value_network: nn.Module,
         *,
-        structure: StructuredTargets | float | None = CHOOSING,
+        structure: StructuredTargets | float | None = OUR_WAY,
         seed: int = 0,
         **settings: Any,
     ) -> None:
@@ -190,7 +187,7 @@ class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
 
     @structure.setter
     def structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure, usual=CHOOSING)
+        rule = rule_of(structure)
         if rule is not None and rule.value != "network":
             raise ValueError(
                 "StructuredDistributionalDQNLoss keeps distributions as they are, so structure can only choose: "

@@ -25,9 +25,7 @@ def as_tensor(array: Array) -> torch.Tensor:
         contiguous = as_array(array)
         # torch has no read-only tensors and would warn.
         return torch.from_numpy(contiguous if contiguous.flags.writeable else contiguous.copy())
-    raise TypeError(
-        f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. Wrap it with numpy.asarray(...)."
-    )
+    raise TypeError(f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. {_remedy(array)}")
 
 
 def as_array(array: Array) -> np.ndarray:
@@ -82,3 +80,9 @@ def torch_generator(generator: Generator | None, device: torch.device) -> torch.
             "Make one with torch.Generator().manual_seed(0) or numpy.random.default_rng(0)."
         )
     return torch.Generator(device=device).manual_seed(seed)
+
+
+def _remedy(given: object) -> str:
+    if hasattr(given, "toarray"):  # a sparse matrix, of which numpy.asarray would make an array of one object
+        return "Give a dense array: its .toarray(), with NaN for what is missing."
+    return "Wrap it with numpy.asarray(...)."

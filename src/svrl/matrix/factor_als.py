@@ -25,7 +25,7 @@ import torch
 from svrl.matrix.arrays import Generator, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
 from svrl.matrix.problem import Problem
 from svrl.matrix.ridge_step import residual, solve_columns, solve_rows, squared_residual
 from svrl.matrix.subspace import balance, relative_change, top_directions
@@ -82,7 +82,8 @@ class FactorALS:
             raise ValueError(f'FactorALS needs a rank of at least 1, or "auto", got {self.rank!r}.')
         check_whole("FactorALS", max_rank=self.max_rank, max_steps=self.max_steps)
         check_whole("FactorALS", rank=1 if isinstance(self.rank, str) else self.rank)
-        check_positive("FactorALS", ridge=self.ridge, ratio=self.ratio, tolerance=self.tolerance)
+        check_positive("FactorALS", ridge=self.ridge, ratio=self.ratio)
+        check_tolerance("FactorALS", self.tolerance)
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; factors (..., m, r) and (..., n, r) come back unless output or clip need the matrix."""

@@ -17,7 +17,7 @@ import torch
 from svrl.matrix.arrays import Generator, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_tolerance, check_whole
 from svrl.matrix.problem import Problem
 from svrl.matrix.subspace import top_directions
 
@@ -47,7 +47,7 @@ class HardImpute:
 
     def __post_init__(self) -> None:
         check_options("HardImpute", self.output, self.centre, self.clip)
-        check_positive("HardImpute", tolerance=self.tolerance)
+        check_tolerance("HardImpute", self.tolerance)
         check_whole("HardImpute", rank=self.rank, max_steps=self.max_steps)
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:

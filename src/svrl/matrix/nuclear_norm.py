@@ -20,8 +20,8 @@ import numpy as np
 
 from svrl.matrix.arrays import Generator, torch_generator
 from svrl.matrix.estimate import Estimate, Start
-from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.observed import Observed, check_observed
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
 from svrl.matrix.soft_impute import SoftImpute
 
 LARGEST, STEPS_A_DECADE = 0.1, 2
@@ -56,7 +56,7 @@ class NuclearNorm:
     def __post_init__(self) -> None:
         check_options("NuclearNorm", self.output, self.centre, self.clip)
         check_positive("NuclearNorm", weight=self.weight, smallest=self.smallest)
-        check_positive("NuclearNorm", tolerance=self.tolerance)
+        check_tolerance("NuclearNorm", self.tolerance)
         check_whole("NuclearNorm", max_steps=self.max_steps)
 
     @classmethod
@@ -66,6 +66,7 @@ class NuclearNorm:
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix (dense)."""
+        check_observed(observed)
         soft = SoftImpute(
             tolerance=self.tolerance,
             max_steps=self.max_steps,

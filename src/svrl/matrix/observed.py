@@ -93,8 +93,7 @@ class Observed:
             and not isinstance(values, np.ma.MaskedArray)
         ):
             values = as_floating(values, "values")
-        if not hasattr(mask, "dtype"):
-            mask = as_tensor(mask)
+        mask = mask if isinstance(mask, np.ndarray | torch.Tensor) else as_tensor(mask)
         if values.shape != mask.shape:
             raise ValueError(
                 f"values and mask must have one shape, got {tuple(values.shape)} and {tuple(mask.shape)}. "
@@ -227,3 +226,13 @@ class Observed:
         kind = "numpy" if isinstance(self.values, np.ndarray) else str(self.values.device)
         dtype = str(self.values.dtype).removeprefix("torch.")
         return f"Observed(shape={self.shape}, observed={self.fraction:.1%}, {dtype}, {kind})"
+
+
+def check_observed(observed: Any) -> None:
+    """Refuse what is given to an estimator in place of an Observed."""
+    if not isinstance(observed, Observed):
+        as_tensor(observed)  # what is no array at all has a sentence of its own
+        raise TypeError(
+            f"An estimator takes an Observed, got {type(observed).__name__}. "
+            "Use svrl.complete(matrix, estimator=...), where NaN marks what is missing."
+        )

@@ -41,3 +41,11 @@ def check_positive(name: str, **numbers: object) -> None:
     for what, got in numbers.items():
         if got is not None and not (isinstance(got, Real) and 0 < float(got) < math.inf):
             raise ValueError(f"{name} needs {what} above 0 and finite, got {got}.")
+
+
+def check_tolerance(name: str, tolerance: object) -> None:
+    """Refuse a relative change that is not above 0 and at most 1."""
+    if not (isinstance(tolerance, Real) and 0 < tolerance <= 1):  # type: ignore[operator]
+        raise ValueError(
+            f"{name} needs tolerance above 0 and at most 1, because it is a relative change; got {tolerance}."
+        )

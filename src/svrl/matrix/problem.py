@@ -13,7 +13,7 @@ import torch
 
 from svrl.matrix.arrays import Array, as_tensor
 from svrl.matrix.estimate import Estimate, Start
-from svrl.matrix.observed import Observed
+from svrl.matrix.observed import Observed, check_observed
 from svrl.matrix.parameters import Bounds, Centre, Output
 
 
@@ -42,6 +42,7 @@ class Problem:
         With `rescale`, numbers so large or small that their squares would leave the range of their
         precision are divided by a power of two, which loses nothing. Looking synchronises the device.
         """
+        check_observed(observed)
         values, mask = observed.tensors
         batch = (-1, *values.shape[-2:])
         values, mask = values.reshape(batch), mask.reshape(batch)

@@ -237,10 +237,16 @@ def open_store(address: str | Path, code: str | None = None) -> Store:
     Args:
         address: Where it is.
         code: The code version whose runs are meant; by default the one that runs now.
+
+    Raises:
+        ValueError: If a file is there.
     """
     code = code or code_version()
     if "://" not in str(address):
-        return LocalStore(root=Path(address), code=code)
+        root = Path(address)
+        if root.exists() and not root.is_dir():
+            raise ValueError(f"{root} is a file, and a store is a folder. Give another place.")
+        return LocalStore(root=root, code=code)
     from svrl.sweeps.remote_store import RemoteStore
 
     return RemoteStore(address=str(address), code=code)

@@ -155,8 +155,11 @@ def parse_sweep(text: str, name: str) -> Sweep:
     """A sweep from the text of a file."""
     try:
         parts = tomllib.loads(text)
+        repr(parts)  # names with dots nest without end, and a later sentence may show a value
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"this is no TOML: {error}.") from error
+    except RecursionError:
+        raise ValueError("lists or tables are nested too deeply: a value is a number, a text or a list.") from None
     _refuse_others("a sweep", parts, PARTS)
     kind = parts.get("kind", "train")
     if kind not in SUBJECT:
@@ -171,8 +174,10 @@ def parse_sweep(text: str, name: str) -> Sweep:
     _refuse_others("resources", parts.get("resources", {}), ("cores", "gpus", "memory_gb"))
     _refuse_others("budget", parts.get("budget", {}), ("steps", "hours"))
     name = parts.get("name", name)
-    if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-        raise ValueError(f"name consists of letters, digits, dots and dashes, got {name!r}.")
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.+-]*", name):
+        raise ValueError(
+            f"name consists of letters, digits, dots and dashes, and begins with a letter or a digit; got {name!r}."
+        )
     return Sweep(
         name=name,
         kind=kind,

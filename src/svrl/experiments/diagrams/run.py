@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.agents.config import AgentConfig
+from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig
 from svrl.agents.train_agent import train
 from svrl.experiments.paper.cell import CellResult, Kind, Work
 from svrl.mdp.toy import toy_mdp
@@ -40,7 +40,8 @@ def count_backups(settings: Mapping[str, Any], work: Work) -> CellResult:
 def compare_weights(settings: Mapping[str, Any], work: Work) -> CellResult:
     """The plain agent and the structured one, from one seed; on the CPU, where equal means equal in every bit."""
     plain = AgentConfig.for_env(settings["env"], "smoke", agent=settings["agent"], steps=settings["steps"])
-    structured = plain.but(structured=True, observe=settings["observe"], output=settings["output"])
+    way = {**AUTHORS_STRUCTURE, "observe": settings["observe"], "output": settings["output"]}
+    structured = plain.but(structured=True, **way)
     found = []
     for k, config in enumerate((plain, structured)):
         found.append(_weights(settings["env"], config, settings["seed"]))

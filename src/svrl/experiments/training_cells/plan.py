@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from svrl.agents.config import AUTHORS_STRUCTURE
+from svrl.agents.config import AUTHORS_STRUCTURE, OUR_STRUCTURE
 from svrl.experiments.paper.cell import Cell, Kind
 from svrl.experiments.training_cells.compute import implied, train_and_study
 from svrl.experiments.training_cells.reading import title_of
@@ -26,7 +26,7 @@ _AGENTS = ("dqn", "double", "dueling")
 _WAYS: dict[str, dict[str, Any]] = {
     "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept cells stay what they were
     "sv-{}": {"structured": True, **AUTHORS_STRUCTURE},
-    "sv-{}-network": {"structured": True, "scale": "row", "value": "network"},
+    "sv-{}-network": {"structured": True, **OUR_STRUCTURE},
 }
 """Plain; structured as the authors have it; and ours, with rows centred and actions valued by the target network."""
 

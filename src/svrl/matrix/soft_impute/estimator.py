@@ -27,8 +27,8 @@ import torch
 
 from svrl.matrix.arrays import Generator, as_array, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome, Start
-from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_whole
+from svrl.matrix.observed import Observed, check_observed
+from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
 from svrl.matrix.problem import Problem
 from svrl.matrix.soft_impute.path import Factors, solve_path
 from svrl.matrix.soft_impute.plain import solve_plain
@@ -71,7 +71,7 @@ class SoftImpute:
     def __post_init__(self) -> None:
         check_options("SoftImpute", self.output, self.centre, self.clip)
         check_positive("SoftImpute", shrinkage=self.shrinkage, ratio=self.ratio)
-        check_positive("SoftImpute", tolerance=self.tolerance)
+        check_tolerance("SoftImpute", self.tolerance)
         check_whole("SoftImpute", max_steps=self.max_steps)
         if self.solver not in get_args(Solver):
             raise ValueError(f"SoftImpute has no solver {self.solver!r}: choose one of {', '.join(get_args(Solver))}.")
@@ -120,6 +120,7 @@ class SoftImpute:
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""
+        check_observed(observed)
         m, n = observed.shape[-2:]
         small = self.solver == "small" or (self.solver == "auto" and is_small(m, n))
         if small and start is None and self.centre == "none" and self.clip is None and m >= n:
