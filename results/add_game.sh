@@ -10,7 +10,6 @@
 # dueling DQN, atari_batch_size for larger batches), STORE (runs/evidence) and DEST (results/paper) may be set.
 # Stopped at any moment, the same command goes on. A cell that is there already is never written over.
 set -euo pipefail
-shopt -s nullglob # no cells are no files, not a file called *
 if [ $# -lt 1 ]; then
     echo "usage: results/add_game.sh GAME [SEEDS [NAME=VALUE...]]" >&2
     exit 2
@@ -24,14 +23,4 @@ if [ -n "${2:-}" ]; then where+=(--where "seed=$2"); fi
 for setting in "${@:3}"; do where+=(--where "$setting"); done
 "$python" -m svrl paper run "${WHAT:-atari_diagnosis}" --scale "${SCALE:-short}" "${where[@]}" --device "${DEVICE:-cuda}" \
     --together "${TOGETHER:-3}" --jobs "${JOBS:-3}" --store "$store" --out "$store/figures"
-added=0
-for cell in "$store"/*/*.json; do
-    target="$dest/$(basename "$(dirname "$cell")")/$(basename "$cell")"
-    if [ -e "$target" ]; then continue; fi
-    mkdir -p "$(dirname "$target")"
-    if [ -e "${cell%.json}.npz" ]; then cp -n "${cell%.json}.npz" "${target%.json}.npz"; fi
-    cp "$cell" "$target.new"
-    mv -n "$target.new" "$target"
-    added=$((added + 1))
-done
-echo "$added new cells in $dest. make reproducing writes the pages again."
+"$python" "$(dirname "$0")/collect.py" "$store" "$dest"

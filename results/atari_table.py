@@ -7,7 +7,7 @@ from functools import partial
 
 from svrl.envs.atari_games import GAMES
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.atari import ARMS_OF, env_names
 from svrl.experiments.training_cells.gains import gain_of, shown
 from svrl.experiments.training_cells.reading import (
@@ -38,7 +38,7 @@ RANKS = {
 
 def main() -> None:
     """Print gains of both structured arms, game by game and together, and rank against gain."""
-    evidence = load_experiment("atari_diagnosis").evidence("short", (committed_store(),))
+    evidence = load_experiment("atari_diagnosis").evidence("short", (committed_table(),))
     if evidence is None:
         sys.exit("No game is complete. results/add_game.sh frostbite trains one.")
     envs = envs_of(evidence, env_names(GAMES), ARMS_OF["dqn"])

@@ -15,7 +15,7 @@ from svrl.envs.control import task_with
 from svrl.experiments.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
 from svrl.experiments.control_learning.settings import ACTIONS, DISCOUNT
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training.q_star import CONTROL, QStarError
 from svrl.experiments.training_cells.compute import config_of
 from svrl.experiments.training_cells.gains import gain_of
@@ -53,7 +53,7 @@ def best_ranks(env: str, batch: int) -> str:
 
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
-    evidence = load_experiment("control_learning").evidence("short", (committed_store(),))
+    evidence = load_experiment("control_learning").evidence("short", (committed_table(),))
     if evidence is None:
         sys.exit("No task is complete: svrl paper run control_learning --scale short --store results/paper")
     tasks = list(dict.fromkeys(kept.settings["env"] for kept in evidence.cells))

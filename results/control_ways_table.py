@@ -14,14 +14,14 @@ from svrl.experiments.control_learning.settings import ENVS
 from svrl.experiments.control_ways.claims import by_way, ways_of
 from svrl.experiments.control_ways.settings import AUTHORS, CENTRED, PLAIN
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import target_push, title_of, trainings
 
 
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
-    found = load_experiment("control_ways").evidence("short", (committed_store(),))
+    found = load_experiment("control_ways").evidence("short", (committed_table(),))
     if found is None:
         sys.exit("No way is complete: svrl paper run control_ways --scale short --store results/paper")
     evidence = by_way(found)

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.stats import t as student
 
 from svrl.experiments.atari_batch_size.settings import SIZES
-from svrl.experiments.paper.store import Kept, committed_store, read_first
+from svrl.experiments.paper.store import Kept, read_first
+from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.atari import ARMS_OF, SHORT, TECHNIQUES, env_names
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, score_over_time
 
@@ -59,7 +60,7 @@ def wanted() -> tuple[str, tuple[str, ...], dict[str, int]]:
 
 def runs_of(game: str, arm: str, changes: dict[str, int]) -> list[Kept]:
     """All seeds of an arm; the script ends if one is missing."""
-    cells = [read_first(cell, (committed_store(),)) for cell in SHORT.cells(env_names((game,)), (arm,), **changes)]
+    cells = [read_first(cell, (committed_table(),)) for cell in SHORT.cells(env_names((game,)), (arm,), **changes)]
     found = [kept for kept in cells if kept is not None]
     if len(found) < len(cells):
         sys.exit(

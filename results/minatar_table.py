@@ -10,7 +10,7 @@ from means_with_intervals import RESAMPLES, ends, mean_and_ends
 
 from svrl.experiments.paper.catalogue import load_experiment
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
 
@@ -19,7 +19,7 @@ PLAIN, *STRUCTURED = ("dqn", "sv-dqn", "sv-dqn-network")
 
 def main() -> None:
     """Print the table, and below it what the text beside it says."""
-    evidence = load_experiment("minatar_learning").evidence("short", (committed_store(),))
+    evidence = load_experiment("minatar_learning").evidence("short", (committed_table(),))
     if evidence is None:
         sys.exit("MinAtar is not complete: svrl paper run minatar_learning --scale short")
     games = list(dict.fromkeys(kept.settings["env"] for kept in evidence.cells))

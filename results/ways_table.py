@@ -6,7 +6,8 @@ from means_with_intervals import ends
 
 from svrl.experiments.control_learning.claims import less_loss
 from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.store import Kept, committed_store
+from svrl.experiments.paper.store import Kept
+from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import Measure, envs_of, row_of, score_of, score_over_time
 
@@ -35,7 +36,7 @@ def main() -> None:
     """Print a table a measure: how often one arm beats the other, with 95% intervals."""
     print("| | " + " | ".join(f"`{better}` beats `{other}`" for other, better in PAIRS) + " |\n|---|---|---|---|")
     for name, measures in COMPARED.items():
-        evidence = load_experiment(name).evidence("short", (committed_store(),))
+        evidence = load_experiment(name).evidence("short", (committed_table(),))
         assert evidence is not None
         found = dict.fromkeys(kept.settings["env"] for kept in evidence.cells)
         # In the order of atari_table.py and of the claims: the draws of a bootstrap depend on it.

@@ -16,7 +16,7 @@ from svrl.experiments.paper.catalogue import load_all
 from svrl.experiments.paper.figure_map import FIGURES
 from svrl.experiments.paper.judging import Library
 from svrl.experiments.paper.page import build_page
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 from svrl.reporting.page.html import render_html
 
 DESKTOP, PHONE = (1280, 900), (360, 740)
@@ -349,7 +349,7 @@ def test_keys_reach_everything(page):
 def test_the_whole_page_of_the_paper(browser, tmp_path):
     """Everything that is committed at laptop scale, as svrl paper report writes it."""
     at_laptop = (replace(found, budgets={"laptop": found.budgets["laptop"]}) for found in load_all())
-    page = build_page(Library(tuple(at_laptop), (committed_store(),)), "laptop")
+    page = build_page(Library(tuple(at_laptop), (committed_table(),)), "laptop")
     path = tmp_path / "index.html"
     path.write_text(render_html(page), encoding="utf-8")
     look(browser)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -65,7 +64,7 @@ def training(
     ]
     overrides = {} if batch_size == 32 else {"batch_size": batch_size}
     settings = {"env": env, "arm": arm, "seed": seed, "preset": "short", "steps": 1000, "overrides": overrides}
-    return Kept(kind="training", settings=settings, rows=rows, provenance={}, source=HERE, path=Path("nothing.npz"))
+    return Kept(kind="training", settings=settings, key=str(settings), rows=rows, provenance={}, source=HERE, load=dict)
 
 
 def _value_rows(

@@ -59,8 +59,8 @@ def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -
 
 def kept(kind: Kind, rows: Iterable[dict[str, Any]], *, machine: str = "one", **settings: Any) -> Kept:
     """A cell that was never computed."""
-    text = {"kind": kind.name, "settings": settings, "rows": list(rows), "source": HERE}
-    return Kept(**text, provenance={"machine": machine}, path=Path("nowhere.npz"))
+    text = {"kind": kind.name, "key": str(settings), "settings": settings, "rows": list(rows), "source": HERE}
+    return Kept(**text, provenance={"machine": machine}, load=dict)
 
 
 def hand_made(cells: Iterable[Kept], scale: str = "full") -> Evidence:

@@ -17,7 +17,8 @@ from svrl.experiments.paper.figure_map import PaperFigure
 from svrl.experiments.paper.judging import Library
 from svrl.experiments.paper.page import build_page
 from svrl.experiments.paper.running import Computer
-from svrl.experiments.paper.store import COMMITTED, Store, committed_store
+from svrl.experiments.paper.store import COMMITTED, Reader, Store
+from svrl.experiments.paper.table import committed_table
 from svrl.reporting.page.content import Page
 from svrl.runs.atomic import writing
 from svrl.runs.cores import usable_cores
@@ -43,12 +44,17 @@ class PaperWork:
             raise BadInputError(f"--store {self.store} is a file. Give a folder.")
 
     @property
-    def stores(self) -> tuple[Store, ...]:
-        """The user's own cells, then those that ship with svrl."""
-        return (Store(root=self.store), committed_store())
+    def own(self) -> Store:
+        """The user's own cells."""
+        return Store(root=self.store)
 
     @property
-    def counting(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[Reader, ...]:
+        """The user's own cells, then those that ship with svrl."""
+        return (self.own, committed_table())
+
+    @property
+    def counting(self) -> tuple[Reader, ...]:
         """Where a cell that is kept need not be computed: what takes hours is read, what a laptop can do is done."""
         return self.stores if self.scale in ("short", "full") else self.stores[:1]
 
@@ -65,7 +71,7 @@ class PaperWork:
             cells = len(budget.cells) if budget else 0
             missing, unknown = (
                 len(experiment.missing(self.scale, stores)) if budget else 0
-                for stores in (self.counting, (committed_store(),))
+                for stores in (self.counting, (committed_table(),))
             )
             rows.append(
                 {
@@ -119,7 +125,7 @@ class PaperWork:
             return []
         refuse_unwritable(self.store)
         count = min(jobs or (1 if self.scale == "smoke" else usable_cores()), len(cells))
-        begun = sum(self.stores[0].begun(cell) for cell in cells)
+        begun = sum(self.own.begun(cell) for cell in cells)
         going = f", {begun} of them begun before" if begun else ""
         minutes = sum(cell.weight for cell in cells) / count
         about = "at most about" if begun else "about"  # nobody knows how far those are
@@ -131,7 +137,7 @@ class PaperWork:
         command += f" --device {device}" if device != "cpu" else ""
         command += f" --together {together}" if together > 1 else ""
         computer = Computer(
-            store=self.stores[0],
+            store=self.own,
             device=device,
             jobs=count,
             together=together,

@@ -13,6 +13,13 @@ from svrl.experiments.paper.cell import Cell, CellResult, Kind, Work
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Budget, Experiment
+from svrl.experiments.paper.store import COMMITTED, Store
+
+
+class Committed(Store):
+    """A store in the place of the table that ships with svrl."""
+
+    source = COMMITTED
 
 
 def square(settings: dict[str, Any], work: Work) -> CellResult:

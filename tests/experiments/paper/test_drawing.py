@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from svrl.experiments.paper.catalogue import load_experiment
 from svrl.experiments.paper.drawing import caption, write_figure
 from svrl.experiments.paper.figure_map import FIGURES
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 
 
 @pytest.mark.parametrize("inches", [3.0, 7.0])
 def test_a_long_caption_does_not_widen_the_picture(tmp_path: Path, inches: float) -> None:
     figure = next(figure for figure in FIGURES if figure.id == "ways")
-    evidence = load_experiment(figure.experiment).evidence("short", (committed_store(),))
+    evidence = load_experiment(figure.experiment).evidence("short", (committed_table(),))
     assert evidence is not None
     evidence = replace(evidence, words="many games and seeds and steps " * 9)
     picture = Figure(figsize=(inches, 2.0), layout="constrained")

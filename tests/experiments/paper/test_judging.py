@@ -9,14 +9,15 @@ from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.judging import Library
 from svrl.experiments.paper.running import Computer
-from svrl.experiments.paper.store import COMMITTED, Store
+from svrl.experiments.paper.store import Store
 
 from . import small_experiment as small
+from .small_experiment import Committed
 
 
 @pytest.fixture
 def stores(tmp_path):
-    return Store(root=tmp_path / "here"), Store(root=tmp_path / "committed", source=COMMITTED)
+    return Store(root=tmp_path / "here"), Committed(root=tmp_path / "committed")
 
 
 def computed(experiment, store, scale):

@@ -18,10 +18,11 @@ from svrl.experiments.paper.claim import Verdict
 from svrl.experiments.paper.experiment import Budget, Experiment
 from svrl.experiments.paper.judging import Library
 from svrl.experiments.paper.running import Computer
-from svrl.experiments.paper.store import COMMITTED, Store
+from svrl.experiments.paper.store import Store
 from svrl.experiments.training_cells.plan import piece_of, training_cell
 
 from . import small_experiment as small
+from .small_experiment import Committed
 
 # Pieces are named by the first letter of a cell; those of a piece do not stand together.
 CELLS = {name: small.cell(x, name=name) for x, name in enumerate(("b1", "a1", "b2", "c1", "a2"), start=1)}
@@ -37,7 +38,7 @@ def experiment(piecewise: bool = True) -> Experiment:
 
 @pytest.fixture
 def stores(tmp_path: Path) -> tuple[Store, Store]:
-    return Store(root=tmp_path / "here"), Store(root=tmp_path / "committed", source=COMMITTED)
+    return Store(root=tmp_path / "here"), Committed(root=tmp_path / "committed")
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from svrl.experiments.paper.catalogue import load_all
 from svrl.experiments.paper.judging import Library
-from svrl.experiments.paper.store import committed_store
+from svrl.experiments.paper.table import committed_table
 
 PAGES = Path(__file__).parents[3] / "docs" / "reproducing"
-LIBRARY = Library(tuple(load_all()), (committed_store(),))
+LIBRARY = Library(tuple(load_all()), (committed_table(),))
 
 
 def test_every_experiment_has_a_page():
@@ -25,7 +25,7 @@ def test_verdicts_on_the_pages_are_those_of_the_committed_cells():
 
 def test_every_committed_cell_is_asked_for():
     asked = {cell.key for experiment in LIBRARY.experiments for b in experiment.budgets.values() for cell in b.cells}
-    kept = {path.stem for path in committed_store().root.rglob("*.json")}
+    kept = committed_table().keys()
     assert kept
     assert kept <= asked
 

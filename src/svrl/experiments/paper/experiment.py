@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from svrl.experiments.paper.cell import Cell, Kind
 from svrl.experiments.paper.claim import Claim
 from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.paper.store import Store, read_first
+from svrl.experiments.paper.store import Reader, read_first
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ class Experiment:
     shows: Callable[[str, Evidence], bool] = lambda figure, evidence: True
     notes: tuple[str, ...] = field(default=())
 
-    def evidence(self, scale: str, stores: tuple[Store, ...]) -> Evidence | None:
+    def evidence(self, scale: str, stores: tuple[Reader, ...]) -> Evidence | None:
         """What is kept for a scale; None unless it is complete, or a piece of it is."""
         budget = self.budgets.get(scale)
         if budget is None:
@@ -86,7 +86,7 @@ class Experiment:
             return None
         return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
 
-    def missing(self, scale: str, stores: tuple[Store, ...]) -> list[Cell]:
+    def missing(self, scale: str, stores: tuple[Reader, ...]) -> list[Cell]:
         """Cells of a scale that no store has."""
         return [cell for cell in self.budgets[scale].cells if read_first(cell, stores) is None]
 

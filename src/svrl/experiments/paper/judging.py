@@ -15,7 +15,7 @@ from typing import Any
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import SCALES, Experiment
-from svrl.experiments.paper.store import Store
+from svrl.experiments.paper.store import Reader
 
 SMOKE, LAPTOP, FULL = SCALES
 SO_FAR = (Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.UNDECIDED)
@@ -91,7 +91,7 @@ class Library:
     """
 
     experiments: tuple[Experiment, ...]
-    stores: tuple[Store, ...]
+    stores: tuple[Reader, ...]
 
     @cached_property
     def _known(self) -> dict[tuple[str, str], Evidence | None]:
@@ -114,7 +114,7 @@ class Library:
         size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
         by_cells: dict[tuple[str, ...], Evidence] = {}
         for found in complete:
-            cells = tuple(str(cell.path) for cell in found.cells)
+            cells = tuple(f"{cell.source} {cell.key}" for cell in found.cells)
             other = by_cells.get(cells, found)
             by_cells[cells] = max(other, found, key=lambda one: size[one.scale])
         return list(by_cells.values())

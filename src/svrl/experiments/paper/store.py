@@ -1,19 +1,18 @@
 """Where cells are kept: KIND/KEY.json with settings, provenance and rows, and KEY.npz with arrays if there are any.
 
-The JSON file is written last and atomically, so a cell is kept whole or not at all. Two stores are read: the
-user's own, which belongs to one version of svrl, and the committed one, which ships with the source and says of
-each cell where it comes from.
+The JSON file is written last and atomically, so a cell is kept whole or not at all. A store belongs to one version of
+svrl. The evidence that ships with svrl is read beside it (`svrl.experiments.paper.table`).
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,28 +30,45 @@ class Kept:
 
     Attributes:
         kind: Name of its kind.
+        key: Of the cell.
         settings: Of the cell.
         rows: What it came to.
         provenance: Versions of svrl, python, torch and numpy, machine, device, when it ended, seconds, command, and
             the commit where it is known.
         source: "here" or "committed".
-        path: Of its arrays.
+        load: Reads its arrays.
     """
 
     kind: str
+    key: str
     settings: Mapping[str, Any]
     rows: list[dict[str, Any]]
     provenance: Mapping[str, Any]
     source: str
-    path: Path = field(repr=False)
+    load: Callable[[], dict[str, np.ndarray]] = field(repr=False)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """What was too long for rows; empty if there is nothing."""
-        if not self.path.exists():
-            return {}
-        with np.load(self.path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        return self.load()
+
+
+class Reader(Protocol):
+    """What cells are read from: a store, or the table that ships with svrl."""
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+
+    @property
+    def source(self) -> str:
+        """Either "here" or "committed"."""
+
+    def read(self, cell: Cell) -> Kept | None:
+        """The cell, or None if it is not there."""
+
+    def outdated(self, kinds: Mapping[str, Kind]) -> int:
+        """Cells of these kinds that are not used, because another version made them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +77,14 @@ class Store:
 
     Attributes:
         root: The folder; it is made with the first cell.
-        source: "here" or "committed".
+        source: Always "here".
     """
 
     root: Path
-    source: str = HERE
+    source = HERE
 
     def read(self, cell: Cell) -> Kept | None:
-        """The cell as it was kept; None if it was not, or by another version of svrl in the user's own store.
+        """The cell as it was kept; None if it was not, or by another version of svrl.
 
         Raises:
             ValueError: If its file is damaged or was changed by hand.
@@ -80,18 +96,19 @@ class Store:
         expected = json.loads(json.dumps(dict(cell.settings)))
         if text.get("settings") != expected or text.get("version") != cell.kind.version:
             raise ValueError(f"{path} does not hold what its name says. Delete it; it will be computed anew.")
-        if self.source == HERE and text["provenance"].get("svrl") != __version__:
+        if text["provenance"].get("svrl") != __version__:
             return None
         arrays = path.with_suffix(".npz")
         if text.get("arrays") and not arrays.exists():
             raise ValueError(f"{arrays} is missing. Delete {path.name} beside it; it will be computed anew.")
         return Kept(
             kind=cell.kind.name,
+            key=cell.key,
             settings=text["settings"],
             rows=text["rows"],
             provenance=text["provenance"],
             source=self.source,
-            path=arrays,
+            load=lambda: _read_arrays(arrays),
         )
 
     def write(self, cell: Cell, result: CellResult, provenance: Mapping[str, Any]) -> None:
@@ -128,7 +145,7 @@ class Store:
         for name, kind in kinds.items():
             for path in sorted((self.root / name).glob("*.json")):
                 text = _loaded(path)
-                other = self.source == HERE and text["provenance"].get("svrl") != __version__
+                other = text["provenance"].get("svrl") != __version__
                 count += bool(other or text.get("version") != kind.version)
         return count
 
@@ -136,16 +153,16 @@ class Store:
         return self.root / cell.kind.name / f"{cell.key}.json"
 
 
-def committed_store() -> Store:
-    """The cells that ship with svrl: results/paper of a checkout, or beside the package where it was installed."""
-    package = Path(__file__).parents[2]
-    checkout = package.parents[1] / "results" / "paper"
-    return Store(root=checkout if checkout.is_dir() else package / "committed", source=COMMITTED)
-
-
-def read_first(cell: Cell, stores: tuple[Store, ...]) -> Kept | None:
+def read_first(cell: Cell, stores: tuple[Reader, ...]) -> Kept | None:
     """The cell out of the first store that has it."""
     return next((kept for store in stores if (kept := store.read(cell)) is not None), None)
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    if not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def _loaded(path: Path) -> dict[str, Any]:
