@@ -55,7 +55,7 @@ def main() -> None:
     """Print the table, and below it what the text beside it says."""
     evidence = load_experiment("control_learning").evidence("short", (committed_table(),))
     if evidence is None:
-        sys.exit("No task is complete: svrl paper run control_learning --scale short --store results/paper")
+        sys.exit("No task is complete: svrl paper run control_learning --scale short --store runs/evidence")
     tasks = list(dict.fromkeys(kept.settings["env"] for kept in evidence.cells))
     arms = (PLAIN, *STRUCTURED)
     print("| | " + " | ".join(f"`{arm}`" for arm in arms) + " |\n|---|---|---|---|")

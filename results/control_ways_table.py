@@ -23,7 +23,7 @@ def main() -> None:
     """Print the table, and below it what the text beside it says."""
     found = load_experiment("control_ways").evidence("short", (committed_table(),))
     if found is None:
-        sys.exit("No way is complete: svrl paper run control_ways --scale short --store results/paper")
+        sys.exit("No way is complete: svrl paper run control_ways --scale short --store runs/evidence")
     evidence = by_way(found)
     ways = ways_of(evidence)
     tasks = " | ".join(title_of(env) for env in ENVS)
