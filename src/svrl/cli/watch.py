@@ -102,7 +102,10 @@ def played(
     agent: Agent, episodes: int, max_steps: int, epsilon: float, seed: int, scores: list[float]
 ) -> Iterator[Image]:
     """Pictures of whole games, each cut at `max_steps`; the score of each game is added to `scores`."""
+    import torch
+
     from svrl.agents.environment import open_env
+    from svrl.agents.exploration import epsilon_greedy
     from svrl.agents.seeds import derived_seed, generator_for
     from svrl.envs.vector import step
 
@@ -115,7 +118,9 @@ def played(
             while at < max_steps:
                 picture = env.render(0)
                 yield framed(picture, f"{agent.env}   score {score:g}   step {at}")
-                now = step(env, agent.act(observations, epsilon, generator))
+                with torch.no_grad():
+                    q = agent.network(torch.as_tensor(observations).to(agent.device))
+                now = step(env, epsilon_greedy(q, epsilon, generator).cpu().numpy())
                 observations, score, at = now.observations, score + float(now.rewards[0]), at + 1
                 if now.ended[0]:
                     break

@@ -1,13 +1,7 @@
 """Any Gymnasium environment with discrete actions, N copies stepped in a plain loop.
 
-What an agent sees, by the kind of observation space:
-
-- Box of uint8 with two or three axes: a picture (channels, height, width), uint8, in which 255 counts as 1;
-- any other Box: its numbers, float32;
-- Discrete: one-hot, float32; MultiDiscrete, MultiBinary, Tuple, Dict: flattened as Gymnasium does it, float32.
-
-Actions that do not begin at 0 are numbered from 0 here. An episode that ends by a rule and by a limit
-in the same step has ended by the rule: its value does not go on.
+`svrl.envs.observations` says what an agent sees of an observation. Actions that do not begin at 0 are numbered from 0
+here. An episode that ends by a rule and by a limit in the same step has ended by the rule: its value does not go on.
 
 `capture` writes down the attributes of the environment and of every wrapper around it. If one of them is of a
 type whose state is unknown, as with physics engines, it gives None. State that an environment keeps outside
@@ -23,8 +17,7 @@ import difflib
 import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -32,61 +25,9 @@ from gymnasium import spaces
 
 from svrl.envs.gymnasium_rules import as_number, check_made, check_observation, check_reset, check_step, failure
 from svrl.envs.lanes import checked_actions, empty_step, is_finite, not_finite, with_endings
+from svrl.envs.observations import as_json, seen_through
 from svrl.envs.snapshot import Unwritable, attributes, read, rules, write
 from svrl.envs.vector import EnvSpec, Step
-
-_MOST_CHANNELS = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """How observations of a space reach the agent.
-
-    Attributes:
-        shape, dtype, high: As in `EnvSpec`.
-        view: From what the environment gives to an array of that shape.
-    """
-
-    shape: tuple[int, ...]
-    dtype: Literal["uint8", "float32"]
-    high: float
-    view: Callable[[Any], Any]
-
-
-def seen_through(space: spaces.Space, owner: str) -> Seen:
-    """How observations of `space` reach the agent; the module says which way for which space.
-
-    Raises:
-        ValueError: If the space has no fixed size.
-    """
-    if isinstance(space, spaces.Box):
-        if space.dtype == np.uint8 and len(space.shape) in (2, 3):
-            return _picture(space.shape)
-        shape = space.shape or (1,)
-        high = 255.0 if space.dtype == np.uint8 else 1.0
-        return Seen(shape=shape, dtype="float32", high=high, view=lambda got: _shaped(got, shape))
-    if not space.is_np_flattenable:
-        raise ValueError(
-            f"{owner} has observations of {type(space).__name__}, whose size is not fixed. "
-            "Wrap it so that it gives a Box, Discrete, MultiDiscrete, Tuple or Dict."
-        )
-    return Seen(shape=(spaces.flatdim(space),), dtype="float32", high=1.0, view=lambda got: spaces.flatten(space, got))
-
-
-def _shaped(got: Any, shape: tuple[int, ...]) -> Any:
-    """As `np.reshape`, which takes a while to find that there is nothing to do."""
-    return got if isinstance(got, np.ndarray) and got.shape == shape else np.reshape(got, shape)
-
-
-def _picture(shape: tuple[int, ...]) -> Seen:
-    if len(shape) == 2:
-        return Seen(shape=(1, *shape), dtype="uint8", high=255.0, view=lambda got: np.asarray(got)[None])
-    if shape[0] <= _MOST_CHANNELS < shape[-1]:
-        return Seen(shape=shape, dtype="uint8", high=255.0, view=lambda got: got)
-    height, width, channels = shape
-    return Seen(
-        shape=(channels, height, width), dtype="uint8", high=255.0, view=lambda got: np.moveaxis(np.asarray(got), -1, 0)
-    )
 
 
 class GymnasiumLanes:
@@ -133,6 +74,8 @@ class GymnasiumLanes:
             high=self._seen.high,
             n_actions=int(choices.n),
             action_names=tuple(str(self._start + k) for k in range(int(choices.n))),
+            first_action=self._start,
+            space=as_json(self._space),
         )
         self._seeds: tuple[int, ...] | None = seeds
         self._actions: list[int] = []
