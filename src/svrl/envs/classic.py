@@ -22,6 +22,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
 from svrl.envs.gymnasium_rules import as_number, check_made, check_observation, check_reset, check_step, failure
 from svrl.envs.lanes import checked_actions, empty_step, is_finite, not_finite, with_endings
@@ -37,6 +38,7 @@ class GymnasiumLanes:
         spec: Of the environment.
         count: N.
         environments: The N environments themselves.
+        step_limit: Steps after which a game is cut off, as a truncation; infinity leaves that to the environment.
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], *, seeds: tuple[int, ...], name: str) -> None:
@@ -63,6 +65,7 @@ class GymnasiumLanes:
                 f"{name} has actions of {type(choices).__name__}, and only discrete ones can be learned. "
                 "The tasks control/TASK have discretised ones, as in control/inverted-pendulum."
             )
+        self.step_limit = math.inf
         self._start = int(choices.start)
         self._space = first.observation_space
         self._seen = seen_through(self._space, name)
@@ -129,7 +132,7 @@ class GymnasiumLanes:
                 observations[lane] = view(seen)
             except Exception as error:
                 raise self._unfit(seen, error) from error
-            if terminal or truncated:
+            if terminal or truncated or self._clock - self._begun[lane] >= self.step_limit:
                 endings[lane] = last = observations[lane].copy()
                 if not math.isfinite(total) or not is_finite(last):
                     self._check_finite("a reward", rewards[: lane + 1])
@@ -141,6 +144,14 @@ class GymnasiumLanes:
         self._check_finite("an observation", observations)
         self._newest = observations
         return with_endings(step, endings)
+
+    def has_limit(self) -> bool:
+        """Whether the environment is known to limit the steps of a game: by its registration, or a wrapper."""
+        env = self.environments[0]
+        rules = getattr(env, "spec", None)
+        if any(isinstance(layer, TimeLimit) for layer in _layers(env)):
+            return True
+        return rules is not None and (rules.max_episode_steps or "max_num_frames_per_episode" in rules.kwargs)
 
     def capture(self) -> dict[str, Any] | None:
         """The attributes of every environment and its wrappers, or None if one of them cannot be written down."""
