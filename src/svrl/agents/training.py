@@ -39,6 +39,7 @@ from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.precision import check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, observations
+from svrl.agents.replay_room import refuse_too_many
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
@@ -54,8 +55,7 @@ class Training:
     """An agent in training; everything the steps to come depend on.
 
     Attributes:
-        source: The environment, by name or as a function.
-        env: Its name.
+        source, env: The environment, by name or as a function, and its name.
         spec: What it looks like.
         config: All settings.
         seed: Of everything random.
@@ -92,6 +92,7 @@ class Training:
         check_card(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
+        refuse_too_many(self.env, config.envs, config.replay)
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
         for doubt in doubts(config, self.env, self.spec.n_actions):
