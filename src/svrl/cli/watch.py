@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +45,10 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
 ) -> None:
     """Film a trained agent. The film is written only when everything has worked."""
+    for part in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
+        os.environ.setdefault(
+            part, "dummy"
+        )  # nothing is shown or heard, and SDL would say on the terminal what it misses
     with answering(), sentences(), torch_threads(1):
         _check(out, episodes, max_steps, epsilon, fps)
         result = _film(run, out, episodes, max_steps, epsilon, fps, seed, env)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import gymnasium
@@ -29,6 +29,9 @@ from svrl.envs.lanes import checked_actions, empty_step, is_finite, not_finite, 
 from svrl.envs.observations import as_json, seen_through
 from svrl.envs.snapshot import Unwritable, attributes, read, rules, write
 from svrl.envs.vector import EnvSpec, Step
+
+_MOST_NAMES = 5
+"""Names of a module that are offered for one that it has not."""
 
 
 class GymnasiumLanes:
@@ -271,17 +274,17 @@ def registered(
             f"The environment {name!r} would import {module or 'a package'}, and nothing is imported because a file "
             "says so. Train it yourself, or make the environment in Python with from_factory."
         )
+    earlier = set(gymnasium.registry)
     try:
         if module:
             importlib.import_module(module)
+    except Exception as error:
+        what = error if isinstance(error, ImportError) else repr(error)
+        raise ValueError(f"{name} is to be found in {module}, which cannot be imported: {what}.") from error
+    try:
         gymnasium.spec(short)
-    except ImportError as error:
-        raise ValueError(f"{name} is to be found in {module}, which cannot be imported: {error}.") from error
     except gymnasium.error.Error as error:
-        # Atari's own ids come and go with ale-py, and atari/GAME is offered in their place.
-        others = [key for key, entry in gymnasium.registry.items() if not str(entry.entry_point).startswith("ale_py")]
-        close = difflib.get_close_matches(name, [*also, *others], n=1, cutoff=0.5)
-        hint = f"Did you mean {close[0]}?" if close else "gymnasium.pprint_registry() lists what there is."
+        hint = _registered_by(module, short, earlier) if module else _nearest(name, also)
         raise ValueError(f"There is no environment {name!r}. {hint}") from error
 
     # A class that draws nothing need not know the argument.
@@ -294,12 +297,33 @@ def registered(
             raise ValueError(f"{name} needs a package that is not installed. {error}") from error
         except gymnasium.error.Error as error:
             raise ValueError(f"Gymnasium cannot make {name}: {error}") from error
-        except TypeError as error:
-            if render and "render_mode" in str(error):
+        except Exception as error:  # anything may happen in a constructor
+            if render and isinstance(error, TypeError) and "render_mode" in str(error):
                 raise ValueError(f"{name} draws no pictures: its class does not take render_mode.") from error
             raise ValueError(f"Gymnasium cannot make {name}: {error!r}") from error
 
     return make
+
+
+def _nearest(name: str, also: Iterable[str]) -> str:
+    # Atari's own ids come and go with ale-py, and atari/GAME is offered in their place.
+    others = [key for key, entry in gymnasium.registry.items() if not str(entry.entry_point).startswith("ale_py")]
+    close = difflib.get_close_matches(name, [*also, *others], n=1, cutoff=0.5)
+    return f"Did you mean {close[0]}?" if close else "gymnasium.pprint_registry() lists what there is."
+
+
+def _registered_by(module: str, short: str, earlier: Container[str]) -> str:
+    """What a module has registered, now or when it was imported before, the nearest names first."""
+    own = []
+    for key, entry in gymnasium.registry.items():
+        place = (
+            entry.entry_point if isinstance(entry.entry_point, str) else getattr(entry.entry_point, "__module__", "")
+        )
+        if key not in earlier or f"{place}:".startswith((f"{module}:", f"{module}.")):
+            own.append(key)
+    close = difflib.get_close_matches(short, own, n=_MOST_NAMES, cutoff=0.0)
+    more = " and others" if len(own) > len(close) else ""
+    return f"{module} registers {', '.join(close)}{more}." if own else f"{module} registers no environment."
 
 
 def _state(env: gymnasium.Env, made_with: list[dict[str, Any]]) -> list[dict[str, Any]]:
