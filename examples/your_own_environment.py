@@ -57,6 +57,14 @@ for label, found in (("before", untrained), ("after", agent)):
     low, high = games.interval()
     print(f"{label:>6} {found.updates:5} updates: mean score {games.mean:6.1f}, 95% from {low:.1f} to {high:.1f}")
 
+env = heated_room()
+observation, _ = env.reset(seed=2)
+score, over = 0.0, False
+while not over:
+    observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
+    score, over = score + float(reward), terminated or truncated
+print(f"  a game of one's own: score {score:.1f}")
+
 study = svrl.rank_study(agent, states=5_000, batches=2_000)
 print(f"batches of {study.batch_size} states x {study.actions} actions, mean rank at {study.energy:.0%} of the energy:")
 print(f"  Q as it is {study.mean:.2f}, with each row's mean taken out {study.row_centred_mean:.2f}")

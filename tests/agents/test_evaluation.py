@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.wrappers import TimeLimit
 from torch import nn
 
 from svrl.agents.config import AgentConfig
@@ -151,6 +152,48 @@ def test_the_interval_of_a_bernoulli_is_the_binomial_s() -> None:
     assert Games(scores=(3.0,), lengths=(1,)).interval() == (3.0, 3.0)
     with pytest.raises(ValueError, match="level"):
         games.interval(1.0)
+
+
+class Endless(Dice):
+    """Each step pays 1, for ever."""
+
+    def step(self, action):
+        return self.look(), 1.0, False, False, {}
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("svrl.agents.evaluation.STEP_LIMIT", 50)
+    monkeypatch.setattr("svrl.agents.evaluation.TICK", 20)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize(
+    ("make", "length"),
+    [(Endless, 50), (lambda: TimeLimit(Endless(), 70), 70), (lambda: TimeLimit(Endless(), 30), 30)],
+    ids=["none", "longer than ours", "shorter"],
+)
+def test_games_end_by_the_environment_s_limit_or_else_by_ours(make: Callable[[], gymnasium.Env], length: int) -> None:
+    said: list[str] = []
+    told: list[tuple[int, int]] = []
+    games = evaluate(
+        Always(0), make, CONFIG, episodes=10, seed=0, progress=lambda *games: told.append(games), say=said.append
+    )
+    assert games.lengths == (length,) * 10
+    assert games.scores == (float(length),) * 10
+    assert [sentence.split(" games off after ")[1][:2] for sentence in said] == (["50"] if length == 50 else [])
+    assert told[0] == (0, 10), "progress comes before a game is over"
+    assert told[-1] == (10, 10)
+
+
+@pytest.mark.usefixtures("soon")
+def test_training_on_an_environment_without_a_limit_ends_and_says_why() -> None:
+    said: list[str] = []
+    training = Training.begin(Endless, TRAIN.but(steps=60, eval_every=0), seed=0, say=said.append)
+    (found,) = evaluations(list(with_evaluation(training)))
+    training.close()
+    assert found.lengths == (50, 50)
+    assert sum("cut games off after 50" in sentence for sentence in said) == 1
 
 
 def test_scores_in_other_units() -> None:

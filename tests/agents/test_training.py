@@ -54,7 +54,7 @@ def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
     found = train(identity, SMALL.but(agent=agent, structured=structured))
     games = evaluate(found.network, identity, found.config, episodes=20, seed=1)
     assert games.mean > 9.5
-    assert np.array_equal(found.act(np.eye(4, dtype=np.float32)), np.arange(4))
+    assert np.array_equal(found.act(np.arange(4)), np.arange(4))
 
 
 @pytest.mark.parametrize("value", ["completed", "network"])
@@ -281,3 +281,16 @@ def test_no_checkpoint_is_made_of_a_training_that_diverged() -> None:
 def test_what_is_easily_mixed_up_is_one_sentence(call: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("source", ["CartPole-v1", identity, "control/cart-pole", "minatar/breakout", "atari/breakout"])
+def test_too_many_environments_are_refused_before_one_is_made(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("svrl.agents.training.open_env", lambda *_, **__: pytest.fail("made"))
+    with pytest.raises(
+        ValueError, match=r"^1,000,000,000,000 environments .* at least .* GB of RAM are free\. Lower envs"
+    ):
+        Training.begin(source, SMALL.but(envs=10**12))
+    with pytest.raises(
+        ValueError, match="A replay memory for 2001 environments holds at least 2001 transitions, got 2000"
+    ):
+        Training.begin(source, SMALL.but(envs=2001))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -85,3 +87,12 @@ def test_a_missing_package_is_named_with_its_command(svrl, trained, tmp_path, mo
     result = svrl("watch", trained, "--out", tmp_path / "film.mp4")
     assert result.exit_code == 2
     assert 'pip install "svrl[video]"' in result.stderr
+
+
+def test_nothing_but_the_answer_reaches_the_terminal(svrl_json, plain, tmp_path):
+    pytest.importorskip("pygame")
+    svrl_json("train", "CartPole-v1", "--preset", "smoke", "--steps", 80, "--threads", 1, "--out", tmp_path / "run")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("SDL_", "XDG_"))}
+    film = ["watch", str(tmp_path / "run"), "--out", str(tmp_path / "film.gif"), "--max-steps", "2"]
+    done = subprocess.run([sys.executable, "-m", "svrl", *film], env=bare, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

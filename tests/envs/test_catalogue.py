@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import svrl.envs
-from svrl.envs.catalogue import describe_env, known_environments, make_env
+from svrl.envs.catalogue import describe_env, from_factory, known_environments, make_env
 
 
 def test_names_to_offer() -> None:
@@ -74,6 +74,53 @@ def test_a_name_that_is_not_trusted_imports_nothing(tmp_path: Path, monkeypatch:
     assert (tmp_path / "ran").exists()
     with pytest.raises(ValueError, match="would import somewhere_else"):
         describe_env(name, trusted=False)  # although it is known by now
+
+
+TOYS = """
+import gymnasium
+from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Mission(spaces.Space):
+    pass
+
+class Told(CartPoleEnv):
+    def __init__(self):
+        self.observation_space = spaces.Dict({"place": spaces.Discrete(4), "mission": Mission(dtype=str)})
+        self.action_space = spaces.Discrete(2)
+
+class Broken(CartPoleEnv):
+    def __init__(self):
+        raise KeyError("licence")
+
+gymnasium.register("Told-v0", entry_point="toy_games:Told")
+gymnasium.register("Broken-v0", entry_point=Broken)
+gymnasium.register("Pole-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+"""
+
+
+def test_what_goes_wrong_in_a_module_of_one_s_own_is_answered_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "toy_games.py").write_text(TOYS)
+    (tmp_path / "no_games.py").write_text("")
+    (tmp_path / "torn_games.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, sentence in (
+        ("toy_games:Nope-v0", "no environment 'toy_games:Nope-v0'. toy_games registers Pole-v0, "),
+        ("toy_games:Nope-v0", "toy_games registers Broken-v0, Told-v0"),  # it has been imported before
+        ("toy_games:Told-v0", "observations of Dict with Mission, whose size is not fixed"),
+        ("toy_games:Broken-v0", r"cannot make toy_games:Broken-v0: KeyError\('licence'\)"),
+        ("no_games:Nope-v0", r"no_games registers no environment\."),
+        ("torn_games:Nope-v0", "torn_games, which cannot be imported: ZeroDivisionError"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            describe_env(name)
+
+
+def test_a_factory_that_fails_is_answered_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match=r"^room could not be made: ZeroDivisionError"):
+        from_factory(lambda: 1 // 0, 1, seed=0, id="room")
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "control/mountain-car"])

@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from svrl.envs.catalogue import from_factory, make_env
-from svrl.envs.classic import seen_through
+from svrl.envs.observations import seen_through
 from svrl.envs.vector import VectorEnv, step
 
 from .playing import assert_equal, played, through_a_file

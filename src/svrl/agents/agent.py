@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,21 +61,44 @@ class Agent:
         """Where the network is."""
         return next(self.network.parameters()).device
 
-    @torch.no_grad()
-    def q(self, observations: np.ndarray | Tensor) -> Tensor:
-        """Values (N, A) of observations (N, *observation_shape)."""
-        return self.network(torch.as_tensor(observations).to(self.device))
+    def act(self, observation: Any, epsilon: float = 0.0, generator: torch.Generator | None = None) -> Any:
+        """What to do now, in the environment's own numbers of its actions.
 
-    def act(
-        self, observations: np.ndarray | Tensor, epsilon: float = 0.0, generator: torch.Generator | None = None
-    ) -> np.ndarray:
-        """Actions (N,), int64: greedy, or random with probability epsilon, which needs a CPU generator."""
-        q = self.q(observations)
-        if epsilon == 0.0:
-            return q.argmax(-1).cpu().numpy()
-        if generator is None:
+        Args:
+            observation: What `env.reset()` or `env.step()` gives, or the batch of N that a vector environment gives. Of
+                atari/, minatar/ and control/, an array of `spec.observation_shape`, or N of them.
+            epsilon: Probability of a random action; 0 is greedy.
+            generator: A CPU generator, which random actions need.
+
+        Returns:
+            The action, an int; or N of them (N,), int64.
+
+        Raises:
+            ValueError: If the observation is not of the environment's space, or not finite.
+        """
+        if epsilon != 0.0 and generator is None:
             raise ValueError("Acting at random needs a generator: torch.Generator().manual_seed(0), and keep it.")
-        return epsilon_greedy(q, epsilon, generator).cpu().numpy()
+        seen, alone = self._read(observation)
+        q = self._values(seen)
+        best = q.argmax(-1) if epsilon == 0.0 or generator is None else epsilon_greedy(q, epsilon, generator)
+        actions = best.cpu().numpy() + self.spec.first_action
+        return int(actions[0]) if alone else actions
+
+    def q(self, observation: Any) -> Tensor:
+        """Values (A,) of an observation, or (N, A) of N of them, as `act` takes them; action 0 is the first."""
+        seen, alone = self._read(observation)
+        q = self._values(seen)
+        return q[0] if alone else q
+
+    @torch.no_grad()
+    def _values(self, seen: np.ndarray) -> Tensor:
+        return self.network(torch.as_tensor(seen).to(self.device))
+
+    @cached_property
+    def _read(self) -> Callable[[Any], tuple[np.ndarray, bool]]:
+        from svrl.envs.observations import Reader
+
+        return Reader(self.spec)
 
     @classmethod
     def of(cls, training: Training) -> Agent:
@@ -189,6 +214,13 @@ def _spec_json(spec: EnvSpec) -> dict[str, Any]:
 
 
 def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
-    return EnvSpec(
-        **{**fields, "frame_shape": tuple(fields["frame_shape"]), "action_names": tuple(fields["action_names"])}
-    )
+    names = tuple(fields["action_names"])
+    if "first_action" not in fields and fields["family"] == "gymnasium":
+        fields = {**fields, "first_action": int(names[0])}  # older files have it in the names alone
+    spec = EnvSpec(**{**fields, "frame_shape": tuple(fields["frame_shape"]), "action_names": names})
+    if spec.space is not None:
+        from svrl.envs.observations import from_json, seen_through
+
+        if seen_through(from_json(spec.space), spec.id).shape != spec.frame_shape:
+            raise ValueError("its observation space is another")
+    return spec

@@ -9,8 +9,8 @@ end has collected short games. Here the k-th game belongs to lane k mod n, which
 whatever the other lanes do.
 
 A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after
-200 steps, most Gymnasium tasks after a limit of theirs. An environment of one's own without a limit must
-not let a game go on for ever, since an evaluation waits for its end.
+200 steps, most Gymnasium tasks after a limit of theirs. Of an environment without such a limit a game is cut off after
+10,000 steps, and that is said.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.environment import EnvSource, open_env
+from svrl.agents.doubts import warn
+from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.exploration import epsilon_greedy
 from svrl.agents.seeds import derived_seed, generator_for
@@ -39,6 +40,10 @@ LANES = 8
 """Most environments of an evaluation; more would wait longer for the last game."""
 RESAMPLES = 10_000
 PAPER_EPISODES = 100
+STEP_LIMIT = 10_000
+"""Steps after which a game is cut off where the environment knows no limit."""
+TICK = 1_000
+"""Steps between two calls of `progress` while no game ends."""
 ATARI = "atari/"
 
 
@@ -137,6 +142,7 @@ def evaluate(
     device: str | torch.device | None = None,
     env_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] = warn,
 ) -> Games:
     """Play whole games; the same seed and network give the same games.
 
@@ -149,7 +155,8 @@ def evaluate(
         epsilon: Probability of a random action.
         device: Where the network is; None looks at its weights.
         env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py.
-        progress: Told of (games over, games to play) as each ends.
+        progress: Called with (games over, games to play) as each ends, and now and then before.
+        say: Takes the sentence that games were cut off, where the environment knows no limit (`warnings.warn`).
 
     Returns:
         The games, the k-th by lane k mod n.
@@ -165,12 +172,31 @@ def evaluate(
     source = derived_seed(seed, "evaluation environments")
     lanes = open_env(env, config, count=min(episodes, LANES), seed=source, threads=env_threads)
     try:
+        limited = _limit_games(lanes)
         generator = generator_for(seed, "evaluation actions")
         with at_rest(network):
             moves = play(network, lanes, epsilon=epsilon, generator=generator, device=where)
-            return _whole_games((move.step for move in moves), lanes.count, episodes, progress)
+            games = _whole_games((move.step for move in moves), lanes.count, episodes, progress)
     finally:
         lanes.close()
+    if limited and max(games.lengths) >= STEP_LIMIT:
+        say(
+            f"Note: {name_of(env)} has no limit on the steps of a game, so evaluations cut games off after "
+            f"{STEP_LIMIT:,}. gymnasium.wrappers.TimeLimit sets another."
+        )
+    return games
+
+
+def _limit_games(lanes: VectorEnv) -> bool:
+    """Limit the steps of a game, where the environment does not; whether that was so."""
+    if lanes.spec.family != "gymnasium":
+        return False
+    from svrl.envs.classic import GymnasiumLanes
+
+    if not isinstance(lanes, GymnasiumLanes) or lanes.has_limit():
+        return False
+    lanes.step_limit = STEP_LIMIT
+    return True
 
 
 def _whole_games(
@@ -180,8 +206,9 @@ def _whole_games(
     score, length = np.zeros(lanes), np.zeros(lanes, dtype=np.int64)
     played = [0] * lanes
     found: dict[int, tuple[float, int]] = {}
-    while len(found) < episodes:
-        now = next(steps)
+    for count, now in enumerate(steps, 1):
+        if progress is not None and count % TICK == 0:
+            progress(len(found), episodes)
         score += now.rewards
         length += 1
         for lane in np.flatnonzero(now.ended).tolist():
@@ -192,6 +219,8 @@ def _whole_games(
                     progress(len(found), episodes)
             played[lane] += 1
             score[lane], length[lane] = 0.0, 0
+        if len(found) == episodes:
+            break
     scores, lengths = zip(*(found[game] for game in range(episodes)), strict=True)
     return Games(scores=scores, lengths=lengths)
 
@@ -244,6 +273,7 @@ def _evaluated(training: Training, progress: Callable[[int, int], None] | None) 
             device=training.device,
             env_threads=training.env_threads,
             progress=progress,
+            say=training.say,
         )
     return Evaluated(
         steps=training.steps,

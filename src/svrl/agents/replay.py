@@ -27,7 +27,7 @@ import torch
 
 from svrl.agents import replay_kernel as kernel
 from svrl.agents.replay_card import CardSide, HostSide
-from svrl.agents.replay_room import free_bytes
+from svrl.agents.replay_room import free_bytes, refuse_few_transitions
 from svrl.envs.vector import EnvSpec, Step
 
 DRAWS = 1 << 62
@@ -87,11 +87,7 @@ class Layout:
         """Room for `capacity` transitions, rounded down to a multiple of the lanes."""
         if lanes < 1:
             raise ValueError(f"A replay memory needs at least one lane, got {lanes}.")
-        if capacity < lanes:
-            raise ValueError(
-                f"A replay memory for {lanes} environments holds at least {lanes} transitions, got {capacity}. "
-                "Raise replay or lower envs."
-            )
+        refuse_few_transitions(lanes, capacity)
         if spec.stack > 255:
             raise ValueError(f"At most 255 frames can be stacked, got {spec.stack}.")
         per_lane = capacity // lanes

@@ -1,4 +1,4 @@
-"""How much memory can still be had, so that a replay memory that does not fit is refused before it is filled.
+"""How much memory can still be had, so that environments or a replay memory that do not fit are refused at once.
 
 In RAM it is the least of what the machine has available and of what every control group around the process
 leaves: a container may have far less than its machine. A group's own count of what it uses includes files that
@@ -14,6 +14,35 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+
+from svrl.agents.config import family_of
+
+LEAST_BYTES = {"atari": 1_000_000, "minatar": 4_000, "control": 200, "gymnasium": 4_000}
+"""RAM that an environment of each family takes at least; of Gymnasium's, that is CartPole, and others take more."""
+
+
+def refuse_too_many(env: str, lanes: int, capacity: int) -> None:
+    """Refuse environments that do not fit into RAM, or whose every step is more than the replay memory holds.
+
+    Raises:
+        ValueError: With what they take and what is free, or with what the memory must hold.
+    """
+    need, free = lanes * LEAST_BYTES[family_of(env)], free_ram()
+    if need > free:
+        raise ValueError(
+            f"{lanes:,} environments {env} take at least {need / 1e9:,.1f} GB, and {free / 1e9:.1f} GB of RAM are "
+            "free. Lower envs."
+        )
+    refuse_few_transitions(lanes, capacity)
+
+
+def refuse_few_transitions(lanes: int, capacity: int) -> None:
+    """Refuse a replay memory of fewer transitions than one for each environment."""
+    if capacity < lanes:
+        raise ValueError(
+            f"A replay memory for {lanes} environments holds at least {lanes} transitions, got {capacity}. "
+            "Raise replay or lower envs."
+        )
 
 
 def free_bytes(device: torch.device) -> float:

@@ -39,6 +39,7 @@ from svrl.agents.learner import Burst, Learner
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.precision import check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, observations
+from svrl.agents.replay_room import refuse_too_many
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
@@ -54,8 +55,7 @@ class Training:
     """An agent in training; everything the steps to come depend on.
 
     Attributes:
-        source: The environment, by name or as a function.
-        env: Its name.
+        source, env: The environment, by name or as a function, and its name.
         spec: What it looks like.
         config: All settings.
         seed: Of everything random.
@@ -67,6 +67,7 @@ class Training:
         recent_scores: Raw scores of the last 100 games.
         replay: The memory.
         learner: Networks and optimiser.
+        say: Takes notes for a person, a sentence each.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Training:
     ) -> None:
         if not isinstance(config, AgentConfig):
             raise ValueError(f"Training takes an AgentConfig, as AgentConfig.for_env makes it; got {config!r}.")
-        self._say = say or warn
+        self.say = say or warn
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
@@ -91,15 +92,16 @@ class Training:
         check_card(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
+        refuse_too_many(self.env, config.envs, config.replay)
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
         for doubt in doubts(config, self.env, self.spec.n_actions):
-            self._say(doubt)
+            self.say(doubt)
         self._stream = stream_of(self.device)
         with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
             self.learner = Learner(network, copy.deepcopy(network), config, structure, precision=self.precision)
-            memory = _replay_device(self.spec, config, self.device, self._say)
+            memory = _replay_device(self.spec, config, self.device, self.say)
             self.replay = Replay(self.spec, lanes=config.envs, capacity=config.replay, device=memory)
             self._actor = Actor(
                 network, self.spec, lanes=config.envs, lag=bool(config.act_lag), precision=self.precision
@@ -361,7 +363,7 @@ class Training:
             source.set_state(state)
         else:
             source.manual_seed(derived_seed(self.seed, f"{name} after {self.steps}"))
-            self._say(f"Note: the {name} memory was elsewhere before, so its draws begin anew.")
+            self.say(f"Note: the {name} memory was elsewhere before, so its draws begin anew.")
 
     def close(self) -> None:
         """Let go of the environments, and of the graphs on a card."""

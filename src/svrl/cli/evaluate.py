@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line, sentences
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line, say, sentences
 from svrl.cli.plan_request import check_device
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
 from svrl.cli.torch_threads import torch_threads
@@ -52,6 +52,7 @@ def _evaluate(
     with progress_line() as progress:
         task = progress.add_task("loading")
         agent = agent_of(run, device, env)
+        progress.update(task, description=f"0 of {episodes} games over")
         games = evaluate(
             agent.network,
             agent.source,
@@ -60,6 +61,7 @@ def _evaluate(
             seed=seed,
             epsilon=epsilon,
             progress=lambda done, of: progress.update(task, description=f"{done} of {of} games over"),
+            say=say,
         )
     return {
         "run": str(run),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +45,10 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
 ) -> None:
     """Film a trained agent. The film is written only when everything has worked."""
+    for part in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
+        os.environ.setdefault(
+            part, "dummy"
+        )  # nothing is shown or heard, and SDL would say on the terminal what it misses
     with answering(), sentences(), torch_threads(1):
         _check(out, episodes, max_steps, epsilon, fps)
         result = _film(run, out, episodes, max_steps, epsilon, fps, seed, env)
@@ -102,7 +107,10 @@ def played(
     agent: Agent, episodes: int, max_steps: int, epsilon: float, seed: int, scores: list[float]
 ) -> Iterator[Image]:
     """Pictures of whole games, each cut at `max_steps`; the score of each game is added to `scores`."""
+    import torch
+
     from svrl.agents.environment import open_env
+    from svrl.agents.exploration import epsilon_greedy
     from svrl.agents.seeds import derived_seed, generator_for
     from svrl.envs.vector import step
 
@@ -115,7 +123,9 @@ def played(
             while at < max_steps:
                 picture = env.render(0)
                 yield framed(picture, f"{agent.env}   score {score:g}   step {at}")
-                now = step(env, agent.act(observations, epsilon, generator))
+                with torch.no_grad():
+                    q = agent.network(torch.as_tensor(observations).to(agent.device))
+                now = step(env, epsilon_greedy(q, epsilon, generator).cpu().numpy())
                 observations, score, at = now.observations, score + float(now.rewards[0]), at + 1
                 if now.ended[0]:
                     break

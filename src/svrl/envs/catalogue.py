@@ -105,12 +105,18 @@ def from_factory(make: Callable[[], Any], count: int, *, seed: int, id: str) -> 
         id: What to call it.
 
     Raises:
-        ValueError: If its actions are not discrete, or its observations of no fixed size.
+        ValueError: If `make` fails, if its actions are not discrete, or its observations of no fixed size.
     """
     from svrl.envs.classic import GymnasiumLanes
     from svrl.envs.lanes import lane_seeds
 
-    return GymnasiumLanes(make, seeds=lane_seeds(seed, count), name=id)
+    def made() -> Any:
+        try:
+            return make()
+        except Exception as error:
+            raise ValueError(f"{id} could not be made: {error!r}") from error
+
+    return GymnasiumLanes(made, seeds=lane_seeds(seed, count), name=id)
 
 
 def _atari(name: str, order: _Order) -> VectorEnv:

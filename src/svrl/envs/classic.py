@@ -1,13 +1,7 @@
 """Any Gymnasium environment with discrete actions, N copies stepped in a plain loop.
 
-What an agent sees, by the kind of observation space:
-
-- Box of uint8 with two or three axes: a picture (channels, height, width), uint8, in which 255 counts as 1;
-- any other Box: its numbers, float32;
-- Discrete: one-hot, float32; MultiDiscrete, MultiBinary, Tuple, Dict: flattened as Gymnasium does it, float32.
-
-Actions that do not begin at 0 are numbered from 0 here. An episode that ends by a rule and by a limit
-in the same step has ended by the rule: its value does not go on.
+`svrl.envs.observations` says what an agent sees of an observation. Actions that do not begin at 0 are numbered from 0
+here. An episode that ends by a rule and by a limit in the same step has ended by the rule: its value does not go on.
 
 `capture` writes down the attributes of the environment and of every wrapper around it. If one of them is of a
 type whose state is unknown, as with physics engines, it gives None. State that an environment keeps outside
@@ -22,71 +16,22 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
 from svrl.envs.gymnasium_rules import as_number, check_made, check_observation, check_reset, check_step, failure
 from svrl.envs.lanes import checked_actions, empty_step, is_finite, not_finite, with_endings
+from svrl.envs.observations import as_json, seen_through
 from svrl.envs.snapshot import Unwritable, attributes, read, rules, write
 from svrl.envs.vector import EnvSpec, Step
 
-_MOST_CHANNELS = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """How observations of a space reach the agent.
-
-    Attributes:
-        shape, dtype, high: As in `EnvSpec`.
-        view: From what the environment gives to an array of that shape.
-    """
-
-    shape: tuple[int, ...]
-    dtype: Literal["uint8", "float32"]
-    high: float
-    view: Callable[[Any], Any]
-
-
-def seen_through(space: spaces.Space, owner: str) -> Seen:
-    """How observations of `space` reach the agent; the module says which way for which space.
-
-    Raises:
-        ValueError: If the space has no fixed size.
-    """
-    if isinstance(space, spaces.Box):
-        if space.dtype == np.uint8 and len(space.shape) in (2, 3):
-            return _picture(space.shape)
-        shape = space.shape or (1,)
-        high = 255.0 if space.dtype == np.uint8 else 1.0
-        return Seen(shape=shape, dtype="float32", high=high, view=lambda got: _shaped(got, shape))
-    if not space.is_np_flattenable:
-        raise ValueError(
-            f"{owner} has observations of {type(space).__name__}, whose size is not fixed. "
-            "Wrap it so that it gives a Box, Discrete, MultiDiscrete, Tuple or Dict."
-        )
-    return Seen(shape=(spaces.flatdim(space),), dtype="float32", high=1.0, view=lambda got: spaces.flatten(space, got))
-
-
-def _shaped(got: Any, shape: tuple[int, ...]) -> Any:
-    """As `np.reshape`, which takes a while to find that there is nothing to do."""
-    return got if isinstance(got, np.ndarray) and got.shape == shape else np.reshape(got, shape)
-
-
-def _picture(shape: tuple[int, ...]) -> Seen:
-    if len(shape) == 2:
-        return Seen(shape=(1, *shape), dtype="uint8", high=255.0, view=lambda got: np.asarray(got)[None])
-    if shape[0] <= _MOST_CHANNELS < shape[-1]:
-        return Seen(shape=shape, dtype="uint8", high=255.0, view=lambda got: got)
-    height, width, channels = shape
-    return Seen(
-        shape=(channels, height, width), dtype="uint8", high=255.0, view=lambda got: np.moveaxis(np.asarray(got), -1, 0)
-    )
+_MOST_NAMES = 5
+"""Names of a module that are offered for one that it has not."""
 
 
 class GymnasiumLanes:
@@ -96,6 +41,7 @@ class GymnasiumLanes:
         spec: Of the environment.
         count: N.
         environments: The N environments themselves.
+        step_limit: Steps after which a game is cut off, as a truncation; infinity leaves that to the environment.
     """
 
     def __init__(self, make: Callable[[], gymnasium.Env], *, seeds: tuple[int, ...], name: str) -> None:
@@ -122,6 +68,7 @@ class GymnasiumLanes:
                 f"{name} has actions of {type(choices).__name__}, and only discrete ones can be learned. "
                 "The tasks control/TASK have discretised ones, as in control/inverted-pendulum."
             )
+        self.step_limit = math.inf
         self._start = int(choices.start)
         self._space = first.observation_space
         self._seen = seen_through(self._space, name)
@@ -133,6 +80,8 @@ class GymnasiumLanes:
             high=self._seen.high,
             n_actions=int(choices.n),
             action_names=tuple(str(self._start + k) for k in range(int(choices.n))),
+            first_action=self._start,
+            space=as_json(self._space),
         )
         self._seeds: tuple[int, ...] | None = seeds
         self._actions: list[int] = []
@@ -186,7 +135,7 @@ class GymnasiumLanes:
                 observations[lane] = view(seen)
             except Exception as error:
                 raise self._unfit(seen, error) from error
-            if terminal or truncated:
+            if terminal or truncated or self._clock - self._begun[lane] >= self.step_limit:
                 endings[lane] = last = observations[lane].copy()
                 if not math.isfinite(total) or not is_finite(last):
                     self._check_finite("a reward", rewards[: lane + 1])
@@ -198,6 +147,14 @@ class GymnasiumLanes:
         self._check_finite("an observation", observations)
         self._newest = observations
         return with_endings(step, endings)
+
+    def has_limit(self) -> bool:
+        """Whether the environment is known to limit the steps of a game: by its registration, or a wrapper."""
+        env = self.environments[0]
+        rules = getattr(env, "spec", None)
+        if any(isinstance(layer, TimeLimit) for layer in _layers(env)):
+            return True
+        return rules is not None and (rules.max_episode_steps or "max_num_frames_per_episode" in rules.kwargs)
 
     def capture(self) -> dict[str, Any] | None:
         """The attributes of every environment and its wrappers, or None if one of them cannot be written down."""
@@ -317,17 +274,17 @@ def registered(
             f"The environment {name!r} would import {module or 'a package'}, and nothing is imported because a file "
             "says so. Train it yourself, or make the environment in Python with from_factory."
         )
+    earlier = set(gymnasium.registry)
     try:
         if module:
             importlib.import_module(module)
+    except Exception as error:
+        what = error if isinstance(error, ImportError) else repr(error)
+        raise ValueError(f"{name} is to be found in {module}, which cannot be imported: {what}.") from error
+    try:
         gymnasium.spec(short)
-    except ImportError as error:
-        raise ValueError(f"{name} is to be found in {module}, which cannot be imported: {error}.") from error
     except gymnasium.error.Error as error:
-        # Atari's own ids come and go with ale-py, and atari/GAME is offered in their place.
-        others = [key for key, entry in gymnasium.registry.items() if not str(entry.entry_point).startswith("ale_py")]
-        close = difflib.get_close_matches(name, [*also, *others], n=1, cutoff=0.5)
-        hint = f"Did you mean {close[0]}?" if close else "gymnasium.pprint_registry() lists what there is."
+        hint = _registered_by(module, short, earlier) if module else _nearest(name, also)
         raise ValueError(f"There is no environment {name!r}. {hint}") from error
 
     # A class that draws nothing need not know the argument.
@@ -340,12 +297,33 @@ def registered(
             raise ValueError(f"{name} needs a package that is not installed. {error}") from error
         except gymnasium.error.Error as error:
             raise ValueError(f"Gymnasium cannot make {name}: {error}") from error
-        except TypeError as error:
-            if render and "render_mode" in str(error):
+        except Exception as error:  # anything may happen in a constructor
+            if render and isinstance(error, TypeError) and "render_mode" in str(error):
                 raise ValueError(f"{name} draws no pictures: its class does not take render_mode.") from error
             raise ValueError(f"Gymnasium cannot make {name}: {error!r}") from error
 
     return make
+
+
+def _nearest(name: str, also: Iterable[str]) -> str:
+    # Atari's own ids come and go with ale-py, and atari/GAME is offered in their place.
+    others = [key for key, entry in gymnasium.registry.items() if not str(entry.entry_point).startswith("ale_py")]
+    close = difflib.get_close_matches(name, [*also, *others], n=1, cutoff=0.5)
+    return f"Did you mean {close[0]}?" if close else "gymnasium.pprint_registry() lists what there is."
+
+
+def _registered_by(module: str, short: str, earlier: Container[str]) -> str:
+    """What a module has registered, now or when it was imported before, the nearest names first."""
+    own = []
+    for key, entry in gymnasium.registry.items():
+        place = (
+            entry.entry_point if isinstance(entry.entry_point, str) else getattr(entry.entry_point, "__module__", "")
+        )
+        if key not in earlier or f"{place}:".startswith((f"{module}:", f"{module}.")):
+            own.append(key)
+    close = difflib.get_close_matches(short, own, n=_MOST_NAMES, cutoff=0.0)
+    more = " and others" if len(own) > len(close) else ""
+    return f"{module} registers {', '.join(close)}{more}." if own else f"{module} registers no environment."
 
 
 def _state(env: gymnasium.Env, made_with: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def check_made(env: Any, name: str) -> None:
     if missing and isinstance(env, gymnasium.Env):
         raise ValueError(f"{name} has no {missing[0]}. Give the class one, as Gymnasium asks.")
     if missing or not hasattr(env, "__dict__"):
-        raise ValueError(f"The factory of {name} must return a gymnasium.Env, got {_kind(env)}.")
+        raise ValueError(f"The factory of {name} must return a gymnasium.Env, got {kind_of(env)}.")
 
 
 def check_reset(got: Any, space: spaces.Space, name: str) -> None:
@@ -49,7 +49,7 @@ def check_reset(got: Any, space: spaces.Space, name: str) -> None:
         raise ValueError(f"{name}: {_RESET}, got {_values(got)}.")
     seen, info = got
     if not isinstance(info, Mapping):
-        raise ValueError(f"{name}: {_RESET} with a dictionary as info, got {_kind(info)}.")
+        raise ValueError(f"{name}: {_RESET} with a dictionary as info, got {kind_of(info)}.")
     check_observation(seen, space, f"{name}: the observation of reset")
 
 
@@ -66,9 +66,9 @@ def check_step(got: Any, space: spaces.Space, name: str) -> None:
     as_number(reward, name)
     for what, flag in (("terminated", terminated), ("truncated", truncated)):
         if np.size(flag) != 1 or np.asarray(flag).dtype.kind not in "biuf":
-            raise ValueError(f"{name}: {what} must be True or False, got {_kind(flag)}.")
+            raise ValueError(f"{name}: {what} must be True or False, got {kind_of(flag)}.")
     if not isinstance(info, Mapping):
-        raise ValueError(f"{name}: {_STEP} with a dictionary as info, got {_kind(info)}.")
+        raise ValueError(f"{name}: {_STEP} with a dictionary as info, got {kind_of(info)}.")
 
 
 def check_observation(seen: Any, space: spaces.Space, what: str) -> None:
@@ -91,7 +91,7 @@ def check_observation(seen: Any, space: spaces.Space, what: str) -> None:
         fits = _flattens(seen, space)
         wanted = f"of {space}"
     if not fits:
-        raise ValueError(f"{what} must be {wanted}, as its observation_space says, got {_kind(seen)}.")
+        raise ValueError(f"{what} must be {wanted}, as its observation_space says, got {kind_of(seen)}.")
 
 
 def as_number(reward: Any, name: str) -> float:
@@ -101,7 +101,7 @@ def as_number(reward: Any, name: str) -> float:
         ValueError: If it is not one number.
     """
     if not _is_array(reward, (), "biuf"):
-        raise ValueError(f"{name}: the reward must be one number, got {_kind(reward)}.")
+        raise ValueError(f"{name}: the reward must be one number, got {kind_of(reward)}.")
     return float(np.asarray(reward).item())
 
 
@@ -146,10 +146,10 @@ def _flattens(seen: Any, space: spaces.Space) -> bool:
 
 
 def _values(got: Any) -> str:
-    return f"{len(got)} values" if isinstance(got, tuple) else _kind(got)
+    return f"{len(got)} values" if isinstance(got, tuple) else kind_of(got)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """What something is, in a few words."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"

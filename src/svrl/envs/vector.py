@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -36,6 +36,8 @@ class EnvSpec:
         high: The number that a network should see as 1: 255 for pictures, 1 otherwise.
         n_actions: A.
         action_names: A names, for people.
+        first_action: What the environment calls action 0.
+        space: Of a Gymnasium environment, its observation space as `svrl.envs.observations.as_json` describes it.
     """
 
     id: str
@@ -46,6 +48,8 @@ class EnvSpec:
     high: float = 1.0
     n_actions: int
     action_names: tuple[str, ...] = ()
+    first_action: int = 0
+    space: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

@@ -1,0 +1,184 @@
+"""An agent acts on what an environment gives, one observation or a batch of any space, in the environment's actions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from svrl.agents.agent import Agent
+from svrl.agents.config import AgentConfig
+from svrl.agents.training import Training
+from svrl.envs.vector import step
+from svrl.runs.arrays import read_arrays, write_arrays
+
+CONFIG = AgentConfig.of("smoke", network="mlp", hidden=(16,))
+BOX = spaces.Box(-1.0, 1.0, (3,), np.float64)
+SPACES = [
+    BOX,
+    spaces.Box(-1.0, 1.0, (), np.float32),
+    spaces.Box(0, 255, (6, 7, 3), np.uint8),
+    spaces.Box(0, 255, (3, 6, 7), np.uint8),
+    spaces.Box(0, 255, (6, 7), np.uint8),
+    spaces.Discrete(4, start=-2),
+    spaces.MultiDiscrete([2, 3]),
+    spaces.MultiBinary(6),
+    spaces.Tuple([spaces.Discrete(2), BOX]),
+    spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Dict({"c": BOX, "d": spaces.Box(0, 255, (2, 2), np.uint8)})}),
+]
+
+
+class Sampled(gymnasium.Env):
+    """Shows samples of its space for ten steps; its actions begin at -2."""
+
+    def __init__(self, space: spaces.Space) -> None:
+        self.observation_space, self.action_space = space, spaces.Discrete(5, start=-2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.time = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict]:
+        assert self.action_space.contains(action)
+        self.time += 1
+        return self.observation_space.sample(), 0.0, False, self.time == 10, {}
+
+
+def agent_on(source: Any, config: AgentConfig = CONFIG) -> Agent:
+    """Untrained, with weights large enough for its actions to differ."""
+    training = Training.begin(source, config, seed=0)
+    training.close()
+    with torch.no_grad():
+        for parameter in training.network.parameters():
+            parameter.mul_(3.0)
+    return Agent.of(training)
+
+
+def seen_in_training(space: spaces.Space) -> tuple[list[Any], np.ndarray]:
+    """Observations of 20 lanes, and what training sees of them."""
+    raw: list[Any] = []
+
+    class Noted(Sampled):
+        def reset(self, **seed: Any) -> tuple[Any, dict]:
+            raw.append(super().reset(**seed)[0])
+            return raw[-1], {}
+
+    training = Training.begin(lambda: Noted(space), CONFIG.but(envs=20, replay=1_000), seed=3)
+    seen = training._envs.reset()
+    training.close()
+    return raw, seen
+
+
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_it_acts_on_what_the_environment_gives_as_training_sees_it(space: spaces.Space, tmp_path: Path) -> None:
+    agent = agent_on(lambda: Sampled(space))
+    raw, seen = seen_in_training(space)
+    with torch.no_grad():
+        values = agent.network(torch.from_numpy(seen))
+    expected = (values.argmax(-1).numpy() - 2).tolist()
+    agent.save(tmp_path / "agent.npz")
+    for acting in (agent, Agent.load(tmp_path / "agent.npz")):
+        single = [acting.act(one) for one in raw]
+        assert single == expected
+        assert {type(action) for action in single} == {int}
+        torch.testing.assert_close(acting.q(raw[0]), values[0])
+    env = gymnasium.vector.SyncVectorEnv([lambda: Sampled(space)] * 4)
+    batch, _ = env.reset(seed=[5, 6, 7, 8])
+    actions = agent.act(batch)
+    assert isinstance(actions, np.ndarray)
+    assert actions.dtype == np.int64
+    alone = [agent.act(Sampled(space).reset(seed=seed)[0]) for seed in (5, 6, 7, 8)]
+    assert actions.tolist() == alone
+    assert agent.q(batch).shape == (4, 5)
+    env.step(actions)
+
+
+def test_random_actions_are_the_environment_s_and_need_a_generator() -> None:
+    agent = agent_on(lambda: Sampled(BOX))
+    generator = torch.Generator().manual_seed(0)
+    assert {agent.act(np.zeros(3), 1.0, generator) for _ in range(100)} == {-2, -1, 0, 1, 2}
+    with pytest.raises(ValueError, match="needs a generator"):
+        agent.act(np.zeros(3), 0.1)
+
+
+@pytest.mark.parametrize("name", ["control/inverted-pendulum", "minatar/seaquest", "atari/breakout"])
+def test_environments_of_svrl_s_own(name: str, tmp_path: Path) -> None:
+    pytest.importorskip({"m": "minatar", "a": "ale_py"}.get(name[0], "svrl"))
+    training = Training.begin(name, AgentConfig.for_env(name, "smoke", envs=3), seed=0)
+    env, agent = training._envs, Agent.of(training)
+    agent.save(tmp_path / "agent.npz")
+    back = Agent.load(tmp_path / "agent.npz")
+    seen = step(env, back.act(env.reset())).observations
+    assert [back.act(one) for one in seen] == agent.act(seen).tolist()
+    with pytest.raises(ValueError, match=f"{name}: the observation must be .* of shape"):
+        agent.act(seen[..., :-1])
+    training.close()
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "sentence"),
+    [
+        (BOX, np.array([0.0, np.nan, 0.0]), "it: the observation has a number that is nan or infinite"),
+        (BOX, np.array([[0.0, np.inf, 0.0]]), "nan or infinite"),
+        (BOX, np.array([0.0, 1e300, 0.0]), "infinite in float32"),
+        (
+            BOX,
+            np.zeros(4),
+            r"it: the observation must be float64 of shape \(3,\), or N of them .* got float64 of shape",
+        ),
+        (BOX, np.zeros((2, 2, 3)), r"got float64 of shape \(2, 2, 3\)"),
+        (BOX, "left", "got str"),
+        (BOX, None, "got None"),
+        (BOX, (np.zeros(3), {}), "got a tuple of length 2"),
+        (SPACES[2], np.zeros((3, 6, 7), np.uint8), r"uint8 of shape \(6, 7, 3\)"),
+        (SPACES[2], np.zeros((6, 7, 3)), "got float64"),
+        (SPACES[2], np.full((6, 7, 3), 256), "got numbers from 256 to 256"),
+        (SPACES[5], 2, "a whole number from -2 to 1, .* got 2"),
+        (SPACES[5], 1.0, "got 1.0"),
+        (SPACES[5], np.array([0, 1, 7]), "got numbers from 0 to 7"),
+        (SPACES[6], np.array([1, 3]), "got numbers from 1 to 3"),
+        (SPACES[8], np.zeros(5), "must be a tuple of 2 parts, got float64"),
+        (SPACES[8], (1, np.zeros(2)), r"the observation\[1\] must be float64 of shape \(3,\)"),
+        (SPACES[8], (1, np.zeros((4, 3))), "parts of one and of several"),
+        (SPACES[9], {"b": 1}, "must be a dictionary with a, b, got dict"),
+    ],
+)
+def test_what_is_no_observation_gets_one_sentence(space: spaces.Space, given: Any, sentence: str) -> None:
+    def it() -> Sampled:
+        return Sampled(space)
+
+    with pytest.raises(ValueError, match=sentence) as refused:
+        agent_on(it).act(given)
+    assert "\n" not in str(refused.value)
+
+
+def rewritten(path: Path, **changes: Any) -> None:
+    """Change what an agent's file says of the environment; None takes a field out."""
+    tree = dict(read_arrays(path))
+    about = json.loads(tree["about"])
+    about["spec"] = {name: value for name, value in {**about["spec"], **changes}.items() if value is not None}
+    write_arrays(path, {**tree, "about": json.dumps(about)})
+
+
+def test_older_files_still_load_and_number_actions_as_the_environment_does(tmp_path: Path) -> None:
+    agent_on(lambda: Sampled(BOX)).save(tmp_path / "agent.npz")
+    expected = Agent.load(tmp_path / "agent.npz").act(np.full(3, 0.5))
+    rewritten(tmp_path / "agent.npz", space=None, first_action=None)
+    assert Agent.load(tmp_path / "agent.npz").act(np.full(3, 0.5)) == expected
+
+
+@pytest.mark.parametrize("space", [{}, {"kind": "Graph"}, {"kind": "Box", "shape": [4], "dtype": "float32"}, 5])
+def test_a_space_that_is_not_the_agent_s_is_refused(tmp_path: Path, space: Any) -> None:
+    agent_on(lambda: Sampled(BOX)).save(tmp_path / "agent.npz")
+    rewritten(tmp_path / "agent.npz", space=space)
+    with pytest.raises(ValueError, match=r"agent\.npz is not the file of an agent"):
+        Agent.load(tmp_path / "agent.npz")
