@@ -189,6 +189,9 @@ class TrainingSession:
             self._saved_at = self.training.steps
             if loaded.note:
                 self.say(f"Note: {loaded.note}")
+        for name in files.STATE:
+            if (self.run.path / name).is_symlink():
+                self.say(f"Note: {self.run.path / name} is a link. Nothing behind it is removed, so its files add up.")
         self.began_at = self.training.steps
 
     def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], None]) -> None:
