@@ -56,7 +56,7 @@ def read_arrays(path: Path) -> Any:
     """
     with open_regular(path) as file, _READING:
         try:
-            # `write_arrays` does not compress, and it names each array once: reading takes no more than the file's size.
+            # `write_arrays` neither compresses nor names an array twice: what is read is no larger than the file.
             if unpacked_bytes(file) > path.stat().st_size:
                 raise ValueError("it unpacks to more than its size")
             with np.load(file, allow_pickle=False) as entries:
@@ -68,7 +68,7 @@ def read_arrays(path: Path) -> Any:
 
 
 def unpacked_bytes(file: BinaryIO) -> int:
-    """What all entries of an archive take when they are unpacked; nothing is unpacked for it, and the file is at its start.
+    """What all entries of an archive take when they are unpacked, as it says itself; the file is at its start after it.
 
     Raises:
         zipfile.BadZipFile: If it is no archive.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +30,7 @@ def read_object(path: Path) -> dict[str, Any]:
     with open_regular(path) as file:
         text = file.read()
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}.") from error
     if not isinstance(value, dict):
@@ -37,5 +38,7 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+def _number(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is no number of JSON")
+    return float(text)

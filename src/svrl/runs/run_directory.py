@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -111,8 +112,9 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} holds no run to resume. Start one without --resume.")
     try:
         config = read_object(path / CONFIG)
-        if type(config.get("steps", 0)) is not int:
-            raise ValueError(f"{path / CONFIG} is damaged: steps is {config['steps']!r}, not a whole number.")
+        steps = config.get("steps", 0)
+        if type(steps) is not int or not 0 <= steps < 2**63:
+            raise ValueError(f"{path / CONFIG} is damaged: steps is {reprlib.repr(steps)}, not a whole number to 2^63.")
     except ValueError as error:
         raise ValueError(f"{error} So the run cannot be resumed. Start a new one.") from error
     return config

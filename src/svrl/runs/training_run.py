@@ -92,6 +92,7 @@ class TrainingRun:
             ValueError: If there is none, if it is finished and cannot grow, or if its configuration differs.
         """
         earlier = read_config(path)
+        refuse_another_env(path, config["env"])
         steps = int(earlier.get("steps", 0))
         grows = int(config["steps"]) > steps
         if is_finished(path):
@@ -162,8 +163,18 @@ def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: tuple[s
         config: The settings; when the run was begun, and with which versions, is not compared.
         but: Names of more settings that may differ.
     """
+    refuse_another_env(path, config["env"])
     aside = (*NOT_COMPARED, *but)
     refuse_changes(path, _without(read_config(path), aside), _without(config, aside))
+
+
+def refuse_another_env(path: Path, env: str) -> None:
+    """Raise ValueError if a run is on another environment: then whatever else differs says nothing."""
+    earlier = read_config(path).get("env")
+    if not isinstance(earlier, str):
+        raise ValueError(f"{path / CONFIG} names no environment, so nothing can be trained from it. Start a new run.")
+    if earlier != env:
+        raise ValueError(f"{path} holds a run on {earlier}, and {env} was asked for. Name its own, or another folder.")
 
 
 @contextmanager

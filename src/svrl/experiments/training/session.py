@@ -234,7 +234,8 @@ class TrainingSession:
                 consumer(event)
             watch(event)
             if isinstance(event, Stepped):
-                progress()
+                if self.signals.came is None:  # the terminal may be gone by now
+                    progress()
                 self._stop_if_asked()
                 self._save_if_due(progress)
                 before = time.monotonic()
