@@ -16,7 +16,7 @@ def open_regular(path: Path) -> BinaryIO:
         OSError: If it cannot be opened.
     """
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a regular file, and nothing else is read. Put the file there.")
+        raise ValueError(f"{path} is not a regular file, and nothing else is read.")
     return path.open("rb")
 
 
