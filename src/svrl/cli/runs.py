@@ -15,7 +15,6 @@ from rich.console import Console
 
 from svrl.cli.answers import BadInputError, answering, print_json, tell
 from svrl.runs import training_run as files
-from svrl.runs.arrays import read_arrays
 from svrl.runs.regular_file import read_object
 from svrl.runs.rows import last_rows
 from svrl.runs.run_directory import CONFIG, RESULT
@@ -130,6 +129,8 @@ def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None)
         "steps_wanted": config.get("steps"),
     }
     if result is not None:
+        from svrl.runs.arrays import read_arrays
+
         names = ("steps", "updates", "episodes", "score_last_100", "score_episodes", "evaluation", "steps_per_second")
         wanted = {*names, *(f"{name}_reason" for name in names)}
         try:
