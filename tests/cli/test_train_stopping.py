@@ -110,6 +110,14 @@ def test_a_second_signal_is_not_held_back():
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
+    with Signals().held_back() as signals:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(2 * ONE_WISH)
+    assert signals.came == signal.SIGHUP
+
+
 def test_a_run_below_nohup_does_not_hear_of_it(monkeypatch):
     earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

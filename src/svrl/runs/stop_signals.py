@@ -112,7 +112,7 @@ class Signals:
             self._heard, self.came = now, number
             if self.at_once:
                 raise Stopped(number)
-        elif now - self._heard >= ONE_WISH:
+        elif now - self._heard >= ONE_WISH and number != signal.SIGHUP:  # a shell and the system both send that one
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)

@@ -110,7 +110,7 @@ def train_in_directory(
         What result.json holds. `svrl.load_agent(folder)` is the agent.
 
     Raises:
-        Stopped: If Ctrl-C or SIGTERM came; everything is saved, and `resume` goes on.
+        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` goes on.
         ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
             memory of the card is full.
     """
