@@ -12,7 +12,7 @@ import pytest
 
 from svrl.agents import checkpoint as checkpoint_module
 from svrl.agents.checkpoint import Checkpoints
-from svrl.runs.arrays import write_arrays
+from svrl.runs.arrays import read_arrays, write_arrays
 
 from .checkpoint_rig import Rig, assert_equal_memories, delete, empty, garble, listed, names, truncate
 from .replay_oracle import all_of
@@ -161,3 +161,75 @@ def test_a_process_killed_at_any_moment(tmp_path: Path):
         assert found.state["steps"] in (told[-1], told[-1] + 37)
         rig.step(found.state["steps"])
         assert_equal_memories(rig.replay, loaded)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_files_of_others_stay(tmp_path: Path, linked: bool):
+    other = tmp_path / "other"
+    (other / "replay").mkdir(parents=True)
+    rig = Rig(tmp_path / "run")
+    rig.step(10)
+    rig.save()
+    if linked:
+        shutil.copytree(tmp_path / "run" / "replay", other / "replay", dirs_exist_ok=True)
+        shutil.rmtree(tmp_path / "run" / "replay")
+        (tmp_path / "run" / "replay").symlink_to(other / "replay")
+    (tmp_path / "run" / "replay" / "mine.npz").write_bytes(b"mine")
+    before = set(names(tmp_path / "run" / "replay"))
+    for _ in range(4):
+        rig.step(30)
+        rig.save()
+    after = set(names(tmp_path / "run" / "replay"))
+    assert "mine.npz" in after
+    assert (before <= after) == linked
+    assert_equal_memories(rig.replay, _loaded(rig, tmp_path / "run"))
+
+
+def _loaded(rig: Rig, folder: Path) -> Any:
+    Checkpoints(folder).load(memory := rig.empty())
+    return memory
+
+
+def _flip(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"score": 1', b'"score": 7', 1))
+
+
+@pytest.mark.parametrize("harm", [delete, truncate, empty, _flip])
+@pytest.mark.parametrize("name", ["episodes.jsonl", "evaluations.jsonl", "learning.jsonl", "q_star.jsonl"])
+def test_rows_are_verified_as_checkpoints_are(tmp_path: Path, harm: Any, name: str):
+    """The older checkpoint, from which lost rows are made again, is used if all of its rows are there."""
+    rig, rows = Rig(tmp_path), tmp_path / name
+    text = ""
+    for steps in (10, 20):
+        rig.step(10)
+        text += f'{{"steps": {steps}, "score": {steps // 10 - 1}.0}}\n'
+        rows.write_text(text)
+        rig.save()
+    rows.write_text(text + '{"steps": 30}\n')
+    found = Checkpoints(tmp_path).load(rig.empty())
+    assert found is not None
+    assert (found.state["steps"], found.note) == (20, None)
+    rows.write_text(text)
+    harm(rows)
+    found = Checkpoints(tmp_path).load(rig.empty())
+    assert found is not None
+    assert found.note is not None
+    assert f"{rows} is damaged" in found.note
+    older_is_whole = harm in (truncate, _flip)  # the first row is still as it was
+    assert found.state["steps"] == (10 if older_is_whole else 20)
+    assert ("Used the checkpoint before it" in found.note) == older_is_whole
+
+
+def test_a_checkpoint_from_before_rows_were_verified_is_read(tmp_path: Path):
+    rig = Rig(tmp_path)
+    rig.step(10)
+    rig.save()
+    path = tmp_path / "checkpoints" / "000000001.npz"
+    tree = read_arrays(path)
+    del tree["rows"]
+    write_arrays(path, tree)
+    (tmp_path / "episodes.jsonl").write_text('{"steps": 3}\n')
+    found = Checkpoints(tmp_path).load(rig.empty())
+    assert found is not None
+    assert (found.state["steps"], found.note) == (10, None)

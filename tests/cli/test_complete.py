@@ -149,12 +149,14 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     (folder / "damaged.npy").write_bytes(b"\x93NUMPY\x01\x00")
     (folder / "nothing.npy").write_bytes(b"")
     (folder / "folder.npy").mkdir()
+    os.mkfifo(folder / "pipe.npy")
     files |= {
         "objects": (folder / "objects.npy", "objects.npy"),
         "two arrays": (folder / "two.npz", "matrix"),
         "damaged zip": (folder / "damaged.npz", "damaged"),
         "damaged array": (folder / "damaged.npy", "damaged"),
         "empty file": (folder / "nothing.npy", "is empty"),
+        "a pipe": (folder / "pipe.npy", "is not a regular file"),
         "a folder": (folder / "folder.npy", "folder"),
         "missing": (folder / "missing.npy", "There is no file"),
         "unknown ending": (folder / "a.npx", ".npz"),
@@ -174,6 +176,16 @@ def test_bad_files_get_one_sentence_and_lose_nothing(svrl, tmp_path):
         assert "Traceback" not in result.stderr, name
         assert np.array_equal(np.load(out), np.eye(2)), name
         assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out.npy"], name
+
+
+def test_a_small_archive_of_a_large_matrix_is_refused_before_it_is_unpacked(svrl, tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "small.npz", matrix=np.zeros((1000, 1000)))
+    monkeypatch.setattr("svrl.cli.matrix_files.LARGE", 0)
+    monkeypatch.setattr("svrl.agents.replay_room.free_ram", lambda: 8e6)
+    result = svrl("complete", tmp_path / "small.npz", "--out", tmp_path / "o.npy")
+    assert result.exit_code == 2
+    assert "small.npz holds 0.0 GB when it is unpacked" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -11,8 +12,11 @@ import numpy as np
 import pytest
 
 from svrl.agents.agent import load_agent
+from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
 from svrl.cli.train_progress import TrainProgress
+from svrl.experiments.training.session import Habits, train_in_directory
+from svrl.runs.arrays import read_arrays, write_arrays
 
 KEYS = {"run", "env", "arm", "episodes", "mean", "ci_low", "ci_high", "human_normalised", "scores", "epsilon", "seed"}
 
@@ -172,3 +176,57 @@ def test_folders_without_an_agent(svrl, tmp_path, trained, command):
         assert str(folder) in result.stderr
         assert result.stderr.count("\n") == 1, result.stderr
     assert not (tmp_path / "film.gif").exists()
+
+
+ABOUT = {
+    "env": [5, None, "Acrobot-v1", "Nope-v0", "\x1b[31mred"],
+    "steps": [10**400, -1, "many"],
+    "seed": [None],
+    "config": [None, {}, {"hidden": 5}, {"hidden": [10**9]}],
+    "spec": [{"frame_shape": [-1]}, {"frame_shape": [10**9]}, {"high": "x"}, {"family": "x"}, {"n_actions": 0}],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ABOUT.items() for value in values])
+def test_odd_fields_of_an_agent_name_its_file(svrl, tmp_path, trained, name, value):
+    tree = read_arrays(trained / "agent.npz")
+    about = json.loads(tree["about"])
+    about[name] = {**about[name], **value} if isinstance(value, dict) and value else value
+    write_arrays(tmp_path / "agent.npz", {**tree, "about": json.dumps(about)})
+    result = svrl("eval", tmp_path, "--episodes", 1)
+    assert result.exit_code == 2, result.exception
+    assert f"{tmp_path / 'agent.npz'}" in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert "\x1b" not in result.stderr
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """An unfinished run with a checkpoint."""
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    config = AgentConfig.for_env("CartPole-v1", "smoke", hidden=(8,), steps=100)
+    with pytest.raises(ZeroDivisionError):
+        train_in_directory(
+            "CartPole-v1",
+            config,
+            folder=run,
+            habits=Habits(checkpoint_every=1e-9),
+            watch=lambda event: 1 / (90 - event.steps),
+        )
+    return run
+
+
+CONFIGS = [{"env": 5}, {"env": None}, {"env": "Nope-v0"}, {"seed": None}, {"hidden": "x"}, {"steps": 10**400}, {}]
+
+
+@pytest.mark.parametrize("value", [*CONFIGS, '{"env": "Cart', "[" * 200_000, "[]"], ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("command", ["eval", "rank", "watch"])
+def test_odd_fields_of_a_configuration_name_its_file(svrl, tmp_path, stopped, value, command):
+    run = shutil.copytree(stopped, tmp_path / "run")
+    whole = json.loads((run / "config.json").read_text())
+    text = value if isinstance(value, str) else json.dumps({**whole, **value} if value else {})
+    (run / "config.json").write_text(text)
+    result = svrl(command, run, *(("--out", tmp_path / "film.gif") if command == "watch" else ()))
+    assert result.exit_code == 2, result.exception
+    assert f"{run / 'config.json'}" in result.stderr
+    assert result.stderr.count("\n") == 1, result.stderr

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import svrl as package
 
 
@@ -53,3 +55,13 @@ def test_completion_installs_and_completes(tmp_path: Path):
     words = {"_SVRL_COMPLETE": "complete_bash", "COMP_WORDS": "svrl complete --method ", "COMP_CWORD": "3"}
     done = subprocess.run([program], capture_output=True, text=True, check=False, env={**environment, **words})
     assert "soft-impute" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("paper", "list"), ("runs", "EMPTY"), ("--help",)])
+def test_what_cannot_be_printed_ends_with_a_sentence(tmp_path: Path, arguments: tuple[str, ...]):
+    words = [str(tmp_path) if word == "EMPTY" else word for word in arguments]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "svrl", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, "Error: What was to be printed: No space left on device.\n")

@@ -121,3 +121,66 @@ def test_runs_of_a_sweep_stand_in_the_order_of_their_names(svrl_json, tmp_path, 
         shutil.copytree(trained, tmp_path / name)
     wanted = [tmp_path / "alone", *(store.folder(specs[seed].id) / "run" for seed in sorted(seeds)), tmp_path / "zoo"]
     assert [row["run"] for row in svrl_json("runs", tmp_path)] == [str(path) for path in wanted]
+
+
+def _but(name, **fields):
+    def change(run):
+        found = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps({**found, **fields}))
+
+    return change
+
+
+def _flip(run):
+    content = bytearray((run / "agent.npz").read_bytes())
+    content[len(content) // 2] ^= 1
+    (run / "agent.npz").write_bytes(content)
+
+
+def _pipe(run):
+    (run / "config.json").unlink()
+    os.mkfifo(run / "config.json")
+
+
+def _rows(run):
+    (run / "result.json").unlink()
+    (run / "episodes.jsonl").write_text('{"steps": 5, "score": "many"}\n')
+
+
+BAD = {
+    "brackets": (lambda run: (run / "config.json").write_text("[" * 200_000), "config.json is damaged"),
+    "words": (_but("config.json", steps="many"), "steps_wanted is 'many'"),
+    "number": (_but("config.json", env=5), "env is 5"),
+    "nan": (_but("result.json", steps_per_second=float("nan")), "NaN is no number of JSON"),
+    "games": (_but("result.json", evaluation={"mean": 1.0, "ci_low": 0.0, "ci_high": 2.0}), "lacks some of"),
+    "text": (_but("result.json", evaluation=dict.fromkeys(("episodes", "mean", "ci_low", "ci_high"), "x")), "is 'x'"),
+    "agent": (_flip, "agent.npz is damaged"),
+    "no agent": (lambda run: (run / "agent.npz").unlink(), "agent.npz"),
+    "pipe": (_pipe, "config.json is not a regular file"),
+    "rows": (_rows, "a score is no number"),
+}
+
+
+def test_no_run_hides_the_others(svrl, svrl_json, tmp_path, trained):
+    shutil.copytree(trained, tmp_path / "good")
+    for name, (harm, _) in BAD.items():
+        harm(shutil.copytree(trained, tmp_path / name))
+    shutil.copytree(trained, tmp_path / "sweep" / "run")
+    (tmp_path / "sweep" / "spec.json").write_text("[" * 200_000)
+    found = {os.path.basename(row["run"]): row for row in svrl_json("runs", tmp_path)}
+    assert {found[name]["state"] for name in ("good", "run")} == {"finished"}
+    shown = svrl("runs", tmp_path)
+    assert shown.exit_code == 0, shown.exception
+    lines = {line.split("  ")[0].strip(): line for line in shown.stdout.splitlines()}
+    for name, (_, words) in BAD.items():
+        assert found[name]["state"] == "damaged", name
+        assert words in found[name]["reason"], name
+        assert f"damaged: {found[name]['reason']}" in lines[name], name
+
+
+def test_names_do_not_steer_the_terminal(svrl, tmp_path, trained):
+    run = shutil.copytree(trained, tmp_path / "\x1b[2Jrun")
+    _but("config.json", env="\x1b]0;title\x07")(run)
+    for shown in (svrl("runs", tmp_path).stdout, svrl("eval", tmp_path / "\x1b[2Jnone").stderr):
+        assert "\x1b" not in shown
+        assert "\\x1b[2J" in shown

@@ -4,7 +4,10 @@ import errno
 import fcntl
 import json
 import os
+import pty
+import re
 import resource
+import select
 import shlex
 import signal
 import subprocess
@@ -28,7 +31,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupted_run_becomes_what_it_would_have_been(svrl, tmp_path, monkeypatch, plain, kind, number):
     command = (*SMOKE, *KINDS[kind], "--steps", 300)
@@ -105,6 +108,62 @@ def test_a_second_signal_is_not_held_back():
     with pytest.raises(Stopped), signals.held_back():
         os.kill(os.getpid(), signal.SIGTERM)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
+    with Signals().held_back() as signals:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(2 * ONE_WISH)
+    assert signals.came == signal.SIGHUP
+
+
+def test_a_run_below_nohup_does_not_hear_of_it(monkeypatch):
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals().held_back() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.came is None
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
+
+
+def test_a_run_outlives_its_terminal(tmp_path):
+    """The terminal is gone when the run saves: nothing that it says may keep it from that."""
+    run = tmp_path / "run"
+    child, terminal = pty.fork()
+    if child == 0:
+        command = (*SMOKE, "--steps", 200_000, "--checkpoint-every", 1000, "--out", run)
+        os.execv(sys.executable, [sys.executable, "-m", "svrl", *map(str, command)])
+    while not (run / "episodes.jsonl").exists():
+        if select.select([terminal], [], [], 0.05)[0]:
+            os.read(terminal, 1 << 16)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGHUP
+    assert (run / "checkpoints" / "000000001.npz").exists()
+
+
+def test_damaged_rows_are_told_and_counted(svrl, tmp_path, monkeypatch, plain):
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(200, sending(signal.SIGINT)))
+        assert svrl(*SMOKE, "--out", broken).exit_code == 130
+    rows = broken / "episodes.jsonl"
+    rows.write_bytes(b"x" + rows.read_bytes())
+    result = svrl(*SMOKE, "--out", broken, "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert f"{rows} is damaged: rows are missing or changed" in result.stderr
+    found = json.loads((broken / "result.json").read_text())
+    assert found["episodes_reason"] == f"{len(read_rows(rows))} of them are in episodes.jsonl"
+    assert found["episodes"] == len(read_rows(rows)) + 1
+
+
+@pytest.mark.parametrize("more", [(), ("--preset", "classic"), ("--env-threads", 2), ("--observe", 0.5)])
+def test_another_environment_is_said_before_all_else(svrl, tmp_path, trained, more):
+    result = svrl("train", "Acrobot-v1", *more, "--out", trained, "--resume")
+    assert result.exit_code == 2
+    assert "holds a run on control/inverted-pendulum, and Acrobot-v1 was asked for" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_only_steps_may_grow(svrl, svrl_json, tmp_path, monkeypatch, plain):
@@ -309,7 +368,7 @@ def test_a_full_disk_is_said_in_one_sentence_and_loses_nothing(svrl, tmp_path, p
     _, errors = process.communicate()
     assert process.returncode == 2, errors
     assert errors.count("\n") == 1, errors
-    assert "File too large" in errors
+    assert re.match(rf"Error: {run}/[\w/]+\.(npz|png|json|jsonl): File too large", errors)
     assert "--resume" in errors
     result = svrl(*command, "--out", run, "--resume")
     assert result.exit_code == 0, result.stderr

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import resource
 import time
 import zipfile
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from svrl.runs.arrays import arrays_checksum, read_arrays, write_arrays
+from svrl.runs.rows import RowLog, last_rows, read_rows
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 DTYPES = hnp.boolean_dtypes() | hnp.integer_dtypes() | hnp.unsigned_integer_dtypes() | hnp.floating_dtypes()
@@ -150,6 +152,29 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path):
     for name in ("a.npz", "b.npz"):
         with pytest.raises(ValueError, match="not written by svrl"):
             read_arrays(tmp_path / name)
+
+
+def test_archives_that_unpack_to_more_than_their_size_are_refused(tmp_path: Path):
+    write_arrays(tmp_path / "sound.npz", {"x": np.zeros(1_000_000)})
+    with zipfile.ZipFile(tmp_path / "sound.npz") as sound:
+        for name, kind in (("small.npz", zipfile.ZIP_DEFLATED), ("again.npz", zipfile.ZIP_STORED)):
+            with zipfile.ZipFile(tmp_path / name, "w", kind) as archive:
+                archive.writestr("0.npy", sound.read("0.npy"))
+                tree = np.frombuffer(b'[{"array": 0}, {"array": 0}]', np.uint8)
+                with archive.open("tree.npy", "w") as file:
+                    np.save(file, tree)  # which names an array twice
+    for name in ("small.npz", "again.npz"):
+        with pytest.raises(ValueError, match="not written by svrl"):
+            read_arrays(tmp_path / name)
+
+
+@pytest.mark.parametrize("read", [read_arrays, arrays_checksum, read_rows, lambda path: last_rows(path, 1), RowLog])
+def test_only_regular_files_are_read(tmp_path: Path, read: Any):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        with pytest.raises(ValueError, match=f"{name} is not a regular file"):
+            read(tmp_path / name)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path: Path):

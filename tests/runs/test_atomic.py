@@ -71,8 +71,9 @@ def test_a_disk_that_cannot_keep_it_leaves_the_old_file(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"), writing(target) as temporary:
+    with pytest.raises(OSError, match="No space left") as caught, writing(target) as temporary:
         temporary.write_text("new")
+    assert caught.value.filename == str(target)
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 

@@ -123,3 +123,12 @@ def test_a_full_disk_is_named_with_its_file(tmp_path: Path):
     assert steps_of(path)[:3] == [0, 1, 2]
     RowLog(path)
     assert path.read_bytes().endswith(b"}\n"), "the line that was cut off is dropped"
+
+
+@pytest.mark.parametrize("line", ["[" * 200_000, '{"steps": "many"}', '{"steps": null}'])
+def test_lines_that_are_no_rows_are_dropped(tmp_path: Path, line: str):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f'{{"steps": 1}}\n{line}\n')
+    assert steps_of(path) == [1]
+    RowLog(path, up_to=5)
+    assert path.read_text() == '{"steps": 1}\n'

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,25 @@ def test_folders_of_other_things_are_left_alone(tmp_path: Path):
     assert names(tmp_path) == ["thesis.txt"]
 
 
-def test_a_damaged_config_is_said_to_be_so(tmp_path: Path):
+def test_a_run_that_was_killed_before_its_config_was_whole_can_be_started_again(tmp_path: Path):
+    (tmp_path / ".config-abcd_123.json").touch()
     RunDirectory.begin(tmp_path, CONFIG)
-    (tmp_path / "config.json").write_text('{"task": ')
-    with pytest.raises(ValueError, match="damaged"):
+    assert names(tmp_path) == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"task": ', "[]", "[" * 200_000, '{"steps": "many"}', '{"steps": NaN}', '{"steps": 1e999}', "\xff"]
+)
+def test_a_damaged_config_is_said_to_be_so(tmp_path: Path, text: str):
+    RunDirectory.begin(tmp_path, CONFIG)
+    (tmp_path / "config.json").write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        RunDirectory.resume(tmp_path, CONFIG)
+
+
+def test_only_regular_files_are_read(tmp_path: Path):
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ValueError, match=r"config\.json is not a regular file"):
         RunDirectory.resume(tmp_path, CONFIG)
 
 

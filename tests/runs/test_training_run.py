@@ -134,3 +134,24 @@ def test_a_lock_keeps_others_out_and_lookers_do_not(tmp_path: Path, monkeypatch:
         assert not is_running(tmp_path)
     finally:
         os.close(folder)
+
+
+def test_what_others_have_put_into_a_run_stays(tmp_path: Path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    run = TrainingRun.begin(tmp_path / "run", CONFIG)
+    with_state(run.path)
+    (run.path / "replay").rmdir()
+    (run.path / "replay").symlink_to(mine)
+    for name in ("segment-000001.npz", "mine.npz"):
+        (mine / name).write_bytes(b"x")
+    (run.path / "checkpoints" / "mine.npz").write_bytes(b"x")
+    run.finish({"steps": 100}, keep_state=False)
+    assert set(contents(mine)) == {"segment-000001.npz", "mine.npz"}
+    assert set(contents(run.path / "checkpoints")) == {"mine.npz"}
+
+
+def test_another_environment_is_said_before_all_else(tmp_path: Path):
+    finished(tmp_path, keep_state=False)
+    with pytest.raises(ValueError, match="holds a run on CartPole-v1, and Acrobot-v1 was asked for"):
+        TrainingRun.resume(tmp_path, {**CONFIG, "env": "Acrobot-v1", "seed": 1})

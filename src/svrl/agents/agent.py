@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from svrl.agents.agent_fields import check_spec, reading_fields, whole, word
 from svrl.agents.config import AgentConfig
 from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.exploration import epsilon_greedy
@@ -20,7 +21,9 @@ from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
 from svrl.runs.arrays import read_arrays, write_arrays
-from svrl.runs.training_run import AGENT
+from svrl.runs.regular_file import read_object
+from svrl.runs.run_directory import CONFIG
+from svrl.runs.training_run import AGENT, STATE
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
@@ -133,27 +136,19 @@ class Agent:
             ValueError: If the file is damaged or not an agent's.
         """
         tree = read_arrays(Path(path))
-        try:
-            about, weights = json.loads(tree["about"]), tree["weights"]
-            config, spec = AgentConfig.from_json(about["config"]), _spec_from_json(about["spec"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not the file of an agent, or of another version of svrl.") from error
-        return cls._from_weights(weights, about, config, spec, source or _harmless(about["env"]), device)
-
-    @classmethod
-    def _from_weights(
-        cls,
-        weights: dict[str, np.ndarray],
-        about: dict[str, Any],
-        config: AgentConfig,
-        spec: EnvSpec,
-        source: EnvSource,
-        device: str | torch.device,
-    ) -> Agent:
-        network = build_network(spec, config, torch.Generator().manual_seed(0))
-        load_weights(network, weights)
-        numbers = {name: int(about[name]) for name in ("steps", "updates", "seed")}
-        return cls(source=source, spec=spec, config=config, network=network.to(device).eval(), **numbers)
+        with reading_fields(path, "is not the file of an agent, or of another version of svrl"):
+            about = json.loads(tree["about"])
+            config, spec, env = (
+                AgentConfig.from_json(about["config"]),
+                _spec_from_json(about["spec"]),
+                word(about, "env"),
+            )
+            check_spec(spec)
+            numbers = {name: whole(about, name) for name in ("steps", "updates", "seed")}
+            network = _network_of(spec, config, tree["weights"])
+        return cls(
+            source=source or _harmless(env), spec=spec, config=config, network=network.to(device).eval(), **numbers
+        )
 
 
 def save_agent(path: Path, training: Training) -> None:
@@ -177,20 +172,31 @@ def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvS
         return Agent.load(run / AGENT, device, source)
     from svrl.agents.checkpoint import Checkpoints
 
-    if not (run / "config.json").exists():
-        raise ValueError(f"{run} is not the folder of a training run: it has no config.json.")
-    settings = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    if not (run / CONFIG).exists():
+        raise ValueError(f"{run} is not the folder of a training run: it has no {CONFIG}.")
+    settings = read_object(run / CONFIG)
     loaded = Checkpoints(run).load(None)
-    if loaded is None or "env" not in settings:
+    if loaded is None:
         raise ValueError(f"{run} has no agent yet: it has neither {AGENT} nor a checkpoint.")
-    state = loaded.state
-    known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
-    config = AgentConfig.from_json(known)
-    about = {"steps": state["steps"], "updates": state["learner"]["updates"], "seed": settings["seed"]}
-    if source is None:
-        source = _harmless(settings["env"])
-    spec = _spec_of(source, config)
-    return Agent._from_weights(state["learner"]["online"], about, config, spec, source, device)
+    with reading_fields(run / CONFIG, "is not the configuration of a training run"):
+        known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
+        config, env = AgentConfig.from_json(known), word(settings, "env")
+        seed, _ = whole(settings, "seed"), whole(settings, "steps")
+    try:
+        spec = _spec_of(source or _harmless(env), config)
+    except ValueError as error:
+        raise ValueError(f"{run / CONFIG}: {error}" if source is None else str(error)) from error
+    with reading_fields(run / STATE[0], f"does not fit {CONFIG}"):
+        state = loaded.state
+        numbers = {"steps": whole(state, "steps"), "updates": whole(state["learner"], "updates"), "seed": seed}
+        network = _network_of(spec, config, state["learner"]["online"])
+    return Agent(source=source or env, spec=spec, config=config, network=network.to(device).eval(), **numbers)
+
+
+def _network_of(spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarray]) -> QNetwork:
+    network = build_network(spec, config, None)
+    load_weights(network, weights)
+    return network
 
 
 def _spec_of(source: EnvSource, config: AgentConfig) -> EnvSpec:

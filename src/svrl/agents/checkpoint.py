@@ -1,14 +1,16 @@
 """Checkpoints of training, with the replay memory: a process killed at any moment leaves a whole one behind.
 
-    checkpoints/000000123.npz   the state, where the replay memory stands, and which segments it needs
+    checkpoints/000000123.npz   the state, where the replay memory stands, which segments it needs, and which rows
+                                the run had, as the size and the checksum of each file
     replay/segment-000001.npz   slots of the replay memory; written once, never changed
 
 A save writes the segments that are new, then the checkpoint that lists them with their sizes and checksums, and
 only then removes what neither of the two newest checkpoints needs. Every file appears whole or not at all.
 Nothing in them is ever executed.
 
-Of damaged files the newest checkpoint that is whole with all its segments is used. Both may need the segment that is
-damaged. Then the newest state is used with the transitions that are left, and the next save writes them all anew.
+Of damaged files the newest checkpoint that is whole with all its segments and rows is used, or else the newest that is
+whole with its segments. Both may need the segment that is damaged. Then the newest state is used with the transitions
+that are left, and the next save writes them all anew.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import numpy as np
 from svrl.agents.replay import Replay
 from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, salvage, segments, standing
 from svrl.runs.arrays import arrays_checksum, read_arrays, write_arrays
+from svrl.runs.rows import read_rows, rows_mark
+from svrl.runs.training_run import ROWS, STATE, remove_written
 
 FORMAT = 1
 KEPT = 2
@@ -35,7 +39,8 @@ class Loaded:
 
     Attributes:
         state: The tree that was saved; tensors have become NumPy arrays.
-        note: What was damaged and what was used instead, an older checkpoint or a part of the memory; None if nothing.
+        note: What was damaged and what was used instead, an older checkpoint, a part of the memory, or the rows that
+            are left; None if nothing.
     """
 
     state: Any
@@ -59,8 +64,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        self._checkpoints = self.folder / "checkpoints"
-        self._segments = self.folder / "replay"
+        self._checkpoints, self._segments = (self.folder / name for name in STATE)
         self._whole: list[_Checkpoint] = []  # oldest first
         self._memory: weakref.ref[Replay] | None = None  # the one that the segments are of
 
@@ -71,6 +75,8 @@ class Checkpoints:
 
     def save(self, state: Any, replay: Replay) -> None:
         """Write a checkpoint of a tree (see `svrl.runs.arrays`) and a replay memory, between two of its steps.
+
+        The rows up to this step are in their files already.
 
         Raises:
             OSError: If the disk is full, say. The checkpoints before it are as they were.
@@ -87,7 +93,8 @@ class Checkpoints:
         path = self._checkpoints / f"{max(map(_number, self._files()), default=0) + 1:09d}.npz"
         try:
             entries.extend(map(self._write_segment, segments(replay, since)))
-            tree = {"format": FORMAT, "state": state, "replay": standing(replay), "segments": entries}
+            rows = {name: rows_mark(self.folder / name) for name in ROWS}
+            tree = {"format": FORMAT, "state": state, "replay": standing(replay), "segments": entries, "rows": rows}
             write_arrays(path, tree)
         except BaseException:
             for entry in entries[begun:] if not path.exists() else ():
@@ -106,38 +113,55 @@ class Checkpoints:
             ValueError: If all are damaged, or not one transition is left, or if the memory is laid out otherwise than
                 the saved one.
         """
-        damage: list[str] = []
-        states: list[tuple[Path, dict[str, Any]]] = []
-        for path in reversed(self._files()):
+        files = self._files()[::-1]
+        damage: dict[Path, str] = {}
+        trees: dict[Path, dict[str, Any]] = {}
+        rows: dict[Path, str] = {}
+        for path in files:
             try:
-                tree = _read_checkpoint(path)
+                trees[path] = _read_checkpoint(path)
             except (ValueError, OSError) as error:
-                damage.append(str(error))
+                damage[path] = str(error)
                 continue
+            if replay is None:
+                break
+            if lost := self._lost_rows(trees[path]):
+                damage[path] = rows[path] = lost
+        for path in sorted(trees, key=rows.__contains__):  # going on before the rows were lost makes them again
+            tree = trees[path]
             if replay is not None:
                 refuse_another_layout(replay, tree["replay"])
                 try:
                     self._restore(replay, tree)
                 except (ValueError, OSError) as error:
-                    damage.append(str(error))
-                    states.append((path, tree))
+                    damage[path] = str(error)
                     continue
                 self._memory = weakref.ref(replay)
                 self._whole = [_Checkpoint(path=path, segments=tuple(tree["segments"]))]
-            note = f"{damage[0]} Used the checkpoint before it, {path.name}." if damage else None
+            note = rows.get(path)
+            if path != files[0]:
+                note = f"{damage[files[0]]} Used the checkpoint before it, {path.name}."
             return Loaded(state=tree["state"], note=note)
-        for path, tree in states:
-            found = self._salvage(replay, path, tree, damage[0]) if replay is not None else None
+        for path, tree in trees.items():
+            found = self._salvage(replay, path, tree, damage[files[0]]) if replay is not None else None
             if found is not None:
                 return found
         if damage:
-            lost = ", as not one transition of the replay memory can be read" if states else ""
-            left = ", or evaluate the agent, which is whole" if states else ""
+            gone = ", as not one transition of the replay memory can be read" if trees else ""
+            left = ", or evaluate the agent, which is whole" if trees else ""
             raise ValueError(
-                f"No checkpoint in {self._checkpoints} can be used{lost}, so the run cannot be resumed. "
-                f"Start a new one{left}. The newest: {damage[0]}"
+                f"No checkpoint in {self._checkpoints} can be used{gone}, so the run cannot be resumed. "
+                f"Start a new one{left}. The newest: {damage[files[0]]}"
             )
         return None
+
+    def _lost_rows(self, tree: dict[str, Any]) -> str:
+        """Which files of rows are not as they were at a checkpoint; one from before that was kept says nothing."""
+        return " ".join(
+            f"{path} is damaged: rows are missing or changed, and {len(read_rows(path)):,} can be read."
+            for path, mark in ((self.folder / name, mark) for name, mark in tree.get("rows", {}).items())
+            if rows_mark(path, mark[0]) != mark
+        )
 
     def _restore(self, replay: Replay, tree: dict[str, Any]) -> None:
         for entry in tree["segments"]:  # all before the first is read, which takes much longer
@@ -200,9 +224,7 @@ class Checkpoints:
         needed = {entry["name"] for checkpoint in self._whole for entry in checkpoint.segments}
         needed |= {checkpoint.path.name for checkpoint in self._whole}
         for folder in (self._checkpoints, self._segments):
-            for path in (*folder.glob("*.npz"), *folder.glob(".*.npz")):
-                if path.name not in needed:
-                    path.unlink(missing_ok=True)
+            remove_written(folder, but=needed)
 
 
 def _number(path: Path) -> int:

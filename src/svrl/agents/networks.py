@@ -98,8 +98,8 @@ class QNetwork(nn.Module):
         return torch.cat([stream.activations(x) for stream in self._streams], -1)
 
 
-def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator) -> QNetwork:
-    """A network for an environment, with weights drawn from `generator`, a CPU generator.
+def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator | None) -> QNetwork:
+    """A network for an environment, with weights drawn from a CPU generator; without one they are still to be loaded.
 
     Raises:
         ValueError: If the network cannot look at such observations.
@@ -108,7 +108,8 @@ def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator
     network = QNetwork(
         trunk, inputs, config.hidden[-1], spec.n_actions, high=spec.high, dueling=config.agent == "dueling"
     )
-    _draw_weights(network, generator)
+    if generator is not None:
+        _draw_weights(network, generator)
     if config.network == "nature":
         # The layout in which a CPU convolves large pictures faster, and small ones not; values and names stay.
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from svrl.runs.nearest_name import nearest_name
+from svrl.runs.printable import printable
 from svrl.runs.stop_signals import Stopped
 
 BAD_INPUT = 2
@@ -74,8 +75,14 @@ def check_folder(flag: str, path: Path) -> None:
 
 
 def say(sentence: str) -> None:
-    """One line on stderr."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(sentence, markup=False)
+    """One line on stderr, if anybody is left to read it: a terminal that was closed takes nothing."""
+    with suppress(OSError):
+        Console(stderr=True, highlight=False, soft_wrap=True).print(printable(sentence), markup=False)
+
+
+def tell(line: str) -> None:
+    """One line on stdout."""
+    Console(highlight=False, soft_wrap=True).print(printable(line), markup=False)
 
 
 def _stop(sentence: str, code: int) -> NoReturn:

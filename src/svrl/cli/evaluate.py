@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line, say, sentences
+from svrl.cli.answers import BadInputError, answering, print_json, progress_line, say, sentences, tell
 from svrl.cli.plan_request import check_device
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
 from svrl.cli.torch_threads import torch_threads
@@ -85,4 +84,4 @@ def _print(result: dict[str, Any]) -> None:
     if result["human_normalised"] is not None:
         lines.append(f"human-normalised {result['human_normalised']:.1%} (0% a random player, 100% a human)")
     for line in lines:
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        tell(line)

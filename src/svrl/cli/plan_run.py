@@ -109,7 +109,7 @@ def run_plan(
     """Plan with a bar; what is kept in a checkpoint goes on from it.
 
     Raises:
-        svrl.runs.stop_signals.Stopped: If that is kept and Ctrl-C or SIGTERM came; the next call goes on.
+        svrl.runs.stop_signals.Stopped: If that is kept and Ctrl-C, SIGTERM or SIGHUP came; the next call goes on.
     """
     from svrl.planning.checkpoint import plan_resumably
     from svrl.planning.plan import advance, begin, conclude

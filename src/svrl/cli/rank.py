@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences
+from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
 from svrl.cli.plan_request import check_device
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_run
 from svrl.cli.torch_threads import torch_threads
@@ -83,10 +83,10 @@ def _study(run: Path, device: str, env: str | None, **options: Any) -> dict[str,
         task = progress.add_task("loading")
         agent = agent_of(run, device, env)
 
-        def tell(done: int, of: int) -> None:
+        def show(done: int, of: int) -> None:
             progress.update(task, description=f"{done:,} of {of:,} states" if done < of else "ranks of all batches")
 
-        found = rank_study(agent, **options, progress=tell).as_json()
+        found = rank_study(agent, **options, progress=show).as_json()
     return {"arm": agent.config.arm, "steps": agent.steps, **found}
 
 
@@ -110,7 +110,7 @@ def _draw(study: dict[str, Any], path: Path) -> None:
 
 def _print(study: dict[str, Any]) -> None:
     title = f"{study['env']}, {study['arm']}: {study['batches']:,} batches of {study['batch_size']} states x "
-    Console().print(f"{title}{study['actions']} actions", style="bold", highlight=False, markup=False, soft_wrap=True)
+    tell(f"{title}{study['actions']} actions")
     table = Table()
     table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
     for name in ("Q", "energy", "mean rank", "median", "largest"):
@@ -128,7 +128,7 @@ def _print(study: dict[str, Any]) -> None:
         _optimism(study["optimism"]),
         f"written: {study['plot']}",
     ):
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        tell(line)
 
 
 def _estimation(found: dict[str, Any]) -> str:

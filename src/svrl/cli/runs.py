@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json
+from svrl.cli.answers import BadInputError, answering, print_json, tell
 from svrl.runs import training_run as files
+from svrl.runs.regular_file import read_object
 from svrl.runs.rows import last_rows
 from svrl.runs.run_directory import CONFIG, RESULT
 
@@ -21,6 +23,17 @@ RUNS = Path("runs")
 """Where svrl train and svrl plan put them by default: if it is not there, nobody has run anything yet."""
 WIDEST = 1000
 WINDOW = 100
+_OF_GAMES = {"episodes", "mean", "ci_low", "ci_high"}
+_KINDS: tuple[tuple[set[str], Any, str], ...] = (
+    ({"env", "task", "method"}, str, "a word"),
+    ({"seed", "steps", "steps_wanted", "updates", "episodes", "score_episodes", "iterations"}, int, "a whole number"),
+    (
+        {"score_last_100", "steps_per_second", "policy_loss_relative", "mean", "ci_low", "ci_high"},
+        int | float,
+        "a number",
+    ),
+)
+"""Fields of a row, and what they are."""
 
 
 def runs(
@@ -56,22 +69,42 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
     path = Path(row["run"])
     if "label" not in row:
         return path.parts, ()
-    words = re.split(r"(\d+)", row["label"])
+    words = re.split(r"(\d{1,18})", row["label"])
     return path.parents[1].parts, tuple((int(word), "") if word.isdigit() else (-1, word) for word in words)
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """One run as a row; a file that cannot be read makes it damaged, not an error."""
+    """One run as a row; a file that cannot be read, or holds what no run has, makes it damaged, not an error."""
+    row: dict[str, Any] = {"run": str(path)}
     try:
-        config = _object(path / CONFIG)
-        result = _object(path / RESULT) if (path / RESULT).exists() else None
-    except (OSError, ValueError) as error:
-        return {"run": str(path), "state": "damaged", "reason": f"{type(error).__name__}: {error}"}
-    if "env" in config:
-        return {"run": str(path), "kind": "train", **_training(path, config, result)}
-    if "task" in config:
-        return {"run": str(path), "kind": "plan", **_plan(config, result)}
-    return {"run": str(path), "state": "unknown", "reason": f"{CONFIG} is not of a run"}
+        config = read_object(path / CONFIG)
+        result = read_object(path / RESULT) if (path / RESULT).exists() else None
+        if "env" in config:
+            row |= {"kind": "train", **_checked(_training(path, config, result))}
+        elif "task" in config:
+            row |= {"kind": "plan", **_checked(_plan(config, result))}
+        else:
+            row |= {"state": "unknown", "reason": f"{CONFIG} is not of a run"}
+    except Exception as error:  # files may hold anything, and no run hides the others
+        said = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"
+        row |= {"state": "damaged", "reason": said}
+    return row
+
+
+def _checked(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, or ValueError for the first field that is of another kind than runs have."""
+    evaluation = row.get("evaluation")
+    if evaluation is not None and not (isinstance(evaluation, dict) and set(evaluation) >= _OF_GAMES):
+        raise ValueError(f"The evaluation in {RESULT} lacks some of {', '.join(sorted(_OF_GAMES))}.")
+    for fields, may_lack in ((row, True), (row.get("last_evaluation") or {}, False), (evaluation or {}, False)):
+        for names, kind, words in _KINDS:
+            for name in names & set(fields):
+                value = fields[name]
+                fits = isinstance(value, kind) and not isinstance(value, bool)
+                if not (fits or (value is None and may_lack)):
+                    raise ValueError(f"{name} is {reprlib.repr(value)} in its files, not {words}.")
+    json.dumps(row, allow_nan=False)
+    return row
 
 
 def _of_a_sweep(path: Path) -> dict[str, str]:
@@ -96,8 +129,14 @@ def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None)
         "steps_wanted": config.get("steps"),
     }
     if result is not None:
+        from svrl.runs.arrays import read_arrays
+
         names = ("steps", "updates", "episodes", "score_last_100", "score_episodes", "evaluation", "steps_per_second")
         wanted = {*names, *(f"{name}_reason" for name in names)}
+        try:
+            read_arrays(path / files.AGENT)
+        except (OSError, ValueError) as error:  # without its agent no run is finished
+            return {**row, "state": "damaged", "reason": str(error)}
         return {**row, "state": "finished", **{name: value for name, value in result.items() if name in wanted}}
     state = "running" if files.is_running(path) else "interrupted"
     return {**row, "state": state, **_so_far(path)}
@@ -110,6 +149,8 @@ def _so_far(path: Path) -> dict[str, Any]:
     evaluations = last_rows(path / files.EVALUATIONS, 1)
     row: dict[str, Any] = {"steps": max((some[-1]["steps"] for some in (episodes, learning) if some), default=0)}
     scores = [episode["score"] for episode in episodes if episode.get("score") is not None]
+    if not all(isinstance(score, int | float) for score in scores):
+        raise ValueError(f"{path / files.EPISODES} is damaged: a score is no number.")
     if scores:
         row |= {"score_last_100": sum(scores) / len(scores), "score_episodes": len(scores)}
     if evaluations and evaluations[0].get("mean") is not None:
@@ -125,19 +166,12 @@ def _plan(config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, An
     return {**row, "state": "finished", **{name: value for name, value in result.items() if name in wanted}}
 
 
-def _object(path: Path) -> dict[str, Any]:
-    value = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(value, dict):
-        raise ValueError(f"{path.name} holds no object")
-    return value
-
-
 def _print(rows: list[dict[str, Any]], folder: Path) -> None:
     from svrl.reporting.runs_table import runs_table
 
     console = Console()
     if not rows:
-        console.print(f"No runs in {folder}.", highlight=False, markup=False, soft_wrap=True)
+        tell(f"No runs in {folder}.")
         return
     table = runs_table([{**row, "run": _name(row, folder)} for row in rows], title=str(folder))
     if not console.is_terminal:  # a pipe has no width of its own: cut no number

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from svrl.agents.config import PRECISIONS, default_precision
 from svrl.cli import train_options as asked
-from svrl.cli.answers import BadInputError, answering, nearest, print_json, sentences
+from svrl.cli.answers import BadInputError, answering, nearest, print_json, sentences, tell
 from svrl.cli.plan_request import MOST_THREADS, check_device
 from svrl.cli.train_options import TrainRequest
 from svrl.cli.train_runs import Order, train_several, train_single
@@ -106,8 +106,13 @@ def train(
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
     with answering():
+        from svrl.runs.run_directory import CONFIG
         from svrl.runs.stop_signals import Signals
+        from svrl.runs.training_run import refuse_another_env
 
+        if resume and out is not None and (out / CONFIG).exists():
+            with sentences():
+                refuse_another_env(out, env)
         _check_own(env, own, fields)
         with Signals().held_back() as signals:
             plans = _requests(env, fields, own, out, resume)
@@ -211,8 +216,8 @@ def _as_begun(request: TrainRequest, fields: Mapping[str, Any], own: Mapping[str
         return request
     with sentences():
         earlier = read_config(request.out)
-    if fields.get("steps") is None and isinstance(earlier.get("steps"), int):
-        request = replace(request, config=request.config.but(steps=earlier["steps"]))
+        if fields.get("steps") is None and "steps" in earlier:
+            request = replace(request, config=request.config.but(steps=earlier["steps"]))
     if own["threads"] is None and isinstance(earlier.get("threads"), int):
         request = replace(request, threads=earlier["threads"])
     if own["precision"] is None:
@@ -234,4 +239,4 @@ def _print(env: str, results: list[dict[str, Any]], place: Path) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDE))  # a pipe has no width of its own: cut no number
     console.print(training_table(results, title=env))
-    console.print(f"written: {place}", highlight=False, markup=False, soft_wrap=True)
+    tell(f"written: {place}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Column
 from rich.text import Text
+
+from svrl.runs.printable import printable
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
@@ -32,6 +34,11 @@ class _TwoLines(Progress):
         for task in self.tasks:
             yield self.make_tasks_table([task])
             yield Text(f"  {task.fields['numbers']}", no_wrap=True, overflow="ellipsis")
+
+    def stop(self) -> None:
+        """Take the bars away; a terminal that was closed has none."""
+        with suppress(OSError):
+            super().stop()
 
 
 class Board:
@@ -60,7 +67,7 @@ class Board:
 
     def say(self, sentence: str) -> None:
         """One line, above the bars."""
-        self.console.print(sentence, markup=False)
+        self.console.print(printable(sentence), markup=False)
 
 
 class TrainProgress:
@@ -74,7 +81,7 @@ class TrainProgress:
 
     def __init__(self, training: Training, label: str, board: Board | None = None) -> None:
         self._training = training
-        self._label = label
+        self._label = label = printable(label)
         self._alone = board is None
         board = board or Board()
         self._console, self._bar = board.console, board.bars

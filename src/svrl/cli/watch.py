@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences
+from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
 from svrl.cli.torch_threads import torch_threads
 from svrl.runs.atomic import writing
@@ -57,7 +56,7 @@ def watch(
     else:
         scores = ", ".join(f"{score:g}" for score in result["scores"])
         line = f"{out}: {result['frames']} frames at {result['fps']} a second, score {scores}"
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        tell(line)
 
 
 def _check(out: Path, episodes: int, max_steps: int, epsilon: float | None, fps: int | None) -> None:

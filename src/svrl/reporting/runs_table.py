@@ -9,6 +9,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from svrl.runs.printable import printable
+
 Row = Mapping[str, Any]
 
 
@@ -27,7 +29,7 @@ def training_table(results: Sequence[Row], *, title: str) -> Table:
     if q_star:
         caption += " Q* error: mean |Q - Q*| over the span of Q*."
     names = ["agent", "seed", "steps", "games", "score", "evaluation", *(["human"] if human else [])]
-    table = _table([*names, *(["Q* error"] if q_star else []), "steps/s"], left=("agent",), title=title)
+    table = _table([*names, *(["Q* error"] if q_star else []), "steps/s"], left=("agent",), title=printable(title))
     table.caption, table.caption_justify = caption, "left"
     for row in results:
         cells = [row["arm"], str(row["seed"]), f"{row['steps']:,}", f"{row['episodes']:,}", score_cell(row)]
@@ -47,23 +49,24 @@ def runs_table(rows: Sequence[Row], *, title: str) -> Table:
         rows: As `svrl runs --json` has them.
         title: Above the table.
     """
-    table = _table(
+    table = _table(  # what is wrong with a run stands in its row, in as many lines as it needs
         ["run", "of", "method", "seed", "state", "steps", "score", "evaluation"],
         left=("run", "of", "method", "state"),
-        title=title,
+        title=printable(title),
     )
+    table.columns[4].no_wrap, table.columns[4].overflow = False, "fold"
     for row in rows:
         cells = [
             str(row["run"]),
             row.get("env") or row.get("task") or "?",
             row.get("arm") or row.get("method") or "?",
             str(row.get("seed", "?")),
-            row["state"],
+            f"{row['state']}: {row['reason']}" if "reason" in row else row["state"],
             _steps(row),
             _outcome(row),
             evaluation_cell(row.get("evaluation")) if row["state"] == "finished" else _last(row.get("last_evaluation")),
         ]
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(Text, map(printable, cells)))
     return table
 
 

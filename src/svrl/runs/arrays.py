@@ -20,11 +20,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from svrl.runs.atomic import writing
+from svrl.runs.regular_file import open_regular
 
 STRUCTURE = "tree"
 _READING = threading.Lock()
@@ -53,13 +54,29 @@ def read_arrays(path: Path) -> Any:
         ValueError: If the file is damaged, or is none of `write_arrays`.
         OSError: If it cannot be opened.
     """
-    with path.open("rb") as file, _READING:
+    with open_regular(path) as file, _READING:
         try:
+            # `write_arrays` neither compresses nor names an array twice: what is read is no larger than the file.
+            if unpacked_bytes(file) > path.stat().st_size:
+                raise ValueError("it unpacks to more than its size")
             with np.load(file, allow_pickle=False) as entries:
                 structure = json.loads(entries[STRUCTURE].tobytes().decode("ascii"))
-                return _decoded(structure, lambda number: entries[str(number)])
+                unread = {name: name for name in entries.files}
+                return _decoded(structure, lambda number: entries[unread.pop(str(number))])
         except Exception as error:  # a damaged archive fails in as many ways as it has parts
             raise ValueError(f"{path} is damaged, or was not written by svrl, and cannot be read.") from error
+
+
+def unpacked_bytes(file: BinaryIO) -> int:
+    """What all entries of an archive take when they are unpacked, as it says itself; the file is at its start after it.
+
+    Raises:
+        zipfile.BadZipFile: If it is no archive.
+    """
+    with zipfile.ZipFile(file) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    file.seek(0)
+    return size
 
 
 def arrays_checksum(path: Path) -> int:
@@ -69,7 +86,7 @@ def arrays_checksum(path: Path) -> int:
         ValueError: If the file is damaged.
         OSError: If it cannot be opened.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 entries = [(entry.filename, entry.file_size, entry.CRC) for entry in archive.infolist()]

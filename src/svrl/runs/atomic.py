@@ -19,11 +19,12 @@ def writing(path: Path) -> Iterator[Path]:
 
     The temporary file keeps the ending of `path`, because many writers look at it. Entering the
     block already creates it, so a folder that cannot be written to is found out before any work.
+    An OSError of the block that names no file, as that of a full disk, names `path`.
     """
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
     except OSError as error:
-        error.filename = str(path)  # nobody has asked for the temporary one
+        _name(error, path)
         raise
     os.close(handle)
     temporary = Path(name)
@@ -36,8 +37,19 @@ def writing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
         with suppress(OSError):  # not every system can do it for a folder, and the file itself is safe
             _synchronise(path.parent, os.O_RDONLY)
+    except OSError as error:
+        if error.filename in (None, name):
+            _name(error, path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _name(error: OSError, path: Path) -> None:
+    """Say which file it was about; nobody has asked for the temporary one."""
+    if error.errno is None:  # as NumPy says that a disk is full
+        error.strerror = str(error)
+    error.filename = str(path)
 
 
 def _synchronise(path: Path, mode: int) -> None:

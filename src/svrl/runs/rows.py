@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from svrl.runs.atomic import writing
+from svrl.runs.regular_file import open_regular
 from svrl.runs.run_directory import finite
 
 SECONDS = 2.0
@@ -89,7 +91,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """All whole rows of a file; none if there is no file."""
     if not path.exists():
         return []
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return [row for line in file if (row := _parsed(line)) is not None]
 
 
@@ -97,7 +99,7 @@ def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
     """The last `count` whole rows, the newest last, without reading the rest of a long file."""
     if count < 1 or not path.exists():
         return []
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         at = file.seek(0, os.SEEK_END)
         tail = b""
         # One line end more than rows: the first line found may have begun before the block. One more for a cut line.
@@ -109,6 +111,16 @@ def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
     return [row for line in lines if (row := _parsed(line)) is not None][-count:]
 
 
+def rows_mark(path: Path, size: int | None = None) -> tuple[int, int]:
+    """Bytes of a file of rows, or the first `size` of them, and their CRC; (0, 0) if there is no file."""
+    count = checksum = 0
+    if path.exists():
+        with open_regular(path) as file:
+            while block := file.read(_BLOCK if size is None else min(_BLOCK, size - count)):
+                count, checksum = count + len(block), zlib.crc32(block, checksum)
+    return count, checksum
+
+
 def _cut(path: Path, up_to: int | None) -> None:
     kept = b"".join(_kept(path, up_to))
     if len(kept) == path.stat().st_size:
@@ -118,7 +130,7 @@ def _cut(path: Path, up_to: int | None) -> None:
 
 
 def _kept(path: Path, up_to: int | None) -> Iterator[bytes]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for line in file:
             row = _parsed(line)
             if row is not None and (up_to is None or row.get("steps", 0) <= up_to):
@@ -126,11 +138,11 @@ def _kept(path: Path, up_to: int | None) -> Iterator[bytes]:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The row of a line, or None for one that is not whole."""
+    """The row of a line, or None for one that is not whole, or whose "steps" are no number of steps."""
     if not line.endswith(b"\n"):
         return None
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) else None
+    return row if isinstance(row, dict) and isinstance(row.get("steps", 0), int) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from svrl.runs.atomic import writing
+from svrl.runs.regular_file import read_object
 
 CONFIG = "config.json"
 RESULT = "result.json"
@@ -44,11 +46,14 @@ class RunDirectory:
             raise ValueError(f"{path} holds an unfinished run. Add --resume to go on with it, or give another folder.")
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is a file. Give a folder for the run.")
-        if path.is_dir() and any(path.iterdir()):
+        half_written = list(path.glob(".config-*.json"))  # by a process that was killed before its config was whole
+        if path.is_dir() and set(path.iterdir()) - set(half_written):
             raise ValueError(f"{path} holds files that are not of a run. Give a new or an empty folder.")
         path.mkdir(parents=True, exist_ok=True)
         directory = cls(path=path)
         directory.write_json(CONFIG, config)
+        for left in half_written:
+            left.unlink(missing_ok=True)
         return directory
 
     @classmethod
@@ -106,11 +111,12 @@ def read_config(path: Path) -> dict[str, Any]:
     if not (path / CONFIG).exists():
         raise ValueError(f"{path} holds no run to resume. Start one without --resume.")
     try:
-        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-    except ValueError:
-        config = None
-    if not isinstance(config, dict):
-        raise ValueError(f"{path / CONFIG} is damaged, so the run cannot be resumed. Start a new one.")
+        config = read_object(path / CONFIG)
+        steps = config.get("steps", 0)
+        if type(steps) is not int or not 0 <= steps < 2**63:
+            raise ValueError(f"{path / CONFIG} is damaged: steps is {reprlib.repr(steps)}, not a whole number to 2^63.")
+    except ValueError as error:
+        raise ValueError(f"{error} So the run cannot be resumed. Start a new one.") from error
     return config
 
 

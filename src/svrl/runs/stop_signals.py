@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as wishes: work goes on to a point where everything is on disk, and stops there.
+"""Ctrl-C, SIGTERM and SIGHUP as wishes: work goes on to a point where everything is on disk, and stops there.
 
 Only the main thread hears signals. Work in other threads looks at a view of them, `of_one_run`, and stops by itself.
 """
@@ -30,7 +30,7 @@ class Stopped(BaseException):
 
 
 class Signals:
-    """Whether Ctrl-C or SIGTERM came.
+    """Whether Ctrl-C, SIGTERM or SIGHUP came.
 
     Args:
         heard_by: Those that this is a view of; see `of_one_run`.
@@ -72,7 +72,10 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        earlier = {number: signal.signal(number, self._hold) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it, and means it
+            numbers.append(signal.SIGHUP)
+        earlier = {number: signal.signal(number, self._hold) for number in numbers}
         try:
             yield self
         finally:
@@ -109,7 +112,7 @@ class Signals:
             self._heard, self.came = now, number
             if self.at_once:
                 raise Stopped(number)
-        elif now - self._heard >= ONE_WISH:
+        elif now - self._heard >= ONE_WISH and number != signal.SIGHUP:  # a shell and the system both send that one
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)

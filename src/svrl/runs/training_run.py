@@ -18,10 +18,11 @@ ends.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ STATE = ("checkpoints", "replay")
 """Folders that an unfinished run goes on from."""
 NOT_COMPARED = ("versions", "begun", "machine", "commit")
 """Fields of config.json that say how a run came about, not what it is."""
-_ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
+ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
+_WRITTEN = re.compile(r"\.?(segment-)?\d{6,}(-\w+)?\.npz")
+"""Names of what a run writes to the folders of its state, whole or half; all other files are somebody else's."""
 _BOARDS = (TENSORBOARD, "wandb")
 _AT_WORK = "{} is being trained by another process. Wait for it, or stop it."
 _PATIENCE = 1.0
@@ -89,6 +92,7 @@ class TrainingRun:
             ValueError: If there is none, if it is finished and cannot grow, or if its configuration differs.
         """
         earlier = read_config(path)
+        refuse_another_env(path, config["env"])
         steps = int(earlier.get("steps", 0))
         grows = int(config["steps"]) > steps
         if is_finished(path):
@@ -121,7 +125,7 @@ class TrainingRun:
         """Remove a run that this process began and that failed before its first checkpoint, rows and all."""
         if not self.is_new or _has_state(self.path):
             return
-        for name in _ROWS:
+        for name in ROWS:
             (self.path / name).unlink(missing_ok=True)
         for name in (*STATE, *_BOARDS):
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -132,7 +136,23 @@ class TrainingRun:
         self.directory.finish(result)
         if not keep_state:
             for name in STATE:
-                shutil.rmtree(self.path / name, ignore_errors=True)
+                remove_written(self.path / name)
+                with suppress(OSError):  # a link, or somebody else's files are in it
+                    (self.path / name).rmdir()
+
+
+def remove_written(folder: Path, *, but: Collection[str] = ()) -> None:
+    """Remove what a run has written to a folder of its state, and nothing behind a link.
+
+    Args:
+        folder: "checkpoints" or "replay" of a run.
+        but: Names of files that stay.
+    """
+    if folder.is_symlink():
+        return
+    for path in folder.glob("*.npz"):
+        if _WRITTEN.fullmatch(path.name) and path.name not in but:
+            path.unlink(missing_ok=True)
 
 
 def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: tuple[str, ...] = ()) -> None:
@@ -143,8 +163,18 @@ def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: tuple[s
         config: The settings; when the run was begun, and with which versions, is not compared.
         but: Names of more settings that may differ.
     """
+    refuse_another_env(path, config["env"])
     aside = (*NOT_COMPARED, *but)
     refuse_changes(path, _without(read_config(path), aside), _without(config, aside))
+
+
+def refuse_another_env(path: Path, env: str) -> None:
+    """Raise ValueError if a run is on another environment: then whatever else differs says nothing."""
+    earlier = read_config(path).get("env")
+    if not isinstance(earlier, str):
+        raise ValueError(f"{path / CONFIG} names no environment, so nothing can be trained from it. Start a new run.")
+    if earlier != env:
+        raise ValueError(f"{path} holds a run on {earlier}, and {env} was asked for. Name its own, or another folder.")
 
 
 @contextmanager

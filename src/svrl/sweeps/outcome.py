@@ -60,7 +60,7 @@ def outcome_of(code: int, finished: bool, lines: Sequence[str], *, told: bool = 
     """
     if finished:
         return Outcome(ended="done")
-    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+    if code in (128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP):
         return Outcome(ended="stopped")
     reason = reason_in(lines) or f"it ended with code {code} and said nothing"
     last = tuple(lines[-LAST_LINES:])

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from svrl.runs.atomic import writing
+from svrl.runs.regular_file import read_object
 from svrl.runs.rows import RowLog, last_rows, read_rows
 from svrl.runs.run_directory import RESULT
 from svrl.runs.training_run import is_running, locked
@@ -254,7 +255,7 @@ def open_store(address: str | Path, code: str | None = None) -> Store:
 
 def read_spec(folder: Path) -> RunSpec:
     """Of the run in a folder."""
-    return RunSpec.from_json(json.loads((folder / SPEC).read_text(encoding="utf-8")))
+    return RunSpec.from_json(read_object(folder / SPEC))
 
 
 def last_lines(path: Path, count: int) -> list[str]:

@@ -95,7 +95,7 @@ def test_an_environment_of_ones_own(tmp_path: Path):
     stop = at_step(60, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(Stopped):
         train_in_directory(own_env, config, folder=tmp_path / "run", watch=stop)
-    with pytest.raises(ValueError, match="env was own_env and is CartPole-v1"):
+    with pytest.raises(ValueError, match="a run on own_env, and CartPole-v1 was asked for"):
         train_in_directory(ENV, config, folder=tmp_path / "run", resume=True)
     assert train_in_directory(own_env, config, folder=tmp_path / "run", resume=True)["env"] == "own_env"
 

@@ -91,7 +91,7 @@ class Computer:
         Raises:
             KeyboardInterrupt: If Ctrl-C came twice; what is done is kept.
             Exception: Whatever a cell fails with. Those that were worked on together with it are kept first.
-            svrl.runs.stop_signals.Stopped: If Ctrl-C or SIGTERM came; a training has saved itself first.
+            svrl.runs.stop_signals.Stopped: If Ctrl-C, SIGTERM or SIGHUP came; a training has saved itself first.
         """
         wanted = list({cell.key: cell for cell in cells}.values())
         listener = listener or Unheard()

@@ -125,7 +125,7 @@ def train_population(
 
     Raises:
         PopulationError: If runs failed.
-        Stopped: If Ctrl-C or SIGTERM came; everything is saved.
+        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved.
         ValueError: If two runs share a folder, or if runs at the same time want different numbers of threads.
     """
     together = min(together, len(members))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from svrl.agents.config import default_precision
 from svrl.experiments.paper.provenance import commit, machine
 from svrl.runs import training_run as files
-from svrl.runs.rows import last_rows
+from svrl.runs.rows import last_rows, read_rows
 from svrl.runs.run_directory import finite, read_config
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
     training, asked = session.training, session.run.config
     scores = training.recent_scores
     steps_here = training.steps - session.began_at
+    rows = len(read_rows(session.run.path / files.EPISODES))
     return finite(
         {
             "run": str(session.run.path),
@@ -92,6 +93,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
             "steps": training.steps,
             "updates": training.updates,
             "episodes": training.episodes,
+            **({} if rows == training.episodes else {"episodes_reason": f"{rows:,} of them are in {files.EPISODES}"}),
             **_or_reason("score_last_100", _mean(scores), "no game has ended"),
             "score_episodes": len(scores),
             **_or_reason(

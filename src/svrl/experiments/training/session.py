@@ -110,7 +110,7 @@ def train_in_directory(
         What result.json holds. `svrl.load_agent(folder)` is the agent.
 
     Raises:
-        Stopped: If Ctrl-C or SIGTERM came; everything is saved, and `resume` goes on.
+        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` goes on.
         ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
             memory of the card is full.
     """
@@ -189,6 +189,9 @@ class TrainingSession:
             self._saved_at = self.training.steps
             if loaded.note:
                 self.say(f"Note: {loaded.note}")
+        for name in files.STATE:
+            if (self.run.path / name).is_symlink():
+                self.say(f"Note: {self.run.path / name} is a link. Nothing behind it is removed, so its files add up.")
         self.began_at = self.training.steps
 
     def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], None]) -> None:
@@ -231,7 +234,8 @@ class TrainingSession:
                 consumer(event)
             watch(event)
             if isinstance(event, Stepped):
-                progress()
+                if self.signals.came is None:  # the terminal may be gone by now
+                    progress()
                 self._stop_if_asked()
                 self._save_if_due(progress)
                 before = time.monotonic()
