@@ -16,7 +16,6 @@ from svrl.experiments.control_learning.claims import PLAIN, STRUCTURED, less_los
 from svrl.experiments.control_learning.settings import ACTIONS, DISCOUNT
 from svrl.experiments.paper.catalogue import load_experiment
 from svrl.experiments.paper.table import committed_table
-from svrl.experiments.training.q_star import CONTROL, QStarError
 from svrl.experiments.training_cells.compute import config_of
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import (
@@ -31,6 +30,7 @@ from svrl.experiments.training_cells.reading import (
     trainings,
 )
 from svrl.matrix.rank import approximate_rank
+from svrl.training.q_star import CONTROL, QStarError
 
 BATCHES = 2_000
 OF_THE_STUDY = 32

@@ -47,7 +47,7 @@ def test_minatar_breakout_is_far_above_random(structured: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("structured", [False, True])
 def test_the_error_against_the_planned_q_falls(structured: bool) -> None:
-    from svrl.experiments.training.q_star import QStarError
+    from svrl.training.q_star import QStarError
 
     config = AgentConfig.for_env(
         "control/inverted-pendulum", actions=100, structured=structured, steps=20_000, discount=0.95, eval_every=0

@@ -11,9 +11,9 @@ import torch
 import svrl
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import weights_of
-from svrl.experiments.training.card import at_work_on
-from svrl.experiments.training.population import Member, train_population
-from svrl.experiments.training.session import train_in_directory
+from svrl.training.card import at_work_on
+from svrl.training.population import Member, train_population
+from svrl.training.session import train_in_directory
 
 pytestmark = [
     pytest.mark.gpu,

@@ -18,10 +18,11 @@ LAYERS = {
     "agents": 4,
     "reporting": 5,
     "integrations": 5,
-    "experiments": 6,
-    "sweeps": 7,
-    "benchmarks": 8,
-    "cli": 9,
+    "training": 6,
+    "experiments": 7,
+    "sweeps": 8,
+    "benchmarks": 9,
+    "cli": 10,
 }
 
 # Heavy or optional libraries, and who may import them.

@@ -41,7 +41,7 @@ def _evaluate(
     run: Path, episodes: int, epsilon: float | None, seed: int, device: str, env: str | None
 ) -> dict[str, Any]:
     from svrl.agents.evaluation import evaluate
-    from svrl.experiments.training.result import evaluation_of
+    from svrl.training.result import evaluation_of
 
     if episodes < 1:
         raise BadInputError(f"--episodes must be at least 1, got {episodes}.")

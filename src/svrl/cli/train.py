@@ -18,7 +18,7 @@ from svrl.cli.answers import BadInputError, answering, nearest, print_json, sent
 from svrl.cli.plan_request import MOST_THREADS, check_device
 from svrl.cli.train_options import TrainRequest
 from svrl.cli.train_runs import Order, train_several, train_single
-from svrl.experiments.training.card import is_card
+from svrl.training.card import is_card
 
 WIDE = 110
 """Columns of the closing table where there is no terminal."""
@@ -117,7 +117,7 @@ def train(
         with Signals().held_back() as signals:
             plans = _requests(env, fields, own, out, resume)
             # Here, because it is slow to import: whoever has mistyped an option does not wait for it.
-            from svrl.experiments.training.session import Habits
+            from svrl.training.session import Habits
 
             habits = Habits(
                 checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb

@@ -20,9 +20,9 @@ from svrl.cli.train_options import TrainRequest
 from svrl.cli.train_progress import Board, TrainProgress
 
 if TYPE_CHECKING:
-    from svrl.experiments.training.population import PopulationError
-    from svrl.experiments.training.session import Habits
     from svrl.runs.stop_signals import Signals
+    from svrl.training.population import PopulationError
+    from svrl.training.session import Habits
 
 CURVES = "learning_curves.png"
 
@@ -50,7 +50,7 @@ class Order:
 
 def train_single(request: TrainRequest, order: Order, signals: Signals) -> dict[str, Any]:
     """Train one run; what its result.json holds."""
-    from svrl.experiments.training.session import train_in_directory
+    from svrl.training.session import train_in_directory
 
     with _stopping(order), sentences(), torch_threads(request.threads):
         return train_in_directory(
@@ -83,8 +83,8 @@ def train_several(requests: Sequence[TrainRequest], order: Order, signals: Signa
 
 
 def _train_population(requests: Sequence[TrainRequest], order: Order, signals: Signals) -> None:
-    from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
     from svrl.runs.run_directory import CONFIG
+    from svrl.training.population import Manner, Member, PopulationError, train_population
 
     together = min(order.together, len(requests))
     labels = {request.out: request.label for request in requests}
@@ -129,9 +129,9 @@ def _train_population(requests: Sequence[TrainRequest], order: Order, signals: S
 
 def _check_folders(requests: Sequence[TrainRequest], resume: bool) -> None:
     """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
-    from svrl.experiments.training.result import settings_as_begun, settings_of
     from svrl.runs.run_directory import CONFIG
     from svrl.runs.training_run import refuse_other_settings, refuse_running
+    from svrl.training.result import settings_as_begun, settings_of
 
     with sentences():
         for request in requests:

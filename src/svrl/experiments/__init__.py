@@ -1,4 +1,4 @@
 """The paper as experiments, a folder each: settings (data), run, figure, claims.
 
-`paper` is what they share; `training` trains one agent in a run directory.
+`paper` is what they share.
 """

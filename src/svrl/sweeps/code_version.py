@@ -19,7 +19,7 @@ COMPUTES = (
     "envs",
     "planning",
     "agents",
-    "experiments/training",
+    "training",
     "reporting/plan_scores.py",
     "cli/plan.py",
     "cli/plan_report.py",

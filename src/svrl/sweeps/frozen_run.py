@@ -1,6 +1,6 @@
 """The files of a run at one moment, while the run goes on: a set that `--resume` goes on from exactly.
 
-What the run promises (`svrl.agents.checkpoint`, `svrl.experiments.training.session`, `svrl.runs.run_directory`):
+What the run promises (`svrl.agents.checkpoint`, `svrl.training.session`, `svrl.runs.run_directory`):
 
 1. Files that end in .npz, .pt, .json or .png appear whole, and are replaced whole. All others only grow.
 2. A checkpoint appears after the segments that it needs, and after all rows up to its step.

@@ -15,7 +15,6 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from svrl.agents.config import family_of
-from svrl.experiments.training.card import is_card
 from svrl.runs.stop_signals import Signals
 from svrl.sweeps.driver import ELSEWHERE, LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
@@ -27,6 +26,7 @@ from svrl.sweeps.states import State
 from svrl.sweeps.store import BusyError, LocalStore, Store, open_store
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Terms, clear_remains, now, remains_in
+from svrl.training.card import is_card
 
 INSIDE_EVERY = 1.0
 """Seconds between two looks at which runs of a process have begun or ended."""

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from svrl.experiments.training.card import is_card
 from svrl.runs.stop_signals import Signals
 from svrl.sweeps.driver import LOOK_EVERY, TO_DO, Driver, LostProcess
 from svrl.sweeps.engine import Effort, Listener, Summary
@@ -29,6 +28,7 @@ from svrl.sweeps.states import State, failure_of
 from svrl.sweeps.store import open_store
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Terms, next_attempt
+from svrl.training.card import is_card
 
 NODES_EVERY = 5.0
 """Seconds between two looks at the nodes of the cluster."""

@@ -1,6 +1,6 @@
 """What a process does for runs that share a card: so many beside each other, and the next when one is over.
 
-Each becomes what it would have become alone, see `svrl.experiments.training.population`, and goes on alone if need be.
+Each becomes what it would have become alone, see `svrl.training.population`, and goes on alone if need be.
 A run is held from its own beginning to its own end. Those that wait can be begun by somebody else.
 """
 
@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from svrl.agents.config import AgentConfig
-from svrl.experiments.training.population import Manner, Member, RunOutcome, train_queue
-from svrl.experiments.training.session import Habits
 from svrl.runs.cores import usable_cores
 from svrl.runs.run_directory import CONFIG, RESULT, read_config
 from svrl.runs.stop_signals import Signals
@@ -37,6 +35,8 @@ from svrl.sweeps.work import (
     on_stderr,
     saved_now_and_then,
 )
+from svrl.training.population import Manner, Member, RunOutcome, train_queue
+from svrl.training.session import Habits
 
 
 def work_on_several(

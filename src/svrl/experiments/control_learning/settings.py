@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from svrl.experiments.paper.experiment import Budget
-from svrl.experiments.training.q_star import CONTROL
 from svrl.experiments.training_cells.plan import TrainingPlan, piece_of
+from svrl.training.q_star import CONTROL
 
 TASKS = ("three-motor-pendulum", "inverted-pendulum", "double-integrator", "mountain-car")
 ENVS = tuple(f"{CONTROL}{task}" for task in TASKS)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from svrl.experiments.paper.cell import Cell, Work
-from svrl.experiments.paper.provenance import provenance
 from svrl.experiments.paper.store import Store
 from svrl.experiments.paper.workers import Workers
+from svrl.runs.provenance import provenance
 from svrl.runs.stop_signals import Signals
 
 

@@ -77,8 +77,8 @@ def _result_of(settings: Mapping[str, Any], folder: Path, work: Work) -> dict[st
     """What result.json holds, after training where that is not over."""
     if is_finished(folder):
         return json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    from svrl.experiments.training.session import train_in_directory
     from svrl.runs.stop_signals import Signals
+    from svrl.training.session import train_in_directory
 
     begun = (folder / CONFIG).exists()
     if begun:

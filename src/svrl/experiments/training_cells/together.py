@@ -1,7 +1,7 @@
 """Training the agents of several cells at the same time, in one process that shares a card.
 
 Each is trained in the folder that its cell is computed in, and is the run that it would have been alone
-(`svrl.experiments.training.population`). The rank study and the rows are left to the computation of the cell.
+(`svrl.training.population`). The rank study and the rows are left to the computation of the cell.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from svrl.runs.training_run import is_finished
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
-    from svrl.experiments.training.listeners import Progress
-    from svrl.experiments.training.population import Member
+    from svrl.training.listeners import Progress
+    from svrl.training.population import Member
 
 
 def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: int) -> list[float | Exception]:
@@ -37,9 +37,9 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
     Raises:
         svrl.runs.stop_signals.Stopped: If a signal came; the next call goes on.
     """
-    from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
-    from svrl.experiments.training.session import Habits
     from svrl.runs.stop_signals import Signals
+    from svrl.training.population import Manner, Member, PopulationError, train_population
+    from svrl.training.session import Habits
 
     left = {work.folder / RUN: (settings, work) for settings, work in cells if not is_finished(work.folder / RUN)}
     clock = _Clock()

@@ -12,9 +12,9 @@ from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.environment import open_env
 from svrl.agents.networks import build_network
-from svrl.experiments.training.q_star import QStarError, why_unknown
 from svrl.mdp import GridMDP, make_task
 from svrl.planning import evaluate_policy, solve_exactly
+from svrl.training.q_star import QStarError, why_unknown
 
 DISCOUNT = 0.9
 
@@ -89,7 +89,7 @@ def test_the_greedy_loss_is_that_of_the_policy(known: QStarError) -> None:
 
 def test_blocks_change_nothing(known: QStarError, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = known.measure(Lookup(known, 1.0))
-    monkeypatch.setattr("svrl.experiments.training.q_star.BLOCK", 35)
+    monkeypatch.setattr("svrl.training.q_star.BLOCK", 35)
     pieces = known.measure(Lookup(known, 1.0))
     for name, value in whole.__dict__.items():
         assert getattr(pieces, name) == pytest.approx(value, rel=1e-9, abs=1e-12), name

@@ -1,4 +1,4 @@
-"""Where a cell comes from: versions, machine, time, command, and the commit of a checkout."""
+"""Where a result comes from: versions, machine, time, command, and the commit of a checkout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
         seconds: That it took, from start to end; of an interrupted computation only what was left.
     """
     return {
-        **_versions(),
+        **versions(),
         "machine": machine(device),
         "device": device,
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -40,7 +40,7 @@ def commit() -> str:
     """
     if os.environ.get("SVRL_COMMIT"):
         return os.environ["SVRL_COMMIT"]
-    root = Path(__file__).parents[4]
+    root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return ""
     try:
@@ -57,7 +57,8 @@ def _git(root: Path, *words: str) -> str:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of svrl, python, torch and numpy."""
     import numpy as np
     import torch
 

@@ -24,10 +24,10 @@ import torch
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
-from svrl.experiments.training.card import is_card, release
-from svrl.experiments.training.listeners import Progress, Unseen
-from svrl.experiments.training.session import Habits, train_in_directory
 from svrl.runs.stop_signals import Signals, Stopped
+from svrl.training.card import is_card, release
+from svrl.training.listeners import Progress, Unseen
+from svrl.training.session import Habits, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
 """Seconds that a thread may keep Python to itself while others wait for it."""

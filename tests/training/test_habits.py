@@ -8,7 +8,7 @@ import pytest
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.events import Evaluated, Event
-from svrl.experiments.training.session import Habits, train_in_directory
+from svrl.training.session import Habits, train_in_directory
 
 
 @pytest.mark.parametrize("before", [True, False])

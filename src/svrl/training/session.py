@@ -30,14 +30,14 @@ from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
-from svrl.experiments.training.card import at_work_on
-from svrl.experiments.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
-from svrl.experiments.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 from svrl.runs import training_run as files
 from svrl.runs.device import check_card
 from svrl.runs.rows import read_rows
 from svrl.runs.stop_signals import Signals
 from svrl.runs.training_run import TrainingRun, locked
+from svrl.training.card import at_work_on
+from svrl.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
+from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 
 LONG_EVALUATION = 2.0
 """Seconds of an evaluation that is worth a checkpoint before it."""

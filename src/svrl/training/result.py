@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
-from svrl.experiments.paper.provenance import commit, machine
 from svrl.runs import training_run as files
+from svrl.runs.provenance import commit, machine, versions
 from svrl.runs.rows import last_rows, read_rows
 from svrl.runs.run_directory import finite, read_config
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig
-    from svrl.experiments.training.session import TrainingSession
+    from svrl.training.session import TrainingSession
 
 INTERVAL = "95%, percentile bootstrap over games"
 
@@ -53,20 +52,9 @@ def precision_of(path: Path) -> Any:
 
 def provenance(device: str) -> dict[str, Any]:
     """When a run was begun, where and with what; a run may be resumed elsewhere and with other versions."""
-    import numpy as np
-    import torch
-
-    from svrl import __version__
-
-    versions = {
-        "svrl": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
     return {
         "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "versions": versions,
+        "versions": versions(),
         "machine": machine(device),
         "commit": commit(),
     }

@@ -17,10 +17,10 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.events import Event, Stepped
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
-from svrl.experiments.training.listeners import Unseen
-from svrl.experiments.training.session import Habits, train_in_directory
 from svrl.runs.rows import read_rows
 from svrl.runs.stop_signals import Stopped
+from svrl.training.listeners import Unseen
+from svrl.training.session import Habits, train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)

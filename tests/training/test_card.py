@@ -8,8 +8,8 @@ import torch
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.precision import check_precision
-from svrl.experiments.training.card import at_work_on, full_card
-from svrl.experiments.training.session import train_in_directory
+from svrl.training.card import at_work_on, full_card
+from svrl.training.session import train_in_directory
 
 SAID_BY_TORCH = (
     "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 812.00 MiB is "

@@ -17,10 +17,10 @@ import svrl
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
-from svrl.experiments.training.listeners import Unseen
-from svrl.experiments.training.population import Manner, Member, PopulationError, train_population
-from svrl.experiments.training.session import train_in_directory
 from svrl.runs.stop_signals import Signals, Stopped
+from svrl.training.listeners import Unseen
+from svrl.training.population import Manner, Member, PopulationError, train_population
+from svrl.training.session import train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=150)
@@ -193,9 +193,9 @@ def test_threads_and_precision_reach_the_training(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Training, "begin", begin)
     for precision, threads in (("float32", 0), ("bf16", 3)):
         member = Member(env=ENV, config=SMOKE, folder=tmp_path / "run", device="cuda", precision=precision)
-        monkeypatch.setattr("svrl.experiments.training.session.at_work_on", lambda *_: nullcontext())
-        monkeypatch.setattr("svrl.experiments.training.session.check_card", lambda _: None)
-        monkeypatch.setattr("svrl.experiments.training.population.release", lambda _: None)
+        monkeypatch.setattr("svrl.training.session.at_work_on", lambda *_: nullcontext())
+        monkeypatch.setattr("svrl.training.session.check_card", lambda _: None)
+        monkeypatch.setattr("svrl.training.population.release", lambda _: None)
         with pytest.raises(PopulationError, match="Enough"):
             train_population([member], together=1, manner=Manner(env_threads=threads))
     assert [(found.get("precision", "float32"), found.get("env_threads", 0)) for found in asked] == [
