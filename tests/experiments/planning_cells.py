@@ -53,7 +53,7 @@ def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -
         assert "nan" not in sentence
     claims = [claim.name for claim in experiment.claims]
     assert len(set(claims)) == len(claims)
-    assert {claim.figure for claim in experiment.claims} == set(experiment.figures)
+    assert not claims or {claim.figure for claim in experiment.claims} == set(experiment.figures)
     return series
 
 

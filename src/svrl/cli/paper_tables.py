@@ -33,7 +33,8 @@ def print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
         table.add_column(name, no_wrap=name != "what", overflow="fold")
     for row in rows:
         cost = _minutes(row["minutes"]) if row["cells"] else "-"
-        kept = f"{row['kept']} of {row['cells']}" if row["cells"] else "not at this scale"
+        nothing = "a diagram" if row["experiment"] == "diagrams" else "not at this scale"
+        kept = f"{row['kept']} of {row['cells']}" if row["cells"] else nothing
         table.add_row(
             row["figure"],
             row["section"] or "ours",
@@ -68,9 +69,16 @@ def print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
             row["figure"], _in_lines(row["claim"], width), _plain(row["paper"]), _plain(row["ours"]), shown, judged
         )
     console.print(table)
-    counts = Counter(Verdict(row["verdict"]) for row in rows)
-    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
-    console.print(f"{len(rows)} claims: {words}." if rows else "No claims.")
+    for whose, some in (
+        ("of the paper", [row for row in rows if not row["addition"]]),
+        ("of our additions", [row for row in rows if row["addition"]]),
+    ):
+        counts = Counter(Verdict(row["verdict"]) for row in some)
+        words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+        if some:
+            console.print(f"{len(some)} claim{'s' * (len(some) != 1)} {whose}: {words}.")
+    if not rows:
+        console.print("No claims.")
     elsewhere = sorted({row["scale"] for row in rows if row["ours"]} - {scale})
     if elsewhere:
         others = " and ".join(elsewhere)

@@ -66,9 +66,9 @@ def judged_above(values: Sequence[float], limit: float, *, show: Show = number, 
 
 
 def judged_near(
-    values: Sequence[float], printed: float, *, note: str, otherwise: bool, show: Show = number, near: float = NEAR
+    values: Sequence[float], printed: float, *, definition: str, otherwise: bool, show: Show = number
 ) -> Finding:
-    """Whether the mean over seeds is within a share of the printed number, by an interval that can tell.
+    """Whether the mean over seeds is within the share `NEAR` of the printed number, by an interval that can tell.
 
     The half-width of the interval may be at most `WIDE` times the printed number. An interval that has the printed
     number inside and does not come to a positive verdict is called undecided.
@@ -76,20 +76,19 @@ def judged_near(
     Args:
         values: One a seed.
         printed: The paper's number.
-        note: Under which definition these values are.
+        definition: Of these values; it stands behind the number.
         otherwise: Whether that is another definition than the paper's.
         show: How a number is written.
-        near: The share.
     """
     low, high = mean_interval(values)
-    close = abs(float(np.mean(values)) - printed) <= near * abs(printed)
+    close = abs(float(np.mean(values)) - printed) <= NEAR * abs(printed)
+    verdict, note = Verdict.NOT_REPRODUCED, ""
     if close and (high - low) / 2 <= WIDE * abs(printed):
         verdict = Verdict.OTHERWISE if otherwise else Verdict.REPRODUCED
-        return _finding(verdict, values, (low, high), show, note)
-    if low <= printed <= high:
-        doubt = f"undecided: the interval over {len(values)} seeds is too wide"
-        note = f"{doubt}; {note}" if note else doubt
-    return _finding(Verdict.NOT_REPRODUCED, values, (low, high), show, note)
+    elif low <= printed <= high:
+        note = f"undecided: the interval over {len(values)} seeds is too wide"
+    found = _finding(verdict, values, (low, high), show, note)
+    return replace(found, ours=f"{found.ours} {definition}")
 
 
 def near_test(printed: float) -> str:
@@ -108,14 +107,14 @@ def judged_deviation(degrees: Sequence[float], norms: Mapping[str, Sequence[floa
         norms: Variant -> norms in radians, one a seed.
         printed: The paper's number.
     """
-    stated = judged_near(degrees, printed, note="in degrees", otherwise=False)
+    stated = judged_near(degrees, printed, definition="degrees", otherwise=False)
     others = [
-        judged_near(values, printed, note=f"as norms in radians, variant {variant}", otherwise=True)
+        judged_near(values, printed, definition=f"as norms in radians, variant {variant}", otherwise=True)
         for variant, values in norms.items()
     ]
     # Of several that fit, or of none, the nearest is shown.
     best = best_of(sorted([stated, *others], key=lambda found: abs((found.value or 0.0) - printed)))
-    return replace(best, note=f"{best.note}; in degrees {stated.ours}") if best.verdict is Verdict.OTHERWISE else best
+    return replace(best, note=f"as the paper says it: {stated.ours}") if best.verdict is Verdict.OTHERWISE else best
 
 
 RANK_TEST = "singular values that hold 99% of the energy; else 1 - 1e-6 of it, in either variant"
@@ -132,10 +131,10 @@ def judged_rank(rows: Mapping[str, Mapping[str, Any]], printed: int) -> Finding:
     stated = rows["paper"]["rank_99"]
     note = f"99% of the energy gives {stated}; 1 - 1e-6 gives {tight}"
     if any(row["rank_99"] == printed for row in rows.values()):
-        return Finding(verdict=Verdict.REPRODUCED, ours=str(printed), value=printed, note=note)
+        return Finding(verdict=Verdict.REPRODUCED, ours=f"{printed} at 99%", value=printed, note=note)
     if any(row["rank_tight"] == printed for row in rows.values()):
-        return Finding(verdict=Verdict.OTHERWISE, ours=str(printed), value=printed, note=note)
-    return Finding(verdict=Verdict.NOT_REPRODUCED, ours=str(stated), value=stated, note=note)
+        return Finding(verdict=Verdict.OTHERWISE, ours=f"{printed} at 1 - 1e-6", value=printed, note=note)
+    return Finding(verdict=Verdict.NOT_REPRODUCED, ours=f"{stated} at 99%", value=stated, note=note)
 
 
 def difference_interval(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:

@@ -97,12 +97,12 @@ def _similar(evidence: Evidence) -> Finding:
         gaps[variant] = max(max(some) - min(some) for some in (tight, stated))
         parts.append(f"{variant} {' and '.join(map(str, tight))} (99%: {' and '.join(map(str, stated))})")
     note = f"at 1 - 1e-6 of the energy: {', '.join(parts)}"
-    verdict, chosen = Verdict.NOT_REPRODUCED, "paper"
+    verdict, chosen, where = Verdict.NOT_REPRODUCED, "paper", ""
     if gaps["paper"] <= SIMILAR:
         verdict = Verdict.REPRODUCED
     elif gaps["authors"] <= SIMILAR:
-        verdict, chosen, note = Verdict.OTHERWISE, "authors", f"in the authors' variant; {note}"
-    return Finding(verdict=verdict, ours=f"{gaps[chosen]} apart", value=gaps[chosen], note=note)
+        verdict, chosen, where = Verdict.OTHERWISE, "authors", " in the authors' variant"
+    return Finding(verdict=verdict, ours=f"{gaps[chosen]} apart{where}", value=gaps[chosen], note=note)
 
 
 def _near_optimal(evidence: Evidence) -> Finding:

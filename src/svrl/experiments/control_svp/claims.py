@@ -21,7 +21,7 @@ from svrl.experiments.control_claims import (
     with_interval,
 )
 from svrl.experiments.control_svp import judges
-from svrl.experiments.control_svp.judges import MOST_GAP, MOST_RANK, of_masks
+from svrl.experiments.control_svp.judges import MOST_RANK, of_masks
 from svrl.experiments.control_svp.settings import BASELINES, HIGH, LOW, PAPER_SVP, WITHOUT_ESTIMATION
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
@@ -143,16 +143,6 @@ CLAIMS: tuple[Claim, ...] = (
         f"rank by 99% of the energy at most {MOST_RANK} on each",
         judges.judge_all_low_rank,
         seeded=False,
-    ),
-    _claim(
-        "counted-work-falls-by-one-minus-p",
-        "fig3",
-        "3.2",
-        "An iteration of SVP costs about 1 - p less than one of value iteration: counted in backups.",
-        "about 1 - p",
-        f"backups of an iteration over all pairs within {MOST_GAP:.0%} of p on all tasks, with all shares and masks: "
-        "the largest gap decides",
-        judges.judge_counted,
     ),
     _claim(
         "timed-work-falls",

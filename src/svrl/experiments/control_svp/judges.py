@@ -19,17 +19,14 @@ from svrl.experiments.control_claims import (
     judged_deviation,
     judged_rank,
     percent,
-    with_interval,
 )
 from svrl.experiments.control_svp.settings import DRAWS_NOTHING, LOW, PAPER_SVP, WITHOUT_ESTIMATION
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.intervals import mean_interval
 
 PENDULUM, CAR, INTEGRATOR, CART = TASKS
 MOST_RANK = 10
 UPRIGHT = 5.0
-MOST_GAP = 0.02
 """Counted backups of an iteration may be off p by this share of it."""
 
 
@@ -76,7 +73,9 @@ def judge_upright(evidence: Evidence) -> Finding:
         return found
     note = f"the median start; over all starts {found.ours}, since only {held} of them stay upright"
     typical = judged_below(median, UPRIGHT, show=degrees, note=note)
-    return replace(typical, verdict=Verdict.OTHERWISE) if typical.verdict is Verdict.REPRODUCED else found
+    if typical.verdict is not Verdict.REPRODUCED:
+        return found
+    return replace(typical, verdict=Verdict.OTHERWISE, ours=f"{typical.ours}, the median start")
 
 
 def degrees(value: float) -> str:
@@ -96,19 +95,6 @@ def judge_recovery(evidence: Evidence, task: str) -> Finding:
     both = gaps.verdict is Verdict.REPRODUCED and metric.verdict is Verdict.REPRODUCED
     note = "; ".join(part for part in (f"the metric is {metric.ours} the optimum's", metric.note, gaps.note) if part)
     return replace(gaps, verdict=Verdict.REPRODUCED if both else Verdict.NOT_REPRODUCED, note=note)
-
-
-def judge_counted(evidence: Evidence) -> Finding:
-    """How far the backups of an iteration over all pairs are from p: the largest gap of all plans decides."""
-    rows = evidence.rows(PLANNED.name, method=PAPER_SVP, variant="paper")
-    gaps = [abs(row["sweep_equivalents"] / row["iterations_made"] / row["observe"] - 1.0) for row in rows]
-    return Finding(
-        verdict=Verdict.REPRODUCED if max(gaps) <= MOST_GAP else Verdict.NOT_REPRODUCED,
-        ours=f"{with_interval(gaps, percent)} off p, at most {percent(max(gaps))}",
-        value=float(np.mean(gaps)),
-        interval=mean_interval(gaps),
-        note=f"number and interval are of the mean of {len(gaps)} plans; the largest gap decides",
-    )
 
 
 def seconds_ratio(row: dict[str, Any], best: dict[str, Any], *, estimation: bool) -> float:

@@ -23,7 +23,7 @@ class Budget:
     """What an experiment spends at one scale.
 
     Attributes:
-        cells: All that it needs.
+        cells: All that it needs; none for a diagram.
         words: The same for a caption: sizes, seeds, steps.
         figures: Those that can be drawn from it; all of the experiment's by default.
         piece_of: The name of what a cell is a part of, for a budget that grows piece by piece: whatever pieces are
@@ -82,7 +82,7 @@ class Experiment:
             lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
             found = [kept for piece, kept in zip(pieces, found, strict=True) if piece not in lacking]
             words = f"{', '.join(piece for piece in dict.fromkeys(pieces) if piece not in lacking)}: {words}"
-        if not found or any(kept is None for kept in found):
+        if any(kept is None for kept in found) or (budget.cells and not found):
             return None
         return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
 

@@ -94,6 +94,7 @@ FIGURES: tuple[PaperFigure, ...] = (
     PaperFigure(id="cartpole", experiment="cartpole_learning", section="", title="learning and rank on CartPole"),
 )
 """Of the paper first, in the order of their numbers but for Table 1."""
+ADDITIONS = frozenset(figure.id for figure in FIGURES if figure.is_addition)
 
 
 def experiment_names() -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import SCALES, Experiment
+from svrl.experiments.paper.figure_map import ADDITIONS
 from svrl.experiments.paper.store import Reader
 
 SMOKE, LAPTOP, FULL = SCALES
@@ -58,6 +59,7 @@ class Judged:
         return {
             "claim": self.claim.name,
             "section": self.claim.section,
+            "addition": self.claim.figure in ADDITIONS,
             "figure": self.claim.figure,
             "experiment": self.experiment,
             "says": self.claim.says,

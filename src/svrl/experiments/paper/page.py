@@ -12,7 +12,7 @@ from svrl.experiments.paper.claim import Verdict
 from svrl.experiments.paper.drawing import caption
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
-from svrl.experiments.paper.figure_map import FIGURES, PaperFigure
+from svrl.experiments.paper.figure_map import ADDITIONS, FIGURES, PaperFigure
 from svrl.experiments.paper.judging import Judged, Library
 from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
 
@@ -49,8 +49,7 @@ def build_page(
 
 def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterable[str]:
     """What a reader has to know before counting verdicts."""
-    ours = {figure.id for figure in FIGURES if figure.is_addition}
-    additions = sum(found.claim.figure in ours for found in judged)
+    additions = sum(found.claim.figure in ADDITIONS for found in judged)
     yield f"{len(judged) - additions} claims are the paper's; {additions} belong to additions of ours, marked as such."
     unjudged = [
         found.name

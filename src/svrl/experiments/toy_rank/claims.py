@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from svrl.experiments.control_claims import judged_below, with_interval
-from svrl.experiments.paper.claim import Claim, Finding, Verdict
+from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.toy_rank.run import KIND, ONLINE, VANILLA
-from svrl.experiments.toy_rank.settings import HALF, ITERATIONS
-from svrl.reporting.intervals import mean_interval
+from svrl.experiments.toy_rank.settings import ITERATIONS
 
 FAST = 10
 COMPARABLE = 2.0
@@ -79,21 +78,6 @@ def _comparable(evidence: Evidence) -> Finding:
     )
 
 
-def _half(evidence: Evidence) -> Finding:
-    counted = [at(evidence, "backups", reward="uniform", method=method, t=ITERATIONS) for method in (ONLINE, VANILLA)]
-    shares = [ours / plain for ours, plain in zip(*counted, strict=True)]
-    low, high = mean_interval(shares)
-    close = abs(low - HALF) <= 0.01 and abs(high - HALF) <= 0.01
-    verdict = Verdict.REPRODUCED if close else Verdict.NOT_REPRODUCED
-    return Finding(
-        verdict=verdict,
-        ours=with_interval(shares, lambda value: f"{value:.4f}"),
-        value=float(np.mean(shares)),
-        interval=(low, high),
-        note="counted backups; matrix estimation comes on top",
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         name="toy-rank-falls-fast",
@@ -131,15 +115,6 @@ CLAIMS: tuple[Claim, ...] = (
         paper="comparable",
         test=f"error after 40 iterations over value iteration's, upper end of the interval at most {COMPARABLE:g}",
         judge=_comparable,
-    ),
-    Claim(
-        name="toy-half-of-the-work",
-        figure="fig1",
-        section="2",
-        says="An iteration computes half of the matrix directly.",
-        paper="50%",
-        test="counted backups over those of value iteration within .01 of .5",
-        judge=_half,
     ),
 )
 
