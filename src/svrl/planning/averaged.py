@@ -129,6 +129,10 @@ class AveragedStructuredIteration:
         if not (0.0 <= self.least < 1.0 and 0.0 <= self.memory < 1.0):
             raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
+    def checks(self, n_actions: int) -> int:
+        """Samples of the chosen action that each state gets beside the others in an iteration."""
+        return self.samples * max(1, round(math.sqrt(self.observe * n_actions))) if self.choose else 0
+
     def begin(self, meter: Meter, v: Tensor | None) -> State:
         """From zero values unless some are given."""
         return State(v=_zeros(meter) if v is None else v.float())
@@ -172,7 +176,7 @@ class AveragedStructuredIteration:
     def _verified(self, meter: Meter, state: State, policy: Tensor, generator: torch.Generator) -> Tensor:
         """Values (S,) of one action a state: the mean of fresh samples that had no part in choosing it."""
         every = torch.arange(meter.n_states, device=meter.device)
-        count = self.samples * max(1, round(math.sqrt(self.observe * meter.n_actions)))
+        count = self.checks(meter.n_actions)
         return meter.sample_at(state.v, every, policy, generator, count).to(state.v.dtype)
 
     def _judged_by_halves(self, state: State, generator: torch.Generator) -> Tensor:

@@ -34,7 +34,8 @@ def test_without_noise_the_average_finds_the_optimum(tmp_path: Path) -> None:
 def test_all_methods_draw_equally_many_samples(evidence: Evidence) -> None:
     for row in evidence.rows(KIND.name, observe=1.0):
         # The incumbent averages whole numbers of samples of its few pairs: at most one action's worth is left over.
-        assert row["iterations"] * 0.85 <= row["sweep_equivalents"] <= row["iterations"] * 1.0001
+        # averaged-svp makes whole iterations, and of 12 at 27 actions 10 are paid for.
+        assert row["iterations"] * 0.8 <= row["sweep_equivalents"] <= row["iterations"] * 1.0001
 
 
 def test_an_unknown_method_is_refused() -> None:

@@ -21,7 +21,7 @@ def test_every_figure_and_table_of_the_paper_once():
 
 def test_every_figure_and_table_has_a_claim():
     claimed = {claim.figure for experiment in EXPERIMENTS for claim in experiment.claims}
-    assert set(PAPER) | {"table1"} <= claimed
+    assert set(PAPER) - {"fig2", "fig5"} | {"table1"} <= claimed  # those two are diagrams
 
 
 def test_claims_are_named_once_and_belong_to_known_figures():
@@ -43,7 +43,7 @@ def test_an_experiment_fits_the_map(experiment):
     assert set(experiment.says) == set(mine)
     assert set(SCALES) <= set(experiment.budgets)
     for name, budget in experiment.budgets.items():
-        assert budget.cells, name
+        assert budget.cells or experiment.name == "diagrams", name
         assert budget.words, name
         keys = [cell.key for cell in budget.cells]
         assert len(keys) == len(set(keys)), f"{experiment.name} asks for a cell twice at {name}"
