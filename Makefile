@@ -9,6 +9,7 @@ PIP_ARGS := --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt
 # Those that are used are compiled once, even where the environment forbids to write them: many tests start processes.
 export PYTHONDONTWRITEBYTECODE :=
+REPRODUCING := docs/reproducing/index.md
 KERNELS := src/svrl/matrix/soft_impute
 # One thread a test process: the processes already fill the cores.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
@@ -16,7 +17,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 # Not a limit on speed: a test that waits for ever is ended and named, with what it waited for, and the others go on.
 IF_STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-.PHONY: help demo test test-slow test-gpu test-integrations check format lint types spelling structure docs reproducing fix clean
+.PHONY: help demo test test-slow test-gpu test-integrations check format lint types spelling structure docs fix clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -74,13 +75,15 @@ structure: $(VENV)/.dev
 	@echo "==> import direction and documented public names"
 	@$(BIN)/python -m pytest -q tests/structure
 
-docs: $(VENV)/.dev
+docs: $(VENV)/.dev $(REPRODUCING)
 	@echo "==> docs"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-reproducing: $(VENV)/.dev ## write docs/reproducing again, from the committed cells
-	@rm -rf docs/reproducing
-	@$(BIN)/svrl paper report --scale full --store .no-cells-of-ones-own --format md --out docs/reproducing
+# The pages on the paper are built from the committed tables, not committed themselves.
+$(REPRODUCING): $(wildcard results/paper/* src/svrl/experiments/*/*.py) | $(VENV)/.dev
+	@echo "==> figures and claims of the paper, for the docs (about a minute)"
+	@rm -rf $(@D)
+	@$(BIN)/svrl paper report --scale full --store .no-cells-of-ones-own --format md --out $(@D) >/dev/null
 
 fix: $(VENV)/.dev ## format, and repair what ruff can repair
 	@$(BIN)/ruff format --quiet . # first: some of what the next one finds is gone then
@@ -89,7 +92,7 @@ fix: $(VENV)/.dev ## format, and repair what ruff can repair
 
 clean: ## remove caches (numba's too) and built pages, keep the environment
 	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
-	@rm -rf site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf site demo docs/reproducing .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -13,4 +13,4 @@ if __name__ == "__main__":
         sys.exit("usage: python results/collect.py STORE [TABLES], where STORE is a folder such as runs/paper")
     tables = Path(sys.argv[2]) if len(sys.argv) == 3 else Path(__file__).parent / "paper"
     count = Table(tables).add(Store(root=Path(sys.argv[1])))
-    print(f"{count} new cells in {tables}. make reproducing writes the pages again.")
+    print(f"{count} new cells in {tables}. svrl paper check says what became of the claims.")

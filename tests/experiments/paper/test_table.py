@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from svrl import __version__
+from svrl.experiments.paper.catalogue import load_all
 from svrl.experiments.paper.cell import CellResult, Kind
 from svrl.experiments.paper.store import Store
 from svrl.experiments.paper.table import Table, committed_table
@@ -91,3 +92,10 @@ def test_a_damaged_line_is_named(store: Store, table: Table, text: str):
 
 def test_the_evidence_of_a_checkout_is_results():
     assert committed_table().root.parts[-2:] in (("results", "paper"), ("svrl", "committed"))
+
+
+def test_every_committed_cell_is_asked_for():
+    asked = {cell.key for experiment in load_all() for b in experiment.budgets.values() for cell in b.cells}
+    kept = committed_table().keys()
+    assert kept
+    assert kept <= asked
