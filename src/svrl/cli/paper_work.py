@@ -68,9 +68,10 @@ class PaperWork:
         for figure in chosen([]):
             experiment = load_experiment(figure.experiment)
             budget = experiment.budget_of(figure.id, self.scale)
-            cells = len(budget.cells) if budget else 0
+            needed = experiment.cells(self.scale, figure.id) if budget else []
+            cells = len(needed)
             missing, unknown = (
-                len(experiment.missing(self.scale, stores)) if budget else 0
+                len(experiment.missing(self.scale, stores, figure.id)) if budget else 0
                 for stores in (self.counting, (committed_table(),))
             )
             rows.append(
@@ -80,21 +81,23 @@ class PaperWork:
                     "experiment": figure.experiment,
                     "title": figure.title,
                     "scale": self.scale,
-                    "minutes": round(budget.minutes, 2) if budget else 0.0,
+                    "minutes": round(sum(cell.weight for cell in needed) / 2, 2),
                     "cells": cells,
                     "kept": cells - missing,
                     "shipped": cells - unknown,
-                    "needs": sorted({cell.kind.extra for cell in budget.cells if cell.kind.extra}) if budget else [],
+                    "needs": sorted({cell.kind.extra for cell in needed if cell.kind.extra}),
                 }
             )
         return rows
 
     def missing(self, figures: Sequence[PaperFigure]) -> list[Cell]:
         """Cells that figures need at this scale and that have to be computed."""
-        drawn = [figure for figure in figures if load_experiment(figure.experiment).budget_of(figure.id, self.scale)]
-        found = [load_experiment(name) for name in dict.fromkeys(figure.experiment for figure in drawn)]
-        cells = [cell for experiment in found for cell in experiment.missing(self.scale, self.counting)]
-        return list({cell.key: cell for cell in cells}.values())
+        found: dict[str, Cell] = {}
+        for figure in figures:
+            experiment = load_experiment(figure.experiment)
+            if experiment.budget_of(figure.id, self.scale):
+                found |= {cell.key: cell for cell in experiment.missing(self.scale, self.counting, figure.id)}
+        return list(found.values())
 
     def compute(
         self,
@@ -174,7 +177,7 @@ class PaperWork:
             if experiment.budget_of(figure.id, self.scale) is None:
                 say(f"{figure.id} is not drawn at {self.scale} scale.")
                 continue
-            evidence = experiment.evidence(self.scale, self.stores)
+            evidence = experiment.evidence(self.scale, self.stores, figure.id)
             if evidence is not None and experiment.drawn_from(figure.id, evidence):
                 picture = experiment.draw(figure.id, evidence)
                 written[figure.id] = write_figure(picture, figure, evidence, folder, ending)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from svrl.experiments.control_low_rank_policy.claims import CLAIMS, PATHS, POLICIES, got
-from svrl.experiments.control_low_rank_policy.settings import BUDGETS
+from svrl.experiments.control_low_rank_policy.claims import CLAIMS, got
+from svrl.experiments.control_low_rank_policy.settings import BUDGETS, PATHS, POLICIES
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 

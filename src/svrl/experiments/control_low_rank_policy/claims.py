@@ -18,12 +18,10 @@ from svrl.experiments.control_claims import (
     with_interval,
 )
 from svrl.experiments.control_low_rank_policy.run import KIND
-from svrl.experiments.control_low_rank_policy.settings import HALF
+from svrl.experiments.control_low_rank_policy.settings import HALF, PATHS, POLICIES
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 
-POLICIES = dict(zip(TASKS, ("fig8", "fig11", "fig15", "fig19"), strict=True))
-PATHS = dict(zip(TASKS, ("fig9", "fig12", "fig16", "fig20"), strict=True))
 SECTIONS = dict(zip(TASKS, ("C.1", "C.2", "C.3", "C.4"), strict=True))
 MAPS = dict(zip(TASKS, ("essentially identical", *3 * ["visually identical"]), strict=True))
 WORDS = dict(

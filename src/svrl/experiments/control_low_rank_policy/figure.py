@@ -8,9 +8,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from svrl.experiments.control_cells import INPUTS, METRICS, OPTIMUM, TASKS, values_of
-from svrl.experiments.control_low_rank_policy.claims import PATHS, POLICIES
 from svrl.experiments.control_low_rank_policy.run import KIND
-from svrl.experiments.control_low_rank_policy.settings import HALF
+from svrl.experiments.control_low_rank_policy.settings import HALF, PATHS, POLICIES
 from svrl.experiments.control_svp.figure import draw_starts_of
 from svrl.experiments.paper.evidence import Evidence
 from svrl.reporting.control_figures import Map, draw_maps, draw_shares, letter

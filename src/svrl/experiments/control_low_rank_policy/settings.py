@@ -37,4 +37,15 @@ def cells(scale: str) -> tuple[Cell, ...]:
     return tuple(found)
 
 
-BUDGETS = {scale: Budget(cells=cells(scale), words=words) for scale, words in WORDS.items()}
+POLICIES = dict(zip(TASKS, ("fig8", "fig11", "fig15", "fig19"), strict=True))
+"""Figures of policies and metrics, by task."""
+PATHS = dict(zip(TASKS, ("fig9", "fig12", "fig16", "fig20"), strict=True))
+"""Figures of trajectories, by task."""
+
+
+def needs(figure: str, cell: Cell) -> bool:
+    """Whether a figure reads a cell: that of its task."""
+    return figure in (POLICIES[cell.settings["task"]], PATHS[cell.settings["task"]])
+
+
+BUDGETS = {scale: Budget(cells=cells(scale), needs=needs, words=words) for scale, words in WORDS.items()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from svrl.experiments.control_svp.claims import CLAIMS, PATHS, POLICIES, got
-from svrl.experiments.control_svp.settings import BUDGETS
+from svrl.experiments.control_svp.claims import CLAIMS, got
+from svrl.experiments.control_svp.settings import BUDGETS, PATHS, POLICIES
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 

@@ -22,13 +22,11 @@ from svrl.experiments.control_claims import (
 )
 from svrl.experiments.control_svp import judges
 from svrl.experiments.control_svp.judges import MOST_RANK, of_masks
-from svrl.experiments.control_svp.settings import BASELINES, HIGH, LOW, PAPER_SVP, WITHOUT_ESTIMATION
+from svrl.experiments.control_svp.settings import BASELINES, HIGH, LOW, PAPER_SVP, PATHS, POLICIES, WITHOUT_ESTIMATION
 from svrl.experiments.paper.claim import Claim, Finding
 from svrl.experiments.paper.evidence import Evidence
 
 PENDULUM, CAR, INTEGRATOR, CART = TASKS
-POLICIES = dict(zip(TASKS, ("fig3", "fig13", "fig17", "fig21"), strict=True))
-PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
 SECTIONS = dict(zip(TASKS, ("3.3", "C.2", "C.3", "C.4"), strict=True))
 WORDS = dict(zip(TASKS, ("comparable", "comparable", "consistently decent", "essentially identical"), strict=True))
 
@@ -143,6 +141,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"rank by 99% of the energy at most {MOST_RANK} on each",
         judges.judge_all_low_rank,
         seeded=False,
+        whole=True,
     ),
     _claim(
         "timed-work-falls",
@@ -153,6 +152,7 @@ CLAIMS: tuple[Claim, ...] = (
         "seconds of an iteration at p = .2 over those of value iteration on the same machine: upper end of the 95% "
         f"interval over masks at most {2 * LOW:g} on every task",
         judges.judge_timed_work,
+        whole=True,
     ),
     _claim(
         "total-work-below-exact-planning",

@@ -79,14 +79,32 @@ def cells(scale: str) -> tuple[Cell, ...]:
     return tuple(found)
 
 
+POLICIES = dict(zip(TASKS, ("fig3", "fig13", "fig17", "fig21"), strict=True))
+"""Figures of policies and metrics, by task."""
+PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
+"""Figures of trajectories, by task."""
+
+
+def needs(figure: str, cell: Cell) -> bool:
+    """Whether a figure reads a cell: those of a task read the paper's method on that task."""
+    task = cell.settings["task"]
+    return figure == "baselines" or (
+        figure in (POLICIES[task], PATHS[task]) and cell.settings.get("method", PAPER_SVP) == PAPER_SVP
+    )
+
+
 BUDGETS = {
-    "smoke": Budget(cells=cells("smoke"), words="225x80 pairs, 6 iterations, p = .2 and .6, 2 masks, 20 starts"),
+    "smoke": Budget(
+        cells=cells("smoke"), needs=needs, words="225x80 pairs, 6 iterations, p = .2 and .6, 2 masks, 20 starts"
+    ),
     "laptop": Budget(
         cells=cells("laptop"),
+        needs=needs,
         words="2500x1000 pairs (cart-pole 10000x1000), p = .2 and .6, 3 masks, 1000 starts",
     ),
     "full": Budget(
         cells=cells("full"),
+        needs=needs,
         words="2500x1000 pairs (cart-pole 10000x1000), p = .1 to .8, 5 masks, 1000 starts",
     ),
 }

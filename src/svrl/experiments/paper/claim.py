@@ -59,6 +59,7 @@ class Claim:
         scales: At which it can be judged.
         seeded: Whether the outcome depends on seeds; then no verdict of reproduced comes without an interval.
         printed: Judged from what the paper prints alone, so nothing has to be run.
+        whole: Judged from all cells of its experiment, not only from those that its figure reads.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Claim:
     scales: tuple[str, ...] = ("laptop", "full")
     seeded: bool = True
     printed: bool = False
+    whole: bool = False
 
     def judged(self, evidence: Evidence | None) -> Finding:
         """What the evidence says; that it was not run where there is none, or not enough.

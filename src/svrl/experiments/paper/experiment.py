@@ -26,6 +26,7 @@ class Budget:
         cells: All that it needs; none for a diagram.
         words: The same for a caption: sizes, seeds, steps.
         figures: Those that can be drawn from it; all of the experiment's by default.
+        needs: Whether a figure, by its name, reads a cell; by default all figures read all cells.
         piece_of: The name of what a cell is a part of, for a budget that grows piece by piece: whatever pieces are
             complete are its evidence. None asks for all cells.
     """
@@ -33,6 +34,7 @@ class Budget:
     cells: tuple[Cell, ...]
     words: str
     figures: tuple[str, ...] | None = None
+    needs: Callable[[str, Cell], bool] = lambda figure, cell: True
     piece_of: Callable[[Cell], str] | None = None
 
     @property
@@ -70,25 +72,31 @@ class Experiment:
     shows: Callable[[str, Evidence], bool] = lambda figure, evidence: True
     notes: tuple[str, ...] = field(default=())
 
-    def evidence(self, scale: str, stores: tuple[Reader, ...]) -> Evidence | None:
-        """What is kept for a scale; None unless it is complete, or a piece of it is."""
+    def evidence(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> Evidence | None:
+        """What is kept for a scale, or of it for one figure; None unless that is complete, or a piece of it is."""
         budget = self.budgets.get(scale)
         if budget is None:
             return None
-        found = [read_first(cell, stores) for cell in budget.cells]
+        cells = self.cells(scale, figure)
+        found = [read_first(cell, stores) for cell in cells]
         words = budget.words
         if budget.piece_of is not None:
-            pieces = [budget.piece_of(cell) for cell in budget.cells]
+            pieces = [budget.piece_of(cell) for cell in cells]
             lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
             found = [kept for piece, kept in zip(pieces, found, strict=True) if piece not in lacking]
             words = f"{', '.join(piece for piece in dict.fromkeys(pieces) if piece not in lacking)}: {words}"
-        if any(kept is None for kept in found) or (budget.cells and not found):
+        if any(kept is None for kept in found) or (cells and not found):
             return None
         return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
 
-    def missing(self, scale: str, stores: tuple[Reader, ...]) -> list[Cell]:
-        """Cells of a scale that no store has."""
-        return [cell for cell in self.budgets[scale].cells if read_first(cell, stores) is None]
+    def cells(self, scale: str, figure: str | None = None) -> list[Cell]:
+        """All cells of a scale, or those that a figure reads."""
+        budget = self.budgets[scale]
+        return [cell for cell in budget.cells if figure is None or budget.needs(figure, cell)]
+
+    def missing(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> list[Cell]:
+        """Of these, the cells that no store has."""
+        return [cell for cell in self.cells(scale, figure) if read_first(cell, stores) is None]
 
     def kinds(self) -> dict[str, Kind]:
         """All kinds of cells by name."""

@@ -96,23 +96,23 @@ class Library:
     stores: tuple[Reader, ...]
 
     @cached_property
-    def _known(self) -> dict[tuple[str, str], Evidence | None]:
+    def _known(self) -> dict[tuple[str, str, str | None], Evidence | None]:
         return {}
 
-    def evidence(self, experiment: Experiment, scale: str) -> Evidence | None:
-        """What is kept, read once."""
-        key = (experiment.name, scale)
+    def evidence(self, experiment: Experiment, scale: str, figure: str | None = None) -> Evidence | None:
+        """What is kept, of all or for one figure, read once."""
+        key = (experiment.name, scale, figure)
         if key not in self._known:
-            self._known[key] = experiment.evidence(scale, self.stores)
+            self._known[key] = experiment.evidence(scale, self.stores, figure)
         return self._known[key]
 
-    def exhibits(self, experiment: Experiment, asked: str) -> list[Evidence]:
+    def exhibits(self, experiment: Experiment, asked: str, figure: str | None = None) -> list[Evidence]:
         """All complete evidence: of the asked scale, then from the largest budget down; smoke only if asked.
 
-        Where two scales are the same cells, the larger stands for both.
+        Where two scales are the same cells, the larger stands for both. With a figure, what that figure reads.
         """
         names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
-        complete = [found for name in names if (found := self.evidence(experiment, name)) is not None]
+        complete = [found for name in names if (found := self.evidence(experiment, name, figure)) is not None]
         size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
         by_cells: dict[tuple[str, ...], Evidence] = {}
         for found in complete:
@@ -132,7 +132,7 @@ class Library:
         ]
 
     def _judged(self, experiment: Experiment, claim: Claim, asked: str) -> Judged:
-        complete = self.exhibits(experiment, asked)
+        complete = self.exhibits(experiment, asked, None if claim.whole else claim.figure)
         usable = [found for found in complete if found.scale in claim.scales]
         evidence = next(iter(usable), None)
         finding = claim.judged(evidence)

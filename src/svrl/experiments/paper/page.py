@@ -89,7 +89,6 @@ def _section(
     library: Library, experiment: Experiment, scale: str, judged: list[Judged], progress: Callable[[str], None]
 ) -> Section:
     figures = [figure for figure in FIGURES if figure.experiment == experiment.name]
-    shown = library.exhibits(experiment, scale)
     own = [found for found in judged if found.experiment == experiment.name]
     judged_from = {
         found.scale for found in own if found.finding.verdict is not Verdict.NOT_RUN and not found.claim.printed
@@ -99,7 +98,7 @@ def _section(
         name=experiment.name,
         title=experiment.title,
         addition=experiment.addition,
-        figures=tuple(_entry(experiment, figure, shown, judged_from, scale, progress) for figure in figures),
+        figures=tuple(_entry(library, experiment, figure, judged_from, scale, progress) for figure in figures),
         claims=tuple(claim_row(found) for found in own),
         command=f"svrl paper run {experiment.name} --scale {scale}",
         minutes=budget.minutes if budget else 0.0,
@@ -108,14 +107,15 @@ def _section(
 
 
 def _entry(
+    library: Library,
     experiment: Experiment,
     figure: PaperFigure,
-    shown: list[Evidence],
     judged_from: set[str],
     scale: str,
     progress: Callable[[str], None],
 ) -> FigureEntry:
     progress(figure.id)
+    shown = library.exhibits(experiment, scale, figure.id)
     usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
     if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
         # What was asked for comes first, unless no claim was judged from it and something larger is kept.
