@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import svrl as package
 
 
@@ -34,6 +36,13 @@ def test_an_unknown_command_is_answered_without_a_traceback():
     assert done.returncode == 2
     assert "complete" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("update", "--quick", "--device", "cuda")])
+def test_bench_says_how_to_run_the_benchmarks(svrl, words):
+    answer = svrl("bench", *words)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert f"run python -m benchmarks {' '.join(words) or 'matrix'} in a checkout" in " ".join(answer.stderr.split())
 
 
 def test_completion_installs_and_completes(tmp_path: Path):
