@@ -18,7 +18,7 @@ from benchmarks.rows import MissingPeerError, Row, document, found_device
 BENCHMARKS = {
     "matrix": "matrix estimation against fancyimpute and scikit-learn; on a GPU against the CPU",
     "planning": "sweeps and exact solutions against QuantEcon and mdpsolver; on a GPU against the CPU",
-    "update": "one update and the replay buffer against other libraries, and what structure costs in it",
+    "update": "one update against other libraries, and what structure costs in it",
     "env": "whole training loops against Stable-Baselines3's DQN with the same settings",
     "train": "whole training loops on a GPU against the emulator alone and the authors' program",
     "integrations": "what structure adds to an update of each library that is installed",

@@ -71,20 +71,12 @@ def sb3_contrib() -> tuple[Update, Update]:
     return in_turns(model, lambda: model.train(gradient_steps=1, batch_size=BATCH))
 
 
-class Floats(nn.Module):
-    """Bytes to [0, 1]."""
-
-    def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        """Divide."""
-        return frames / 255.0
-
-
 def cleanrl() -> tuple[Update, Update]:
     """As a one-file script in CleanRL's manner makes it: eager, a buffer of NumPy arrays, squared errors."""
     from svrl.integrations.target_hook import structure
 
     online = nn.Sequential(
-        Floats(), nn.Conv2d(4, 32, 8, stride=4), nn.ReLU(), nn.Conv2d(32, 64, 4, stride=2), nn.ReLU(),
+        nn.Conv2d(4, 32, 8, stride=4), nn.ReLU(), nn.Conv2d(32, 64, 4, stride=2), nn.ReLU(),
         nn.Conv2d(64, 64, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, ACTIONS),
     )  # fmt: skip
     target = copy.deepcopy(online)
@@ -94,7 +86,7 @@ def cleanrl() -> tuple[Update, Update]:
 
     def update() -> None:
         drawn = rng.integers(STORED, size=BATCH)
-        here, there = torch.as_tensor(frames[drawn]), torch.as_tensor(frames[drawn + 1])
+        here, there = torch.as_tensor(frames[drawn]) / 255.0, torch.as_tensor(frames[drawn + 1]) / 255.0
         with torch.no_grad():
             best = target(there).max(dim=1).values
             wanted = torch.as_tensor(rewards[drawn]) + 0.99 * best * ~torch.as_tensor(ends[drawn])

@@ -51,7 +51,7 @@ def measure(quick: bool, device: torch.device) -> Iterator[Row]:
     task = inverted_pendulum(states=(20, 20) if quick else (50, 50), actions=100 if quick else 1000)
     with one_thread():
         small = inverted_pendulum(states=(5, 5), actions=40)  # compile what is compiled
-        list(quantecon_answers(quantecon_problem(pair_arrays(small))))
+        quantecon_answers(quantecon_problem(pair_arrays(small)))
         plan(GridMDP(small, threads=1), ModifiedPolicyIteration(tolerance=RESIDUAL))
         yield from measure_sweeps(task)
         yield from measure_optima(task)
@@ -74,32 +74,16 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(compiled)
 
 
-class PairArrays(NamedTuple):
-    """A task of two dimensions as arrays over its N = S * A pairs, each with four next states.
+class Pairs(NamedTuple):
+    """A task as arrays over its N = S * A pairs: rewards (N,), transitions (N, S), four to a row, and (S, A)."""
 
-    Attributes:
-        weights: Probabilities of the next states, (N, 4).
-        columns: Their numbers, (N, 4), int32.
-        reward: (N,).
-        size: S and A.
-        discount: In (0, 1).
-    """
-
-    weights: np.ndarray
-    columns: np.ndarray
     reward: np.ndarray
+    transitions: scipy.sparse.csr_matrix
     size: tuple[int, int]
     discount: float
 
-    @property
-    def matrix(self) -> scipy.sparse.csr_matrix:
-        """The transitions (N, S), without a copy."""
-        bounds = np.arange(0, 4 * len(self.reward) + 1, 4, dtype=np.int32)
-        parts = self.weights.reshape(-1), self.columns.reshape(-1), bounds
-        return scipy.sparse.csr_matrix(parts, shape=(len(self.reward), self.size[0]))
 
-
-def pair_arrays(task: ControlTask) -> PairArrays:
+def pair_arrays(task: ControlTask) -> Pairs:
     """Tabulate a task of two dimensions for the peers: float64, with the float32 fractions that ours uses."""
     states, quadrature = task.states(), Quadrature.of(task, 1)
     offsets = corner_offsets(task).to(torch.int32).numpy()
@@ -114,80 +98,67 @@ def pair_arrays(task: ControlTask) -> PairArrays:
             weights[to, corner] = (across if x else 1.0 - across) * (along if y else 1.0 - along)
         np.add(table.base.numpy()[:, None], offsets, out=columns[to])
         reward[to] = table.reward.numpy()
-    return PairArrays(weights, columns, reward, (task.n_states, task.n_actions), task.discount)
+    parts = weights.reshape(-1), columns.reshape(-1), np.arange(0, 4 * pairs + 1, 4, dtype=np.int32)
+    transitions = scipy.sparse.csr_matrix(parts, shape=(pairs, task.n_states))
+    return Pairs(reward, transitions, (task.n_states, task.n_actions), task.discount)
 
 
-class Answer(NamedTuple):
-    """A solver's optimum: which of its methods, values (S,), and seconds of the solution alone."""
-
-    method: str
-    v: np.ndarray
-    seconds: float
+Answers = dict[str, tuple[float, np.ndarray]]
+"""By a solver's method: seconds of the solution alone, and values (S,)."""
 
 
-def quantecon_problem(arrays: PairArrays) -> Any:
+def quantecon_problem(arrays: Pairs) -> Any:
     """QuantEcon's DiscreteDP of the sparse state-action pairs."""
     n_states, n_actions = arrays.size
     states, actions = np.repeat(np.arange(n_states), n_actions), np.tile(np.arange(n_actions), n_states)
     problem = peer("quantecon").markov.DiscreteDP
-    return problem(arrays.reward, arrays.matrix, arrays.discount, states, actions)
+    return problem(arrays.reward, arrays.transitions, arrays.discount, states, actions)
 
 
-def quantecon_answers(problem: Any) -> Iterator[Answer]:
+def quantecon_answers(problem: Any) -> Answers:
     """QuantEcon's methods but value iteration, which takes longest; the best of some repeats each."""
     epsilon = 2.0 * RESIDUAL * problem.beta / (1.0 - problem.beta)
+    modified = partial(problem.modified_policy_iteration, max_iter=10_000, epsilon=epsilon)
     methods = {
         "policy_iteration": partial(problem.policy_iteration, max_iter=10_000),
-        **{
-            f"modified_policy_iteration, k={k}": partial(
-                problem.modified_policy_iteration, max_iter=10_000, epsilon=epsilon, k=k
-            )
-            for k in (20, 100)
-        },
+        "modified_policy_iteration, k=20": partial(modified, k=20),
+        "modified_policy_iteration, k=100": partial(modified, k=100),
     }
-    for method, solve in methods.items():
-        yield _best(method, lambda solve=solve: solve().v, REPEATS)  # type: ignore[misc]
+    return {
+        name: (min(seconds(method) for _ in range(REPEATS)), np.asarray(method().v)) for name, method in methods.items()
+    }
 
 
-def mdpsolver_problem(arrays: PairArrays) -> Any:
+def mdpsolver_problem(arrays: Pairs) -> Any:
     """An mdpsolver model, which takes lists."""
     model = peer("mdpsolver").model()
     model.mdp(
         discount=arrays.discount,
         rewards=arrays.reward.reshape(arrays.size).tolist(),
-        tranMatProbs=arrays.weights.reshape(*arrays.size, 4).tolist(),
-        tranMatColumns=arrays.columns.reshape(*arrays.size, 4).tolist(),
+        tranMatProbs=arrays.transitions.data.reshape(*arrays.size, 4).tolist(),
+        tranMatColumns=arrays.transitions.indices.reshape(*arrays.size, 4).tolist(),
     )
     return model
 
 
-def mdpsolver_answers(model: Any, arrays: PairArrays) -> Iterator[Answer]:
+def mdpsolver_answers(model: Any, arrays: Pairs) -> Answers:
     """mdpsolver's methods on one thread, from 0. Its value iteration takes ten times as long and is left out."""
-    n_states = arrays.size[0]
-    start: dict[str, Any] = {"initValueVector": [0.0] * n_states, "initPolicy": [0] * n_states}
+    n_states, answers = arrays.size[0], {}
+    start: dict[str, Any] = {"initValueVector": [0.0] * n_states, "initPolicy": [0] * n_states, "parallel": False}
     tolerance = RESIDUAL * arrays.discount / (1.0 - arrays.discount)
-
-    def solve(algorithm: str, update: str) -> np.ndarray:
-        model.solve(algorithm=algorithm, update=update, tolerance=tolerance, parallel=False, **start)
-        return np.array(model.getValueVector())
-
     for algorithm, update in (("mpi", "standard"), ("mpi", "gs"), ("pi", "standard")):
-        yield _best(f"{algorithm}, {update}", partial(solve, algorithm, update), 1)
-
-
-def _best(method: str, solve: Callable[[], np.ndarray], repeats: int) -> Answer:
-    found: list[np.ndarray] = []
-    taken = min(seconds(lambda: found.append(solve())) for _ in range(repeats))
-    return Answer(method, found[0], taken)
+        solve = partial(model.solve, algorithm=algorithm, update=update, tolerance=tolerance, **start)
+        answers[f"{algorithm}, {update}"] = seconds(solve), np.array(model.getValueVector())
+    return answers
 
 
 def measure_sweeps(task: ControlTask) -> Iterator[Row]:
     """Rows for a full sweep against QuantEcon's and a sparse product."""
     model, arrays = GridMDP(task, threads=1), pair_arrays(task)
-    problem, matrix = quantecon_problem(arrays), arrays.matrix
+    problem = quantecon_problem(arrays)
 
     def product(v: np.ndarray) -> np.ndarray:
-        return np.asarray((arrays.reward + arrays.discount * (matrix @ v)).reshape(arrays.size).max(1))
+        return np.asarray((arrays.reward + arrays.discount * (arrays.transitions @ v)).reshape(arrays.size).max(1))
 
     rng = np.random.default_rng(0)
     calls: list[tuple[Callable[[], Any], ...]] = []
@@ -222,25 +193,25 @@ def measure_optima(task: ControlTask) -> Iterator[Row]:
     def residual(values: Tensor) -> float:
         return float((model.improve(values)[0] - values).abs().max())
 
-    def row(name: str, build: float, answers: list[Answer]) -> Row:
-        best = min(answers, key=lambda answer: answer.seconds)
-        theirs = torch.as_tensor(best.v)
+    def row(name: str, build: float, answers: Answers) -> Row:
+        best = min(answers, key=lambda method: answers[method][0])
+        solving, theirs = answers[best][0], torch.as_tensor(answers[best][1])
         return Row(
             name=f"{task.n_states}x{task.n_actions} optimum to residual {RESIDUAL:g}, building included",
             unit="s",
             ours=ours,
-            peer=build + best.seconds,
+            peer=build + solving,
             peer_name=name,
             note={
                 "ours_build_s": building,
                 "ours_solve_s": ours - building,
                 "ours_residual": residual(v),
                 "peer_build_s": build,
-                "peer_solve_s": best.seconds,
-                "peer_method": best.method,
+                "peer_solve_s": solving,
+                "peer_method": best,
                 "peer_residual": residual(theirs),
                 "sup_distance": float((theirs - v).abs().max()),
-                "peer_all_solve_s": {answer.method: answer.seconds for answer in answers},
+                "peer_all_solve_s": {method: taken for method, (taken, _) in answers.items()},
             },
         )
 
@@ -251,10 +222,10 @@ def measure_optima(task: ControlTask) -> Iterator[Row]:
         prepared = time.perf_counter() - began
         problem = quantecon_problem(arrays)
         builds.append(time.perf_counter() - began)
-    yield row("QuantEcon", min(builds), list(quantecon_answers(problem)))
+    yield row("QuantEcon", min(builds), quantecon_answers(problem))
     began = time.perf_counter()
     lists = mdpsolver_problem(arrays)
-    yield row("mdpsolver", prepared + time.perf_counter() - began, list(mdpsolver_answers(lists, arrays)))
+    yield row("mdpsolver", prepared + time.perf_counter() - began, mdpsolver_answers(lists, arrays))
 
 
 def measure_device(quick: bool, device: torch.device) -> Iterator[Row]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,30 +34,6 @@ LIMIT = 0.45
 """The share of the emulator's speed that an agent shall reach."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How much is measured.
-
-    Attributes:
-        n_envs: Environments of our agent.
-        learning_starts, buffer_size: Of both agents.
-        warm: Agent steps before the clock starts.
-        seconds: Of our loop on the clock.
-        peer_warm, peer_steps: Agent steps of the authors' program, before and on the clock.
-    """
-
-    n_envs: int = 128
-    learning_starts: int = 5_000
-    buffer_size: int = 100_000
-    warm: int = 22_000
-    seconds: float = 15.0
-    peer_warm: int = 400
-    peer_steps: int = 1_500
-
-
-QUICK = Sizes(n_envs=16, learning_starts=400, buffer_size=5_000, warm=600, seconds=2.0, peer_warm=80, peer_steps=100)
-
-
 def measure(quick: bool, device: torch.device) -> Iterator[Row]:
     """Rows for a plain and a structured agent."""
     if device.type == "cpu" and not quick:
@@ -66,22 +41,52 @@ def measure(quick: bool, device: torch.device) -> Iterator[Row]:
             "The full size of train is too much for the CPU; got --device cpu. "
             "Use --device cuda where there is a GPU, or --quick to see that it runs."
         )
-    yield from measure_loops(device, QUICK if quick else Sizes())
+    small = {"n_envs": 16, "start": 400, "warm": 600, "seconds_each": 2.0, "peer_steps": 100}
+    yield from measure_loops(device, **(small if quick else {}))  # type: ignore[arg-type]
 
 
-def measure_loops(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """Two rows for each agent."""
+def measure_loops(
+    device: torch.device,
+    n_envs: int = 128,
+    start: int = 5_000,
+    warm: int = 22_000,
+    seconds_each: float = 15.0,
+    peer_steps: int = 1_500,
+) -> Iterator[Row]:
+    """Two rows for each agent.
+
+    Args:
+        device: Of the networks.
+        n_envs: Environments of our agent.
+        start, warm: Agent steps before ours learns, and before the clock starts.
+        seconds_each: Of our loop on the clock.
+        peer_steps: Agent steps of the authors' program on the clock.
+    """
     for structured in (False, True):
         with torch_threads(1):
-            ours, emulator, note = loop_seconds(structured, sizes, device)
-            theirs = authors_seconds(structured, sizes, device)
-        arm, by = ("sv-dqn", ", fancyimpute") if structured else ("dqn", "")
-        name = f"whole loop of {arm}, {GAME}, {sizes.n_envs} environments, {device_name(device)}"
-        for peer, peer_name in (
-            (emulator, "the emulator alone at the same games"),
-            (theirs, f"Stable-Baselines3 DQN, 1 environment{by}"),
-        ):
+            config = loop_config(structured, n_envs, start)
+            ours, emulator, note = loop_seconds(config, warm, seconds_each, device)
+            theirs = authors_seconds(structured, peer_steps, device)
+        name = f"whole loop of {config.arm}, {GAME}, {n_envs} environments, {device_name(device)}"
+        sb3 = "Stable-Baselines3 DQN, 1 environment" + (", fancyimpute" if structured else "")
+        for peer, peer_name in ((emulator, "the emulator alone at the same games"), (theirs, sb3)):
             yield Row(name=name, unit="us/step", ours=1e6 * ours, peer=1e6 * peer, peer_name=peer_name, note=note)
+
+
+def loop_config(structured: bool, n_envs: int, start: int) -> AgentConfig:
+    """The preset `short` with the authors' structure; epsilon is at its final value once learning begins."""
+    return AgentConfig.of(
+        "short",
+        **AUTHORS_STRUCTURE,
+        structured=structured,
+        envs=n_envs,
+        act_lag=1,
+        learn_from=start,
+        epsilon_steps=start,
+        replay=max(20 * start, 1_000),
+        eval_every=0,
+        steps=1_000_000_000,  # more than are made
+    )
 
 
 class RecordingEnv:
@@ -116,44 +121,30 @@ class RecordingEnv:
         return same
 
 
-def loop_seconds(structured: bool, sizes: Sizes, device: torch.device) -> tuple[float, float, dict[str, Any]]:
+def loop_seconds(
+    config: AgentConfig, warm: int, seconds_each: float, device: torch.device
+) -> tuple[float, float, dict[str, Any]]:
     """Seconds of an agent step, of our loop and of the emulator alone; and what a reader needs to believe it."""
-    config = _config(structured, sizes.n_envs, sizes)
     training = Training.begin(GAME, config, device=device)
     training._envs = record = RecordingEnv(training._envs)
     try:
-        _train(training, lambda: training.steps >= sizes.warm)
+        _train(training, lambda: training.steps >= warm)
         first, updates, began = len(record.actions), training.updates, time.perf_counter()
-        _train(training, lambda: time.perf_counter() - began >= sizes.seconds)
+        _train(training, lambda: time.perf_counter() - began >= seconds_each)
         ours, last = time.perf_counter() - began, len(record.actions)
         updates = training.updates - updates
     finally:
         training.close()
-    alone = make_env(GAME, sizes.n_envs, seed=derived_seed(training.seed, "environments"))
+    alone = make_env(GAME, config.envs, seed=derived_seed(training.seed, "environments"))
     try:
         alone.reset()
         same = [record.play_again(alone, 0, first)]
         emulator = seconds(lambda: same.append(record.play_again(alone, first, last)))
     finally:
         alone.close()
-    steps = sizes.n_envs * (last - first)
+    steps = config.envs * (last - first)
     note = {"limit": LIMIT, "steps_per_second": steps / ours, "updates_per_second": updates / ours}
     return ours / steps, emulator / steps, {**note, "same_games": all(same)}
-
-
-def _config(structured: bool, n_envs: int, sizes: Sizes, **others: Any) -> AgentConfig:
-    settings: dict[str, Any] = {
-        **AUTHORS_STRUCTURE,
-        "structured": structured,
-        "envs": n_envs,
-        "act_lag": 1,
-        "learn_from": sizes.learning_starts,
-        "epsilon_steps": sizes.learning_starts,
-        "replay": sizes.buffer_size,
-        "eval_every": 0,
-        "steps": 1_000_000_000,  # more than are made
-    }
-    return AgentConfig.of("short", **{**settings, **others})
 
 
 def _train(training: Training, over: Callable[[], bool]) -> None:
@@ -164,15 +155,14 @@ def _train(training: Training, over: Callable[[], bool]) -> None:
     training.settle()
 
 
-def authors_seconds(structured: bool, sizes: Sizes, device: torch.device) -> float:
+def authors_seconds(structured: bool, steps: int, device: torch.device) -> float:
     """Seconds of an agent step of the authors' program, once it learns and epsilon has fallen."""
-    start = sizes.peer_warm // 2
-    config = _config(structured, 1, sizes, learn_from=start, epsilon_steps=start)
-    model = sb3_dqn(GAME, config, 0, device)
+    start = 40
+    model = sb3_dqn(GAME, loop_config(structured, 1, start), 0, device)
     if structured:
         complete_targets(model.q_net_target)
     try:
-        model.learn(sizes.peer_warm)
-        return seconds(lambda: model.learn(sizes.peer_steps, reset_num_timesteps=False)) / sizes.peer_steps
+        model.learn(2 * start)
+        return seconds(lambda: model.learn(steps, reset_num_timesteps=False)) / steps
     finally:
         model.env.close()

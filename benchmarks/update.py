@@ -4,11 +4,10 @@ share      on one thread of the CPU, batches of 32: completion / (completion + p
            estimator. The matrices are a new network's at the frames of a real game, whose rank is low, and Gaussian
            ones, which have no structure and take the estimator longest.
 libraries  a plain update with the drawing of its batch, ours and that of each library that is installed.
-buffer     `replay.py`.
 GPU        bursts of updates as training makes them, from a recorded buffer and without an emulator. Plain and
            structured bursts in turns, the networks having learned a little before; a share is
            (structured - plain) / structured of the medians over rounds. Then the same update as Stable-Baselines3
-           makes it on the same GPU, structure the authors' way (fancyimpute on the host), and the estimator alone.
+           makes it on the same GPU, structure by fancyimpute on the host.
 """
 
 from __future__ import annotations
@@ -16,21 +15,18 @@ from __future__ import annotations
 import copy
 import gc
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from benchmarks.authors import complete_targets, complete_values
 from benchmarks.libraries import LIBRARIES, sb3_model
-from benchmarks.replay import measure_replay
 from benchmarks.rows import Row, device_name, median_seconds, peer, seconds, torch_threads, wait
-from svrl.agents.captured import Captured, stream_of
+from svrl.agents.captured import stream_of
 from svrl.agents.captured_learner import CapturedLearner
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
 from svrl.agents.learner import Burst, Learner
@@ -40,7 +36,6 @@ from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.catalogue import make_env
 from svrl.envs.vector import EnvSpec, step
-from svrl.matrix import Observed
 
 GAME = "atari/frostbite"
 LIMITS = {"cpu": 2.0, "cuda": 3.0}
@@ -49,40 +44,15 @@ NEVER = 1_000_000_000
 """Updates between two copies of the target network: more than are made."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """How much is measured on a GPU.
-
-    Attributes:
-        agents, batches: Kinds of agents and sizes of batches.
-        burst, rounds: Updates in a burst, and rounds of two bursts of each kind.
-        n_envs, steps: Environments of the buffer, and steps of each.
-        learned: Updates before anything is timed.
-        counts: Matrices in a launch of the estimator.
-    """
-
-    agents: tuple[Kind, ...] = ("dqn", "double", "dueling")
-    batches: tuple[int, ...] = (32, 64, 128)
-    burst: int = 32
-    rounds: int = 15
-    n_envs: int = 16
-    steps: int = 128
-    learned: int = 64
-    counts: tuple[int, ...] = (32, 132, 1056)
-
-
-QUICK = Sizes(agents=("dqn",), batches=(32,), burst=8, rounds=3, learned=16, counts=(32, 132))
-
-
 def measure(quick: bool, device: torch.device) -> Iterator[Row]:
-    """Rows for shares, libraries and the buffer; on a GPU for bursts, Stable-Baselines3 and the estimator."""
+    """Rows for shares and libraries; on a GPU for bursts and Stable-Baselines3."""
     if device.type == "cuda":
-        yield from measure_device(device, QUICK if quick else Sizes())
+        small: dict[str, Any] = {"agents": ("dqn",), "batches": (32,), "burst": 8, "rounds": 3}
+        yield from measure_device(device, **(small if quick else {}))
         return
     memory, spec = recorded_buffer(1, 100 if quick else 600, device)
     yield from measure_share(memory, spec, 2 if quick else 25)
     yield from measure_libraries(memory, spec, 2 if quick else 25)
-    yield from measure_replay(quick)
 
 
 def recorded_buffer(n_envs: int, steps: int, device: torch.device) -> tuple[Replay, EnvSpec]:
@@ -172,58 +142,63 @@ def measure_libraries(memory: Replay, spec: EnvSpec, turns: int) -> Iterator[Row
         )
 
 
-def measure_device(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """Rows for structure's share in bursts, for Stable-Baselines3's update, and for the estimator alone."""
+def measure_device(
+    device: torch.device,
+    agents: Sequence[Kind] = ("dqn", "double", "dueling"),
+    batches: Sequence[int] = (32, 64, 128),
+    burst: int = 32,
+    rounds: int = 15,
+    steps: int = 128,
+) -> Iterator[Row]:
+    """Rows for structure's share in bursts, from a buffer of 16 environments and `steps` steps, and for Stable-Baselines3's update."""
     where = device_name(device)
     with torch_threads(1):
-        memory, spec = recorded_buffer(sizes.n_envs, sizes.steps, device)
-        timed: dict[tuple[str, int], Timed] = {}
-        for agent in sizes.agents:
-            for batch in sizes.batches:
+        memory, spec = recorded_buffer(16, steps, device)
+        timed: list[Timed] = []
+        for agent in agents:
+            for batch in batches:
                 config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER, **AUTHORS_STRUCTURE)
-                timed[agent, batch] = one = bursts_in_turns(config, memory, spec, sizes, device)
+                timed.append(one := bursts_in_turns(config, memory, spec, burst, rounds, device))
                 yield Row(
-                    name=f"structure's share of an update, {agent}, batch {batch}, bursts of {sizes.burst}, {where}",
+                    name=f"structure's share of an update, {agent}, batch {batch}, bursts of {burst}, {where}",
                     unit="%",
                     ours=100 * (one.structured - one.plain) / one.structured,
                     peer=LIMITS["cuda"],
                     peer_name="limit",
                     note={"plain_us": one.plain, "structured_us": one.structured, "shares": one.shares},
                 )
-        first = timed[sizes.agents[0], sizes.batches[0]]
-        for structured, ours in ((False, first.plain), (True, first.structured)):
+        for structured, ours in ((False, timed[0].plain), (True, timed[0].structured)):
             yield Row(
-                name=f"one update, {'sv-dqn' if structured else 'dqn'}, batch {sizes.batches[0]}, "
-                f"bursts of {sizes.burst}, {where}",
+                name=f"one update, {'sv-dqn' if structured else 'dqn'}, batch {batches[0]}, bursts of {burst}, {where}",
                 unit="us",
                 ours=ours,
-                peer=1e6 * sb3_update_seconds(device, structured, sizes.learned),
-                peer_name="Stable-Baselines3 DQN" + (" with fancyimpute, batch 32" if structured else ", batch 32"),
+                peer=1e6 * sb3_update_seconds(device, structured, 2 * burst),
+                peer_name="Stable-Baselines3 DQN, batch 32" + (", fancyimpute" if structured else ""),
             )
-        yield from measure_launches(first.target_q, sizes, device)
 
 
 class Timed(NamedTuple):
-    """Median microseconds of an update, plain and structured; the share in every round; the last target values."""
+    """Median microseconds of an update, plain and structured, and the share in every round."""
 
     plain: float
     structured: float
     shares: list[float]
-    target_q: Tensor
 
 
-def bursts_in_turns(config: AgentConfig, memory: Replay, spec: EnvSpec, sizes: Sizes, device: torch.device) -> Timed:
+def bursts_in_turns(
+    config: AgentConfig, memory: Replay, spec: EnvSpec, length: int, rounds: int, device: torch.device
+) -> Timed:
     """Bursts of both kinds, one after the other in every round, who begins taking turns."""
     gc.collect()  # the learners of the last call refer to themselves, and hold gigabytes of a GPU
 
     def burst_of(structured: bool) -> Callable[[], Burst]:
         learner = new_learner(config.but(structured=structured), spec, device)
-        captured = CapturedLearner(learner, memory, most=sizes.burst)
+        captured = CapturedLearner(learner, memory, most=length)
         draws, masks = torch.Generator(memory.device).manual_seed(1), torch.Generator(device).manual_seed(2)
-        while learner.updates < sizes.learned:
-            captured.burst(sizes.burst, draws, masks)
+        for _ in range(3):
+            captured.burst(length, draws, masks)
         learner.copy_to_target()
-        return lambda: captured.burst(sizes.burst, draws, masks)
+        return lambda: captured.burst(length, draws, masks)
 
     with own_stream(device):
         bursts = [burst_of(structured) for structured in (False, True)]
@@ -232,15 +207,12 @@ def bursts_in_turns(config: AgentConfig, memory: Replay, spec: EnvSpec, sizes: S
             bursts[k](), bursts[k]()
             wait(device)
 
-        for k in (0, 1):
-            twice(k)
         times: tuple[list[float], list[float]] = ([], [])
-        for number in range(sizes.rounds):
+        for number in range(rounds):
             for k in (0, 1) if number % 2 == 0 else (1, 0):
-                times[k].append(1e6 * seconds(partial(twice, k)) / (2 * sizes.burst))
-        shares = [100 * (structured - plain) / structured for plain, structured in zip(*times, strict=True)]
-        plain, structured = map(statistics.median, times)
-        return Timed(plain, structured, shares, bursts[0]().target_q.clone())
+                times[k].append(1e6 * seconds(partial(twice, k)) / (2 * length))
+    plain, structured = map(statistics.median, times)
+    return Timed(plain, structured, [100 * (more - less) / more for less, more in zip(*times, strict=True)])
 
 
 @contextmanager
@@ -268,34 +240,3 @@ def sb3_update_seconds(device: torch.device, structured: bool, count: int) -> fl
 
     several(5)
     return seconds(partial(several, count)) / count
-
-
-def measure_launches(q: Tensor, sizes: Sizes, device: torch.device) -> Iterator[Row]:
-    """Rows for the estimator alone on matrices (K, B, A) of a network's values, against fancyimpute on the host."""
-    config = AgentConfig.of("short", structured=True, **AUTHORS_STRUCTURE)
-    structure, rng, on_host = StructuredTargets.from_config(config), np.random.default_rng(0), q.cpu().numpy()
-    assert structure is not None
-    low, high = q.amin((-2, -1), keepdim=True), q.amax((-2, -1), keepdim=True)
-    scaled = 2 * (q - low) / (high - low) - 1
-    mask = structure.draw(scaled.shape, torch.Generator(device).manual_seed(0))
-    (theirs,) = median_seconds([(partial(complete_values, one, rng),) for one in on_host])
-    for count in sizes.counts:
-        with own_stream(device):
-            pick = torch.arange(count, device=device) % len(scaled)
-            observed = Observed.trusted(torch.where(mask, scaled, 0.0)[pick], mask[pick])
-            launch = Captured(partial(structure.estimator, observed), device, repeatable=True)
-
-            def call(launch: Callable[[], object] = launch) -> None:
-                launch()
-                wait(device)
-
-            call()
-            ours = statistics.median(seconds(call) for _ in range(sizes.rounds))
-        yield Row(
-            name=f"{count} matrices {'x'.join(map(str, q.shape[1:]))} in one launch, {device_name(device)}",
-            unit="us/matrix",
-            ours=1e6 * ours / count,
-            peer=1e6 * theirs,
-            peer_name="the authors' estimator (fancyimpute) on the host",
-            note={"launch_us": 1e6 * ours, "tolerance": config.tolerance},
-        )
