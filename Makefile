@@ -10,6 +10,8 @@ PIP_INSTALL := $(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt
 # Those that are used are compiled once, even where the environment forbids to write them: many tests start processes.
 export PYTHONDONTWRITEBYTECODE :=
 REPRODUCING := docs/reproducing/index.md
+# What `make bench` measures.
+BENCH ?= matrix planning update env integrations
 KERNELS := src/svrl/matrix/soft_impute
 # One thread a test process: the processes already fill the cores.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
@@ -17,7 +19,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 # Not a limit on speed: a test that waits for ever is ended and named, with what it waited for, and the others go on.
 IF_STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
-.PHONY: help demo test test-slow test-gpu test-integrations check format lint types spelling structure docs fix clean
+.PHONY: help demo bench test test-slow test-gpu test-integrations check format lint types spelling structure docs fix clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -25,6 +27,9 @@ help: ## list the targets
 demo: $(VENV)/.demo ## every figure of the paper at smoke scale, and the page with all claims
 	@$(BIN)/svrl paper --scale smoke
 	@echo "==> open report/index.html in a browser"
+
+bench: $(VENV)/.dev ## svrl and its peers in one run, on the CPU; another choice: make bench BENCH="matrix --quick"
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@echo "==> running the tests"
@@ -45,7 +50,7 @@ test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou,
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu" \
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
-		tests/benchmarks/test_integrations.py tests/sweeps/test_remote_store.py tests/sweeps/test_remote_store_failures.py \
+		tests/benchmarks tests/sweeps/test_remote_store.py tests/sweeps/test_remote_store_failures.py \
 		tests/sweeps/test_export.py
 	@# Two machines on this one are made with ip; where that cannot be had, their test is skipped and says so.
 	@command -v ip >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq iproute2 >/dev/null 2>&1; } || true
@@ -91,7 +96,7 @@ fix: $(VENV)/.dev ## format, and repair what ruff can repair
 	@$(BIN)/ruff format --quiet .
 
 clean: ## remove caches (numba's too) and built pages, keep the environment
-	@find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	@rm -rf site demo docs/reproducing .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:

@@ -13,8 +13,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from svrl import load_agent, rank_study
 from svrl.experiments.paper.provenance import commit
+
+from svrl import load_agent, rank_study
 
 SIZES = (32, 64, 128)
 

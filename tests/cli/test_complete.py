@@ -242,8 +242,7 @@ def test_numbers_at_the_edge_of_the_range_are_completed(svrl_json, tmp_path, hol
 
 @pytest.mark.parametrize("seed", ["-1", "99999999999999999999999"])
 def test_seeds_out_of_range(svrl, tmp_path, holes, seed):
-    for command in (["complete", holes, "--out", tmp_path / "o.npy"], ["bench", "matrix"]):
-        assert svrl(*command, "--seed", seed).exit_code == 2
+    assert svrl("complete", holes, "--out", tmp_path / "o.npy", "--seed", seed).exit_code == 2
 
 
 def test_a_result_that_is_not_finite_is_not_written(svrl, tmp_path, holes, monkeypatch):

@@ -38,6 +38,13 @@ def test_an_unknown_command_is_answered_without_a_traceback():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [(), ("update", "--quick", "--device", "cuda")])
+def test_bench_says_how_to_run_the_benchmarks(svrl, words):
+    answer = svrl("bench", *words)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert f"run python -m benchmarks {' '.join(words) or 'matrix'} in a checkout" in " ".join(answer.stderr.split())
+
+
 def test_completion_installs_and_completes(tmp_path: Path):
     # Typer's own switch: name the shell instead of asking which one is running.
     program = str(Path(sys.executable).parent / "svrl")

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.linalg import svdvals
 
+from benchmarks.matrix import FAMILIES, draw_matrix
 from svrl.agents.config import Output, Scale
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.benchmarks.matrix_small import FAMILIES, draw_matrix
 from svrl.matrix import Outcome, SoftImpute
 from svrl.matrix.soft_impute import small_cuda
 from svrl.matrix.soft_impute.small_cuda import complete_scaled_cuda, solve_small_cuda

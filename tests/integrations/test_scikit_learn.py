@@ -20,7 +20,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.integrations.imputer_tables import IMPUTERS, PAIRS, apart, table, whole
 
-from svrl.benchmarks.peers import fancy_soft_impute
+from benchmarks.authors import fancy_soft_impute
 from svrl.integrations.scikit_learn import (
     FactorImputer,
     HardImputer,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.benchmarks.peers import fancy_soft_impute
+from benchmarks.authors import fancy_soft_impute
 from svrl.matrix import Observed, SoftImpute
 
 from .problems import low_rank, observe, seeded, top_of

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from svrl.benchmarks.matrix_small import FAMILIES, draw_matrix
+from benchmarks.matrix import FAMILIES, draw_matrix
 from svrl.matrix import Observed, Outcome, objective
 from svrl.matrix.certificate import shrink_singular_values
 from svrl.matrix.soft_impute import small_matmul

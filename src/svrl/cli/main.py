@@ -25,7 +25,7 @@ app.command("watch")(watch.watch)
 app.command("rank")(rank.rank)
 app.command("runs")(runs.runs)
 app.add_typer(paper.app, name="paper")
-app.add_typer(bench.app, name="bench")
+app.command("bench", context_settings=bench.ANYTHING)(bench.bench)
 app.add_typer(sweep.app, name="sweep")
 
 

@@ -24,7 +24,7 @@ from svrl.runs.atomic import writing
 from svrl.runs.cores import usable_cores
 
 TOGETHER = 4
-"""Trainings that share a card by default, as many as `svrl bench train` measures."""
+"""Trainings that share a GPU by default."""
 
 
 @dataclass(frozen=True, kw_only=True)

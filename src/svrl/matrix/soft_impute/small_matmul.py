@@ -23,7 +23,7 @@ bound is spent on going back, since to repeat it at once would mean to look. All
 or not, so outside a graph the twin is faster.
 
 Distance of the missing entries from the float64 optimum, relative to their norm, for 300 matrices of each of
-the four families of `svrl bench matrix` (32 x 18, 90% observed, shrinkage of 1/50), float32 and float64 alike:
+the four families of `benchmarks/matrix.py` (32 x 18, 90% observed, shrinkage of 1/50), float32 and float64 alike:
 
     tolerance    median, by family      largest
     1e-3         2e-5 to 1.1e-3         3.4e-3

@@ -1,0 +1,283 @@
+"""Each benchmark runs, and all competitors have solved the same problem. Nothing here is about speed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import benchmarks
+from benchmarks import __main__ as program
+from benchmarks import authors, env, integrations, libraries, matrix, planning, rows, train, update
+from benchmarks.rows import MissingPeerError, Row
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.matrix import SoftImpute
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.inverted_pendulum import inverted_pendulum
+
+CPU = torch.device("cpu")
+RESULTS = Path(__file__).parents[2] / "results"
+TASK = inverted_pendulum(states=(9, 7), actions=11)
+MODULES = {"sb3": "stable_baselines3", "sb3-contrib": "sb3_contrib", "rllib": "ray", "cleanrl": "torch"}
+# Not pytest.importorskip: fancyimpute must be imported by `authors` alone, which translates a call of it.
+NEEDS_FANCYIMPUTE = pytest.mark.skipif(importlib.util.find_spec("fancyimpute") is None, reason="needs fancyimpute")
+
+
+def sane(measured: list[Row]) -> list[Row]:
+    """The rows, if each has two numbers above 0 and a ratio."""
+    assert measured
+    for row in measured:
+        assert row.ours > 0, row
+        assert row.peer > 0, row
+        assert row.ratio == row.peer / row.ours
+    return measured
+
+
+# What a row is, and the command.
+
+
+def test_a_row_is_written_with_its_ratio() -> None:
+    row = Row(name="a", unit="us", ours=2.0, peer=50.0, peer_name="somebody", note={"steps": 3}).as_json()
+    assert (row["ratio"], row["steps"]) == (25.0, 3)
+    small = Row(name="a", unit="%", ours=-0.3, peer=5.0, peer_name="limit").as_json()
+    assert small["ratio"] is None
+    assert "not above 0" in small["why_no_ratio"]
+
+
+def test_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([3.0, 1.0, 5.0, 4.0, 9.0, 8.0])
+    monkeypatch.setattr(rows, "seconds", lambda work: next(times))
+    assert rows.median_seconds([(int,), (int,), (int,)], repeats=2) == [4.0]
+
+
+def test_the_command_prints_a_table_and_writes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = Row(name="a thing", unit="us", ours=2.0, peer=50.0, peer_name="somebody")
+    monkeypatch.setattr(matrix, "measure", lambda quick, device: iter([row] if quick and device == CPU else []))
+    file = tmp_path / "rows.json"
+    assert program.main(["matrix", "--quick", "--json", str(file)]) == 0
+    told = capsys.readouterr()
+    assert "25.00" in told.out
+    assert "somebody" in told.out
+    assert "a thing" in told.err
+    written = json.loads(file.read_text())
+    assert set(written) == {"machine", "versions", "commit", "command", "rows"}
+    assert written["command"] == f"python -m benchmarks matrix --quick --json {file}"
+    assert written["versions"]["torch"] == torch.__version__
+    assert written["rows"] == [row.as_json()]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["matrix", "--device", "abacus"], "There is no device 'abacus'. Use cpu, cuda or cuda:N."),
+        (["matrix", "--device", "cuda:99"], "cuda:99 is not available"),
+        (["matrix", "--json", "nowhere/rows.json"], "the folder nowhere does not exist"),
+        (["train"], "Use --device cuda where there is a GPU, or --quick"),
+    ],
+)
+def test_what_cannot_be_measured(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(words) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("matrix", "fancyimpute"), ("planning", "mdpsolver"), ("planning", "quantecon"), ("env", "stable_baselines3")],
+)
+def test_a_missing_peer_is_answered_by_the_command_to_run(
+    name: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authors._fancyimpute.cache_clear()
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(env, "_ours", lambda *_: 1.0)
+    assert program.main([name, "--quick"]) == 2
+    assert "pip install 'svrl[bench]'" in capsys.readouterr().err
+
+
+def test_committed_rows_can_be_read() -> None:
+    def all_rows(value: object) -> list[dict]:
+        parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+        found = [value] if isinstance(value, dict) and {"name", "ours", "peer"} <= set(value) else []
+        return found + [row for part in parts for row in all_rows(part)]
+
+    files = sorted(RESULTS.glob("bench_*.json"))
+    assert files
+    for file in files:
+        found = all_rows(json.loads(file.read_text()))
+        assert found, file
+        for row in found:
+            assert not row["ratio"] or math.isclose(row["ratio"], row["peer"] / row["ours"], rel_tol=1e-4), file
+
+
+def test_every_benchmark_is_offered() -> None:
+    folder = Path(benchmarks.__file__).parent
+    measuring = {file.stem for file in folder.glob("*.py") if "\ndef measure(" in file.read_text()}
+    assert set(program.BENCHMARKS) == measuring
+
+
+# Matrices.
+
+
+@NEEDS_FANCYIMPUTE
+def test_matrix() -> None:
+    found = sane([*matrix.measure_small(2), *matrix.measure_large(120, 80), *matrix.measure_table(80, 30)])
+    singles = [row.note for row in found if "ours_distance_to_optimum" in row.note]
+    assert len(singles) == 4
+    # At the same stopping rule ours must not be the less exact one.
+    assert all(note["ours_distance_to_optimum"] <= note["peer_distance_to_optimum"] for note in singles)
+    assert [row.note["objective"] <= row.note["peer_objective"] for row in found if "objective" in row.note] == [1, 1]
+    assert [row.peer_name for row in found[-2:]] == ["scikit-learn KNNImputer", "scikit-learn IterativeImputer"]
+
+
+@NEEDS_FANCYIMPUTE
+def test_matrix_on_a_device() -> None:
+    found = sane(list(matrix.measure_device([(60, 40)], [1, 40], CPU)))  # the CPU stands in for the GPU
+    assert [row.note["relative_difference"] for row in found[2:]] == [0.0, 0.0]
+
+
+@NEEDS_FANCYIMPUTE
+def test_the_authors_values_are_those_of_structured_targets() -> None:
+    rng = np.random.default_rng(0)
+    q = (rng.standard_normal((32, 3)) @ rng.standard_normal((3, 18)) + 2).astype(np.float32)
+    observed = torch.from_numpy(np.random.default_rng(1).random(q.shape) < 0.9)
+    ours = StructuredTargets(scale="minmax", estimator=SoftImpute.authors()).complete(torch.from_numpy(q), observed)
+    found = authors.complete_values(q, np.random.default_rng(1))
+    assert found.dtype == np.float32
+    assert np.abs(found - ours.matrix.numpy()).max() < 1e-4 * (q.max() - q.min())
+    assert np.abs(found - q).max() > 1e-3
+    assert np.array_equal(authors.complete_values(np.full((4, 3), 5.0), rng), np.full((4, 3), 5.0))
+
+
+# Planning.
+
+
+def test_planning() -> None:
+    pytest.importorskip("quantecon")
+    pytest.importorskip("mdpsolver")
+    threads = torch.get_num_threads()
+    with planning.one_thread():
+        assert torch.get_num_threads() == 1
+        sweeps, optima = (sane(list(part)) for part in (planning.measure_sweeps(TASK), planning.measure_optima(TASK)))
+    assert torch.get_num_threads() == threads
+    assert [row.peer_name for row in (*sweeps, *optima)] == ["QuantEcon", "SciPy CSR", "QuantEcon", "mdpsolver"]
+    assert all(row.note["sup_distance"] <= 1e-13 for row in sweeps)
+    for row in optima:
+        assert max(row.note["ours_residual"], row.note["peer_residual"]) <= 1e-6
+        assert row.note["sup_distance"] <= 20 * (row.note["ours_residual"] + row.note["peer_residual"])
+        assert row.note["peer_solve_s"] == min(row.note["peer_all_solve_s"].values())
+
+
+def test_the_planning_peers_get_the_same_problem() -> None:
+    arrays, model = planning.pair_arrays(TASK), GridMDP(TASK)
+    v = torch.linspace(-4.0, 3.0, 63, dtype=torch.float64)
+    q = arrays.reward + arrays.discount * (arrays.transitions @ v.numpy())
+    assert np.abs(q.reshape(63, 11) - model.backup(v).numpy()).max() <= 1e-14
+    assert np.allclose(arrays.transitions.sum(1), 1.0)
+
+
+def test_planning_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "usable_cores", lambda: 1)
+    found = sane(list(planning.measure_device(True, CPU)))
+    assert [row.name for row in found] == [
+        "400x100 full sweep on cpu",
+        "400x100 iteration of cross on cpu",
+        "400x100 iteration of svp on cpu",
+    ]
+    assert found[0].note["sup_distance"] == 0.0
+
+
+# Updates and loops.
+
+
+@NEEDS_FANCYIMPUTE
+def test_update() -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("stable_baselines3")
+    memory, spec = update.recorded_buffer(1, 60, CPU)
+    shares = sane(list(update.measure_share(memory, spec, 1)))
+    assert all(0 < row.ours < row.peer < 100 for row in shares)
+    found = sane(list(update.measure_libraries(memory, spec, 1)))
+    assert {"Stable-Baselines3's DQN", "a script in CleanRL's manner"} <= {row.peer_name for row in found}
+
+
+@NEEDS_FANCYIMPUTE
+def test_update_on_a_device() -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("stable_baselines3")
+    found = list(update.measure_device(CPU, agents=("dqn",), batches=(8,), burst=2, rounds=2, steps=8))
+    assert [row.unit for row in found] == ["%", "us", "us"]
+    assert len(found[0].note["shares"]) == 2
+    sane(found[1:])
+
+
+def test_env() -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("stable_baselines3")
+    found = sane(list(env.measure(True, CPU)))
+    assert [row.name for row in found] == ["whole DQN loop, CartPole-v1", "whole DQN loop, atari/frostbite"]
+
+
+@NEEDS_FANCYIMPUTE
+def test_train() -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("stable_baselines3")
+    found = sane(list(train.measure_loops(CPU, n_envs=2, start=40, warm=48, seconds_each=0.2, peer_steps=8)))
+    assert ["sv-dqn" in row.name for row in found] == [False, False, True, True]
+    assert all(row.note["same_games"] for row in found)
+    assert all(row.ratio < 1 for row in found[::2]), "an agent is no quicker than its emulator"
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_other_games_would_be_noticed(same: bool) -> None:
+    pytest.importorskip("ale_py")
+    record = train.RecordingEnv(env.make_env(env.GAME, 2, seed=0))
+    record.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        record.send(rng.integers(18, size=2))
+        record.recv()
+    record.close()
+    record.rewards[-1] = record.rewards[-1] + (not same)
+    alone = env.make_env(env.GAME, 2, seed=0)
+    alone.reset()
+    assert record.play_again(alone, 0, 30) is same
+    alone.close()
+
+
+# Other libraries.
+
+
+def test_what_structure_adds() -> None:
+    def busy(length: float) -> None:
+        began = time.process_time()
+        while time.process_time() - began < length:
+            pass
+
+    made = libraries.Library("a library", "numpy", "bench", lambda: (lambda: busy(0.003), lambda: busy(0.004)))
+    row = integrations.share_row(made, 9)
+    assert row.ours == pytest.approx(100 / 3, abs=8)
+    low, high = row.note["interval"]
+    assert low <= row.ours <= high
+    assert row.note["library"].startswith("numpy ")
+
+
+@pytest.mark.parametrize("name", libraries.LIBRARIES)
+def test_each_library_makes_updates(name: str) -> None:
+    pytest.importorskip(MODULES.get(name, name), reason="make test or make test-integrations has it")
+    note = integrations.share_row(libraries.LIBRARIES[name], 2).note
+    assert min(note["structured_us"], note["plain_us"]) > 1000  # a real update of a real network
+
+
+def test_a_library_that_is_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "version", lambda package: None)
+    with pytest.raises(MissingPeerError, match=r"pip install 'svrl\[torchrl\]'"):
+        libraries.LIBRARIES["torchrl"].updates()
