@@ -370,7 +370,7 @@ INFINITE[0, 0] = np.inf
         (lambda X: SoftImputer(random_state="lucky").fit(X), ValueError, "random_state"),
         (lambda X: SoftImputer(standardise="yes").fit(X), ValueError, "standardise as True or False, got 'yes'"),
         (lambda X: SoftImputer(keep_empty_features=None).fit(X), ValueError, "as True or False, got None"),
-        (lambda X: LowRankImputer("als").fit(X), ValueError, r"an estimator such as FactorALS\(\), got 'als'"),
+        (lambda X: LowRankImputer("soft").fit(X), ValueError, r"an estimator such as FactorALS\(\), got 'soft'"),
         (lambda X: LowRankImputer(FactorALS).fit(X), ValueError, r"an estimator such as FactorALS\(\)"),
         (lambda X: LowRankImputer(spoilt).fit(X), ValueError, "no finite estimate"),
         (lambda X: SoftImputer().transform(X), NotFittedError, "not fitted"),

@@ -109,7 +109,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         self.estimator = estimator
         self.output = output
         self.standardise = standardise
-        self.missing_values = missing_values
+        self.missing_values: Any = missing_values
         self.keep_empty_features = keep_empty_features
         self.random_state = random_state
 
@@ -414,11 +414,10 @@ def _centre(estimator: Any) -> str:
 
 def _whole(estimator: Any) -> Estimator:
     """The estimator without filling and clipping, which are done when the table is delivered."""
-    if not dataclasses.is_dataclass(estimator) or isinstance(estimator, type):
-        return estimator
-    names = {field.name for field in dataclasses.fields(estimator)}
+    names = {field.name for field in dataclasses.fields(estimator)} if dataclasses.is_dataclass(estimator) else set()
     changes = {name: value for name, value in (("output", "estimate"), ("clip", None)) if name in names}
-    return dataclasses.replace(estimator, **changes)  # type: ignore[return-value]
+    whole: Any = dataclasses.replace(estimator, **changes) if changes else estimator
+    return whole
 
 
 def observed_entries(X: np.ndarray, missing_values: Any) -> np.ndarray:
