@@ -150,7 +150,7 @@ def measure_device(
     rounds: int = 15,
     steps: int = 128,
 ) -> Iterator[Row]:
-    """Rows for structure's share in bursts, from a buffer of 16 environments and `steps` steps, and for Stable-Baselines3's update."""
+    """Rows for structure in bursts, from a buffer of 16 environments and `steps` steps, and for SB3's update."""
     where = device_name(device)
     with torch_threads(1):
         memory, spec = recorded_buffer(16, steps, device)

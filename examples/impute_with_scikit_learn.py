@@ -7,7 +7,8 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 
-from svrl.integrations.scikit_learn import FactorImputer, RowMeanImputer, SoftImputer, held_out_score
+from svrl import FactorALS, RowMean
+from svrl.integrations.scikit_learn import LowRankImputer, SoftImputer, held_out_score
 
 rng = np.random.default_rng(0)
 digits, labels = load_digits(return_X_y=True)  # 1797 pictures of 8 x 8 pixels, 0..16
@@ -22,7 +23,15 @@ soft = search.best_estimator_
 print(f"chosen on hidden entries: {search.best_params_}; rank {soft.rank_}, {soft.n_iter_} iterations")
 
 print("relative error on entries hidden in new rows; share of new digits told from the filled pixels")
-for imputer in (RowMeanImputer(), SimpleImputer(), KNNImputer(), FactorImputer(clip=(0, 16)), SoftImputer(), soft):
+imputers = {
+    "RowMean": LowRankImputer(RowMean()),
+    "SimpleImputer": SimpleImputer(),
+    "KNNImputer": KNNImputer(),
+    "FactorALS": LowRankImputer(FactorALS(clip=(0, 16))),
+    "SoftImputer": SoftImputer(),
+    "chosen": soft,
+}
+for name, imputer in imputers.items():
     error = -held_out_score(imputer.fit(seen), new)
     right = make_pipeline(imputer, RidgeClassifier()).fit(seen, of_seen).score(new, of_new)
-    print(f"{type(imputer).__name__:<14} {error:.2f} {right:.1%}")
+    print(f"{name:<14} {error:.2f} {right:.1%}")

@@ -1,14 +1,12 @@
-"""One problem through QuantEcon, mdpsolver, pymdptoolbox's arrays and files; everybody finds the same values."""
+"""One problem from QuantEcon, solved, given back as its result and as arrays, and kept in files."""
 
 import numpy as np
 from quantecon.markov import DiscreteDP
 
-from svrl import PolicyIteration, ValueIteration, plan
-from svrl.integrations.mdpsolver import solver_from_mdp
-from svrl.integrations.mdptoolbox import arrays_from_mdp, mdp_from_arrays
+from svrl import PolicyIteration, TabularMDP, ValueIteration, plan
+from svrl.integrations.model_table import closed, load_mdp, save_mdp
 from svrl.integrations.plan_files import load_q, save_q
 from svrl.integrations.quantecon import mdp_from_ddp, result_from_plan
-from svrl.integrations.sparse_files import load_mdp, save_mdp
 
 # A store of up to 40 units: order a, sell what is asked for, pay for what lies there. Orders must fit in.
 most, price, cost, storage = 40, 5.0, 2.0, 0.1
@@ -33,13 +31,10 @@ theirs = ddp.policy_iteration()
 print(f"QuantEcon     largest difference of values {np.abs(result.v - theirs.v).max():.0e}, orders {result.sigma[:6]}")
 print(f"              the policy is certainly {result.epsilon:.0e}-optimal")
 
-solver = solver_from_mdp(model)
-solver.solve(algorithm="pi", tolerance=1e-10, parallel=False)
-print(f"mdpsolver     largest difference of values {np.abs(result.v - solver.getValueVector()).max():.0e}")
-
-P, rewards = arrays_from_mdp(model, sparse=False)
-again = plan(mdp_from_arrays(P, rewards, model.discount), PolicyIteration())
-print(f"pymdptoolbox  P {P.shape}, R {rewards.shape}: difference {float((again.v - found.v).abs().max()):.0e}")
+# As arrays of SciPy and NumPy, and from them.
+table = closed(model)
+again = plan(TabularMDP(transitions=table.transitions, rewards=table.rewards, discount=0.95), PolicyIteration())
+print(f"SciPy         {table.transitions.shape} transitions: difference {float((again.v - found.v).abs().max()):.0e}")
 
 # Files: the model bit for bit, and the Q of a rough plan with the error that is certain.
 save_mdp(model, "store.npz")

@@ -14,7 +14,7 @@ from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams
 from tianshou.utils.net.common import Net
 
-from svrl.integrations.tianshou import RankLog, StructuredDQN
+from svrl.integrations.tianshou import StructuredDQN
 
 SEED = 0
 
@@ -42,7 +42,6 @@ def main() -> None:
         target_update_freq=100,
         structure=0.9,
     )
-    ranks = RankLog(algorithm)
     collector = Collector(policy, training, VectorReplayBuffer(20_000, buffer_num=5), exploration_noise=True)
     collector.reset()
     collector.collect(n_step=200)
@@ -61,7 +60,7 @@ def main() -> None:
         )
     )
     print(f"updates, each with a matrix completed: {int(algorithm.structure_updates)}")
-    print(f"approximate rank of the last matrix that was looked at: {ranks.ranks['rank_99']:.0f} of {space.n}")
+    print(f"approximate rank of the last matrix that was looked at: {algorithm.ranks['rank_99']:.0f} of {space.n}")
     print(f"mean score of 5 games: {result.best_score:.0f}")
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.integrations.observed_entries import observed_entries
-from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
+from svrl.integrations.pytorch import observed_entries, structured, structured_quantiles, structured_values
 from svrl.integrations.target_hook import structure
 from svrl.matrix import SoftImpute
 

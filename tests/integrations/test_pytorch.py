@@ -13,8 +13,7 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations import pytorch as module
-from svrl.integrations.observed_entries import observed_entries
-from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
+from svrl.integrations.pytorch import observed_entries, structured, structured_quantiles, structured_values
 from svrl.matrix import Observed, RowMean, SoftImpute
 
 KINDS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -19,8 +19,8 @@ from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from tests.integrations.rllib_rig import MODULE, settled, weights
 
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.integrations.rank_monitor import ranks_of
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
+from svrl.integrations.target_hook import ranks_of
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,14 @@ from tests.integrations.sb3_rig import ACTIONS, SETUPS, SMALL, Drift, cartpole, 
 
 from svrl import AUTHORS_WAY, StructuredTargets, approximate_rank
 from svrl.integrations.pytorch import rule_of, structured
-from svrl.integrations.sb3_dueling import DuelingPolicy, NatureConvolutions
-from svrl.integrations.stable_baselines3 import DoubleDQN, DuelingDQN, RankMonitorCallback, StructuredDQN
+from svrl.integrations.stable_baselines3 import (
+    DoubleDQN,
+    DuelingDQN,
+    DuelingPolicy,
+    NatureConvolutions,
+    RankMonitorCallback,
+    StructuredDQN,
+)
 
 
 @pytest.mark.parametrize("setup", SETUPS)

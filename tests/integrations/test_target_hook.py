@@ -1,4 +1,4 @@
-"""The hook on a target network: what it replaces, when it goes, and what it refuses."""
+"""Hooks on a target network: what structure replaces, when it goes, what it refuses; ranks against known ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.pytorch import structured, structured_quantiles
-from svrl.integrations.rank_monitor import ranks_of
-from svrl.integrations.target_hook import TargetHook, TargetStructure, structure
+from svrl.integrations.target_hook import RankMonitor, TargetHook, ranks_of, structure
 
 
 def network(actions: int = 6, seed: int = 0) -> nn.Sequential:
@@ -54,13 +53,6 @@ def test_what_the_network_says_is_completed_once_for_each_call() -> None:
     assert hook.ranks() == ranks_of(raw)
 
 
-def test_at_p_1_it_changes_no_bit() -> None:
-    net, x = network(), states()
-    raw = net(x)
-    structure(net, StructuredTargets(observe=1.0, value="completed"))
-    assert torch.equal(net(x), raw)
-
-
 def test_quantiles_are_moved_with_their_means() -> None:
     net, x = Quantiles(), states()
     raw = net(x).detach()
@@ -69,38 +61,19 @@ def test_quantiles_are_moved_with_their_means() -> None:
     assert hook.ranks() == ranks_of(raw.mean(1))
 
 
-def test_nothing_is_known_before_the_first_batch() -> None:
-    hook = structure(network())
-    assert hook.rule == StructuredTargets(scale="row", value="completed")
-    assert hook.updates == 0
-    assert hook.ranks() == {}
-
-
-def test_a_context_ends_it() -> None:
+def test_removing_or_the_end_of_a_block_ends_it_and_another_can_come() -> None:
     net, x = network(), states()
     raw = net(x)
     with structure(net) as hook:
+        assert (hook.updates, hook.ranks(), hook.rule) == (0, {}, StructuredTargets(scale="row", value="completed"))
         assert not torch.equal(net(x), raw)
-    assert torch.equal(net(x), raw)
-    assert hook.updates == 1
-
-
-def test_removing_ends_it_and_another_can_come() -> None:
-    net, x = network(), states()
-    raw = net(x)
-    hook = structure(net)
-    hook.remove()
     hook.remove()
     assert torch.equal(net(x), raw)
-    structure(net, seed=5)
-    assert torch.equal(net(x), structured(raw, seed=5, updates=0))
-
-
-def test_an_error_inside_a_context_is_the_one_that_is_seen() -> None:
-    net = network()
     with pytest.raises(KeyError), structure(net):
         raise KeyError("mine")
     assert hooks_of(net) == []
+    structure(net, seed=5)
+    assert torch.equal(net(x), structured(raw, seed=5, updates=0))
 
 
 def test_a_context_that_never_saw_a_value_says_so() -> None:
@@ -108,14 +81,6 @@ def test_a_context_that_never_saw_a_value_says_so() -> None:
     with pytest.raises(ValueError, match="never asked for a value, so nothing was structured"), structure(net):
         copy.deepcopy(net)(states())
     assert hooks_of(net) == []
-
-
-def test_two_hooks_on_one_network_are_refused() -> None:
-    net = network()
-    structure(net)
-    with pytest.raises(ValueError, match="structured already"):
-        structure(net)
-    assert len(hooks_of(net)) == 1
 
 
 def test_a_deep_copy_has_a_hook_of_its_own() -> None:
@@ -132,15 +97,6 @@ def test_a_deep_copy_has_a_hook_of_its_own() -> None:
     second.remove()
     assert torch.equal(other(x), raw)
     assert torch.equal(net(x), structured(raw, 0.6, updates=1))
-
-
-def test_weights_come_and_go_as_before() -> None:
-    target, online, x = network(seed=0), network(seed=1), states()
-    hook = structure(target)
-    assert list(target.state_dict()) == list(online.state_dict())
-    target.load_state_dict(online.state_dict())
-    assert torch.equal(target(x), structured(online(x), updates=0))
-    assert hook.updates == 1
 
 
 def test_a_saved_run_draws_on_as_it_would_have() -> None:
@@ -208,28 +164,6 @@ def test_what_is_no_matrix_of_values_is_refused(make, quantiles: bool, x: Tensor
     assert hook.updates == 0
 
 
-def test_what_is_no_network_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"takes the target network, a torch.nn.Module, got function"):
-        structure(lambda x: x)
-
-
-def test_values_of_the_network_are_beyond_a_hook() -> None:
-    net = network()
-    with pytest.raises(ValueError, match=r"Give the rule value='completed', or use structured_values\(\)"):
-        structure(net, StructuredTargets())
-    assert hooks_of(net) == []
-
-
-def test_without_a_network_it_counts_too() -> None:
-    q = network()(states()).detach()
-    rule = StructuredTargets(observe=0.5, rise=10)
-    keeper = TargetStructure(rule, seed=2, updates=4)
-    assert torch.equal(keeper(q), structured(q, rule=rule, seed=2, updates=4))
-    assert torch.equal(keeper(q), structured(q, rule=rule, seed=2, updates=5))
-    assert keeper.state_dict() == {"seed": 2, "updates": 6}
-    assert keeper.rule is rule
-
-
 def trained(rule: float | None, updates: int = 30) -> list[Tensor]:
     """Parameters after some updates of a script's kind, with its own random numbers in between."""
     online, target = network(seed=0), network(seed=1)
@@ -265,14 +199,6 @@ def test_the_script_with_the_line_learns_cartpole(capsys: pytest.CaptureFixture[
     assert max(scores) > 150
 
 
-def test_a_number_is_a_probability() -> None:
-    net = nn.Linear(3, 5)
-    assert structure(net, 0.5).rule == StructuredTargets(observe=0.5, value="completed")
-    for wrong in (0, "half"):
-        with pytest.raises(ValueError, match="probability"):
-            structure(nn.Linear(3, 5), wrong)
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
 def test_values_that_are_not_finite_are_refused(bad: float) -> None:
     net = nn.Linear(3, 5)
@@ -281,3 +207,94 @@ def test_values_that_are_not_finite_are_refused(bad: float) -> None:
     structure(net)
     with pytest.raises(ValueError, match="not finite"):
         net(torch.zeros(4, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda net: structure(lambda x: x), r"takes the target network, a torch.nn.Module, got function"),
+        (lambda net: RankMonitor(3), r"takes the target network, a torch.nn.Module, got int"),
+        (lambda net: structure(net, StructuredTargets()), r"value='completed', or use structured_values\(\)"),
+        (lambda net: structure(net, 0), "probability"),
+        (lambda net: structure(net, "half"), "probability"),
+        (lambda net: (structure(net), structure(net)), "structured already"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call(network())
+
+
+def of_singular_values(*sizes: float, m: int = 32, n: int = 6, seed: int = 0) -> Tensor:
+    """(m, n) with these singular values."""
+    source = torch.Generator().manual_seed(seed)
+    left, right = (torch.linalg.qr(torch.randn(size, len(sizes), generator=source)).Q for size in (m, n))
+    return left @ torch.diag(torch.tensor(sizes)) @ right.mT
+
+
+def test_ranks_follow_the_energy_by_hand() -> None:
+    """Shares of squared singular values: 0.96, 0.032, 0.0078, 0.0002; so 2 hold 99% and 4 hold 99.99%."""
+    q = of_singular_values(*torch.tensor([0.96, 0.032, 0.0078, 0.0002]).sqrt().tolist())
+    found = ranks_of(q)
+    assert found["rank_99"] == 2
+    assert found["rank_9999"] == 4
+
+
+def test_a_value_for_each_state_is_taken_out_of_the_centred_rank() -> None:
+    advantages = of_singular_values(1.0, 1.0, 1.0)
+    advantages -= advantages.mean(1, keepdim=True)
+    q = advantages + 1e3 * torch.randn(32, 1, generator=torch.Generator().manual_seed(1))
+    found = ranks_of(q)
+    assert found["rank_99"] == 1
+    assert found["row_centred_rank_99"] > 1
+
+
+def test_several_matrices_give_the_mean() -> None:
+    q = torch.stack([of_singular_values(1.0), of_singular_values(1.0, 1.0)])
+    assert ranks_of(q)["rank_99"] == 1.5
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_precisions(kind: torch.dtype) -> None:
+    assert ranks_of(of_singular_values(1.0, 1.0).to(kind))["rank_99"] == 2
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_nothing_is_said_about_values_that_are_not_finite(bad: float) -> None:
+    q = of_singular_values(1.0)
+    q[3, 2] = bad
+    assert ranks_of(q) == {}
+
+
+def test_it_watches_and_changes_nothing() -> None:
+    torch.manual_seed(0)
+    net, x = nn.Linear(2, 6), torch.randn(32, 2)
+    raw = net(x)
+    with RankMonitor(net) as monitor:
+        assert monitor.ranks() == {}
+        assert torch.equal(net(x), raw)
+        assert net(x).requires_grad
+        assert monitor.updates == 2
+        assert monitor.ranks() == ranks_of(raw)
+        assert monitor.ranks()["rank_9999"] <= 3, "two inputs and a bias"
+    net(x)
+    assert monitor.updates == 2
+    assert len(net._forward_hooks) == 0
+
+
+def test_quantiles_are_watched_by_their_means() -> None:
+    z = torch.randn(16, 5, 3, generator=torch.Generator().manual_seed(0))
+    monitor = RankMonitor(nn.Identity(), quantiles=True)
+    monitor._see(nn.Identity(), (), z)
+    assert monitor.ranks() == ranks_of(z.mean(1))
+
+
+def test_other_outputs_go_by_unseen() -> None:
+    class Pair(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x, x
+
+    net = Pair()
+    monitor = RankMonitor(net)
+    net(torch.ones(2, 2))
+    assert (monitor.updates, monitor.ranks()) == (0, {})

@@ -17,7 +17,6 @@ from tests.integrations.tianshou_rig import (
     EVERYTHING,
     OURS,
     SCORE,
-    SPACE,
     WIDTH,
     Kept,
     algorithm_of,
@@ -30,59 +29,38 @@ from tests.integrations.tianshou_rig import (
     updates,
     values_of,
 )
-from tianshou.algorithm import BDQN, C51, DQN, IQN, QRDQN, RainbowDQN
-from tianshou.algorithm.modelfree.bdqn import BDQNPolicy
-from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
-from tianshou.algorithm.optim import AdamOptimizerFactory
+from tianshou.algorithm import C51, DQN, IQN, QRDQN, RainbowDQN
 from tianshou.data import Batch, ReplayBuffer
-from tianshou.utils.net.common import BranchingNet, Net
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from svrl import AUTHORS_WAY, StructuredTargets
 from svrl.integrations.pytorch import structured, structured_quantiles
-from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.tianshou import (
-    RankLog,
     StructuredC51,
     StructuredDQN,
     StructuredQRDQN,
 )
 
 
-@pytest.mark.parametrize("frequency", [0, 4])
+@pytest.mark.parametrize("settings", [{"target_update_freq": 0}, {}, {"is_double": False}], ids=str)
 @pytest.mark.parametrize(
     ("kind", "value"), [*((kind, "network") for kind in OURS), *((kind, "completed") for kind in (DQN, QRDQN, IQN))]
 )
-def test_nothing_hidden_is_the_library(kind: type, frequency: int, value: Any) -> None:
-    rule = StructuredTargets(observe=1.0, value=value)
-    plain = algorithm_of(kind, target_update_freq=frequency, n_step_return_horizon=3)
-    ours = algorithm_of(kind, OURS[kind], structure=rule, target_update_freq=frequency, n_step_return_horizon=3)
-    theirs, mine = updates(plain, memory(prioritised=True), 25), updates(ours, memory(prioritised=True), 25)
-    assert same(plain, ours)
-    assert [stats.loss for stats in theirs] == [stats.loss for stats in mine]
-    assert int(ours.structure_updates) == 25
-
-
-@pytest.mark.parametrize("value", ["completed", "network"])
-@pytest.mark.parametrize("huber", [None, 1.0])
-def test_nothing_hidden_is_nature_dqn(value: Any, huber: float | None) -> None:
-    rule = StructuredTargets(observe=1.0, value=value)
-    plain = algorithm_of(DQN, is_double=False, huber_loss_delta=huber)
-    ours = algorithm_of(DQN, StructuredDQN, structure=rule, is_double=False, huber_loss_delta=huber)
-    updates(plain, memory(), 25)
-    updates(ours, memory(), 25)
-    assert same(plain, ours)
-
-
-@pytest.mark.parametrize("kind", list(OURS))
-def test_without_structure_it_is_the_library_and_with_it_not(kind: type) -> None:
-    plain, without, within = algorithm_of(kind), algorithm_of(kind, OURS[kind], structure=None), None
-    within = algorithm_of(kind, OURS[kind], structure=0.5)
-    for algorithm in (plain, without, within):
-        updates(algorithm, memory(), 25)
+def test_nothing_hidden_or_no_structure_is_the_library(kind: type, settings: dict[str, Any], value: Any) -> None:
+    if "is_double" in settings and kind is not DQN:
+        pytest.skip("has no such setting")
+    agents = [algorithm_of(kind, n_step_return_horizon=3, **settings)]
+    rules = StructuredTargets(observe=1.0, value=value), None, StructuredTargets(observe=0.5, value=value)
+    agents += [algorithm_of(kind, OURS[kind], structure=rule, n_step_return_horizon=3, **settings) for rule in rules]
+    losses = [[stats.loss for stats in updates(agent, memory(prioritised=True), 25)] for agent in agents]
+    plain, everything, without, hidden = agents
+    assert same(plain, everything)
     assert same(plain, without)
+    assert losses[0] == losses[1] == losses[2]
+    assert not same(plain, hidden)
+    assert int(everything.structure_updates) == 25
     assert list(plain.state_dict()) == list(without.state_dict())
-    assert not same(plain, within)
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -180,6 +158,18 @@ def test_what_was_saved_goes_on(tmp_path: Any) -> None:
     assert same(straight, whole)
 
 
+def test_seeds_draw_other_masks_and_a_copy_draws_its_own() -> None:
+    first, again, other = (algorithm_of(DQN, StructuredDQN, structure=0.5, seed=seed) for seed in (0, 0, 1))
+    twin = copy.deepcopy(first)
+    for algorithm in (first, again, other):
+        updates(algorithm, memory(), 10)
+    assert int(twin.structure_updates) == 0
+    updates(twin, memory(), 10)
+    assert same(first, again)
+    assert same(first, twin)
+    assert not same(first, other)
+
+
 @pytest.mark.parametrize("make", [recurrent, curious])
 def test_recurrent_and_wrapped_agents_are_structured(make: Any) -> None:
     plain, ours, hidden = make(DQN), make(StructuredDQN, structure=1.0), make(StructuredDQN, structure=0.5)
@@ -187,23 +177,6 @@ def test_recurrent_and_wrapped_agents_are_structured(make: Any) -> None:
         updates(algorithm, memory(), 12)
     assert same(plain, ours)
     assert not same(plain, hidden)
-
-
-def test_seeds_draw_other_masks() -> None:
-    first, again, other = (algorithm_of(DQN, StructuredDQN, structure=0.5, seed=seed) for seed in (0, 0, 1))
-    for algorithm in (first, again, other):
-        updates(algorithm, memory(), 10)
-    assert same(first, again)
-    assert not same(first, other)
-
-
-def test_a_copy_is_an_agent_of_its_own() -> None:
-    ours = algorithm_of(DQN, StructuredDQN, structure=0.5)
-    twin = copy.deepcopy(ours)
-    updates(ours, memory(), 5)
-    assert int(twin.structure_updates) == 0
-    updates(twin, memory(), 5)
-    assert same(ours, twin)
 
 
 def test_a_library_that_asks_in_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,91 +230,45 @@ def test_structure_can_be_changed(kind: type) -> None:
     updates(plain, memory(), 5)
     updates(ended, memory(), 5)
     assert same(plain, ended)
-    for wrong in ("0.5", 1.5, *([AUTHORS_WAY] if kind is C51 else [])):
-        with pytest.raises(ValueError, match=r"a probability|can only choose"):
-            changed.structure = wrong
-    assert changed.structure == rule
-
-
-def test_a_policy_of_another_kind_is_refused() -> None:
-    class Bare(DiscreteQLearningPolicy):
-        def forward(self, batch: Any, state: Any = None) -> Any:
-            raise NotImplementedError
-
-    bare = Bare(model=Net(state_shape=WIDTH, action_shape=SPACE.n), action_space=SPACE)
-    with pytest.raises(RuntimeError, match="relies on the argument model of its policy"):
-        StructuredDQN(policy=bare, optim=AdamOptimizerFactory(lr=1e-3))
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
-    [({"structure": "0.5"}, "a probability or None"), ({"structure": True}, "got True"), ({"structure": 1.5}, "1.5")],
+    ("kind", "settings", "said"),
+    [
+        (DQN, {"structure": "0.5"}, "a probability or None"),
+        (DQN, {"structure": True}, "got True"),
+        (DQN, {"structure": 1.5}, "1.5"),
+        (DQN, {"rank_every": 0}, "1 or more, got 0"),
+        (C51, {"structure": AUTHORS_WAY}, "structure can only choose"),
+        (RainbowDQN, {"structure": AUTHORS_WAY}, "structure can only choose"),
+    ],
 )
-def test_refuses_what_is_no_structure(settings: dict[str, Any], said: str) -> None:
+def test_bad_input_is_one_sentence(kind: type, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        algorithm_of(DQN, StructuredDQN, **settings)
+        algorithm_of(kind, OURS[kind], **settings)
+    if "structure" in settings:
+        changed = algorithm_of(kind, OURS[kind])
+        with pytest.raises(ValueError, match=said):
+            changed.structure = settings["structure"]
+        assert changed.structure == StructuredTargets()
 
 
-@pytest.mark.parametrize("kind", [C51, RainbowDQN])
-def test_distributions_cannot_be_completed(kind: type) -> None:
-    with pytest.raises(ValueError, match="structure can only choose"):
-        algorithm_of(kind, OURS[kind], structure=AUTHORS_WAY)
-
-
+@pytest.mark.parametrize("structure", [0.5, None])
 @pytest.mark.parametrize("kind", list(OURS))
-def test_ranks_are_watched_in_any_algorithm(kind: type) -> None:
-    for cls in (kind, OURS[kind]):
-        unwatched, watched = algorithm_of(kind, cls), algorithm_of(kind, cls)
-        log = RankLog(watched, every=2)
-        updates(unwatched, memory(), 5)
-        stats = updates(watched, memory(), 5)
-        assert same(unwatched, watched)
-        assert all(1 <= row.rank_99 <= ACTIONS for row in stats)
-        assert stats[0].rank_99 == stats[1].rank_99
-        assert stats[0].get_loss_stats_dict().keys() >= {"loss", "rank_99", "rank_9999", "row_centred_rank_99"}
-        log.remove()
-        assert not hasattr(updates(watched, memory(), 1)[0], "rank_99")
+def test_ranks_are_among_the_statistics(kind: type, structure: float | None) -> None:
+    stats = updates(algorithm_of(kind, OURS[kind], structure=structure, rank_every=2), memory(), 5)
+    assert all(1 <= row.rank_99 <= ACTIONS for row in stats)
+    assert stats[0].rank_99 == stats[1].rank_99
+    assert stats[0].get_loss_stats_dict().keys() >= {"loss", "rank_99", "rank_9999", "row_centred_rank_99"}
 
 
 def test_ranks_are_those_of_the_target_network_before_completion() -> None:
     ours = algorithm_of(DQN, StructuredDQN, structure=0.5)
-    log = RankLog(ours, every=1)
     buffer = memory(BATCH)
     with policy_within_training_step(ours.policy):
         expected = ranks_of(values_of(ours, buffer[np.arange(BATCH)].obs_next, online=False))
         ours.update(buffer=buffer, sample_size=0)  # all of it, in order
-    assert log.ranks == expected
-
-
-def test_what_is_watched_can_be_saved_and_copied(tmp_path: Any) -> None:
-    straight = algorithm_of(DQN, StructuredDQN, structure=0.5)
-    RankLog(straight, every=1)
-    updates(straight, memory(), 3)
-    torch.save(straight, tmp_path / "whole.pt")
-    copies = [torch.load(tmp_path / "whole.pt", weights_only=False), copy.deepcopy(straight)]
-    rows = [updates(algorithm, memory(), 4) for algorithm in (straight, *copies)]
-    assert all(same(straight, twin) for twin in copies)
-    assert len({tuple(stats.row_centred_rank_99 for stats in row) for row in rows}) == 1
-    with pytest.raises(ValueError, match="watched already"):
-        RankLog(straight)
-
-
-def test_what_has_no_matrix_is_not_watched() -> None:
-    with pytest.raises(ValueError, match="such as DQN, got Net"):
-        RankLog(Net(state_shape=WIDTH, action_shape=SPACE.n))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="every=0"):
-        RankLog(algorithm_of(DQN), every=0)
-    branching = BranchingNet(
-        state_shape=WIDTH,
-        num_branches=2,
-        action_per_branch=3,
-        common_hidden_sizes=[8],
-        value_hidden_sizes=[8],
-        action_hidden_sizes=[8],
-    )
-    policy = BDQNPolicy(model=branching, action_space=SPACE)
-    with pytest.raises(ValueError, match="got BDQN"):
-        RankLog(BDQN(policy=policy, optim=AdamOptimizerFactory(lr=1e-3)))
+    assert ours.ranks == expected
 
 
 def test_training_without_hidden_entries_is_the_library() -> None:
@@ -352,14 +279,7 @@ def test_training_without_hidden_entries_is_the_library() -> None:
 
 def test_training_counts_and_logs() -> None:
     kept = Kept()
-    torch.manual_seed(0)
-
-    class Watched(StructuredDQN):
-        def __init__(self, **settings: Any) -> None:
-            super().__init__(**settings)
-            RankLog(self, every=5)
-
-    ours, _ = cartpole(Watched, steps=300, structure=0.5, logger=kept)
+    ours, _ = cartpole(StructuredDQN, steps=300, structure=0.5, rank_every=5, logger=kept)
     assert int(ours.structure_updates) == 60
     assert ours._completions == 0
     assert len(kept.rows) == 3  # the library counts a step of several updates as one

@@ -39,8 +39,8 @@ from torchrl.objectives import DistributionalDQNLoss, DQNLoss, SoftUpdate, Value
 
 from svrl import AUTHORS_WAY, StructuredTargets
 from svrl.integrations.pytorch import structured
-from svrl.integrations.rank_monitor import ranks_of
-from svrl.integrations.torchrl import LogRanks, StructuredDistributionalDQNLoss, StructuredDQNLoss
+from svrl.integrations.target_hook import ranks_of
+from svrl.integrations.torchrl import LogRanks, StructuredDQNLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -60,6 +60,27 @@ def test_nothing_hidden_is_the_library(space: str, value: Any, double: bool, tar
     assert int(ours.structure_updates) == 12
 
 
+@pytest.mark.parametrize(
+    ("make", "library", "settings"),
+    [
+        (loss_of, DQNLoss, {}),
+        (loss_of, DQNLoss, {"double_dqn": True}),
+        (distributional, DistributionalDQNLoss, {}),
+        (distributional, DistributionalDQNLoss, {"space": "one_hot"}),
+    ],
+)
+def test_without_structure_or_hidden_entries_it_is_the_library(make: Any, library: type, settings: Any) -> None:
+    losses = [make(library, **settings), *(make(structure=rule, **settings) for rule in (None, 1.0, 0.5, 0.5))]
+    losses.append(make(structure=0.5, seed=1, **settings))
+    space = settings.get("space", "categorical")
+    said = [train(loss, SoftUpdate(loss, eps=0.9), space=space) for loss in losses]
+    assert said[0] == said[1] == said[2] != said[3]
+    assert said[3] == said[4] != said[5], "a seed draws its masks"
+    assert list(losses[0].state_dict()) == list(losses[1].state_dict())
+    assert same(losses[0], losses[1])
+    assert same(losses[0], losses[2])
+
+
 @pytest.mark.parametrize("estimator", [ValueEstimators.TD0, ValueEstimators.TD1, ValueEstimators.TDLambda])
 @pytest.mark.parametrize("double", [False, True])
 def test_nothing_hidden_is_the_library_with_every_estimator(estimator: Any, double: bool) -> None:
@@ -69,15 +90,6 @@ def test_nothing_hidden_is_the_library_with_every_estimator(estimator: Any, doub
     for loss in (plain, ours, hidden):
         loss.make_value_estimator(estimator, gamma=0.9)
         said.append(train(loss, SoftUpdate(loss, eps=0.9), shape=(3, 4)))
-    assert said[0] == said[1] != said[2]
-    assert same(plain, ours)
-
-
-@pytest.mark.parametrize("space", list(SPECS))
-def test_nothing_hidden_is_the_distributional_loss(space: str) -> None:
-    plain, ours = distributional(DistributionalDQNLoss, space), distributional(space=space, structure=1.0)
-    hidden = distributional(space=space, structure=0.5)
-    said = [train(loss, SoftUpdate(loss, eps=0.9), space=space) for loss in (plain, ours, hidden)]
     assert said[0] == said[1] != said[2]
     assert same(plain, ours)
 
@@ -98,15 +110,6 @@ def test_completion_adds_no_value_twice() -> None:
     loss = loss_of(space="one_hot")
     completed, known = torch.tensor([[3.0, 3.0, 1.0]]), torch.tensor([[2.0, 4.0, 1.0]])
     assert loss._worth(completed, chooser=completed, known=known).item() == 3.0
-
-
-@pytest.mark.parametrize("double", [False, True])
-def test_without_structure_it_is_the_library(double: bool) -> None:
-    plain, ours = loss_of(DQNLoss, double_dqn=double), loss_of(structure=None, double_dqn=double)
-    assert list(plain.state_dict()) == list(ours.state_dict())
-    assert type(plain.value_estimator) is type(ours.value_estimator)
-    assert train(plain, SoftUpdate(plain, eps=0.9)) == train(ours, SoftUpdate(ours, eps=0.9))
-    assert same(plain, ours)
 
 
 @pytest.mark.parametrize("space", list(SPECS))
@@ -132,21 +135,14 @@ def test_losses_are_those_of_the_table(space: str, double: bool, value: Any) -> 
     torch.testing.assert_close(batch["td_error"].squeeze(-1), errors.square())
 
 
-def test_data_over_several_steps_keeps_its_discounts() -> None:
-    loss = loss_of(structure=StructuredTargets(observe=0.6, value="completed"), reduction="none")
-    batch = batch_of()
-    batch["steps_to_next_obs"] = torch.arange(BATCH).view(-1, 1) % 3 + 1
-    filled = structured(values_of(loss, batch["next", "observation"], online=False), 0.6, updates=0)
-    worth = filled.amax(-1) * ~batch["next", "done"].squeeze(-1)
-    wanted = batch["next", "reward"].squeeze(-1) + 0.9 ** batch["steps_to_next_obs"].squeeze(-1) * worth
-    errors = chosen(values_of(loss, batch["observation"], online=True), batch["action"]) - wanted
-    torch.testing.assert_close(loss(batch)["loss"], errors.square())
-
-
 def test_all_next_states_of_a_call_are_one_matrix() -> None:
     loss = loss_of(structure=StructuredTargets(observe=0.6, value="completed"), reduction="none")
+    several = batch_of(shape=(4, 3))
+    flat, nested = loss_of(structure=0.5, reduction="none"), loss_of(structure=0.5, reduction="none")
+    assert torch.equal(nested(several.clone())["loss"].flatten(), flat(several.reshape(12))["loss"])
     loss.make_value_estimator(ValueEstimators.TDLambda, gamma=0.9, lmbda=0.8)
     batch = batch_of(shape=(3, 4))
+    batch["steps_to_next_obs"] = torch.arange(12).view(3, 4, 1) % 3 + 1
     values = values_of(loss, batch["next", "observation"], online=False)
     filled = structured(values.reshape(12, ACTIONS), 0.6, updates=0).view(3, 4, ACTIONS)
     wanted = loss._value_estimator.value_estimate(batch, next_value=filled.amax(-1, keepdim=True)).squeeze(-1)
@@ -217,26 +213,6 @@ def test_structure_can_be_changed(make: Any, settings: dict[str, Any]) -> None:
     assert changed.structure == rule
 
 
-def test_a_single_state_and_agents_side_by_side_are_rows() -> None:
-    one = batch_of()[0]
-    assert torch.equal(loss_of(DQNLoss)(one.clone())["loss"], loss_of(structure=1.0)(one.clone())["loss"])
-    several = batch_of(shape=(4, 3))
-    flat, nested = loss_of(structure=0.5, reduction="none"), loss_of(structure=0.5, reduction="none")
-    assert torch.equal(nested(several.clone())["loss"].flatten(), flat(several.reshape(12))["loss"])
-
-
-def test_it_is_still_a_module() -> None:
-    loss = loss_of(structure=0.5, double_dqn=True).double()
-    assert loss.structure_updates.dtype == torch.int64
-    assert {parameter.dtype for parameter in loss.parameters()} == {torch.float64}
-    assert "structure_updates" not in dict(loss.named_parameters())
-
-
-def test_seeds_draw_other_masks() -> None:
-    first, again, other = (train(loss_of(structure=0.5, seed=seed), None) for seed in (0, 0, 1))
-    assert first == again != other
-
-
 @pytest.mark.parametrize(
     ("backend", "double"),
     [("aot_eager", False), ("aot_eager", True), pytest.param("inductor", False, marks=COMPILER)],
@@ -254,21 +230,6 @@ def test_compiles_into_one_graph(backend: str, double: bool) -> None:
         # Estimation stops at a tolerance of 1e-3, so rounding may cost it a step.
         assert train(compiled, updaters[1], times=5) == pytest.approx(said, rel=1e-3)
     assert int(ours.structure_updates) == 5
-
-
-def test_works_without_tensordicts() -> None:
-    loss = loss_of(structure=0.5)
-    batch = batch_of()
-    alone = loss(
-        observation=batch["observation"],
-        action=batch["action"],
-        next_observation=batch["next", "observation"],
-        next_reward=batch["next", "reward"],
-        next_done=batch["next", "done"],
-        next_terminated=batch["next", "terminated"],
-    )
-    loss.structure_updates.zero_()
-    assert torch.equal(alone, loss(batch)["loss"])
 
 
 def test_names_of_entries_can_be_chosen() -> None:
@@ -348,29 +309,19 @@ def test_ranks_are_those_of_the_target_network(cls: type) -> None:
     again = LogRanks(loss, every=2)
     again.load_state_dict(log.state_dict())
     assert again(batch) is None
-
-
-@pytest.mark.parametrize("cls", [DistributionalDQNLoss, StructuredDistributionalDQNLoss])
-def test_ranks_of_distributions_are_those_of_expected_values(cls: type) -> None:
-    loss, batch = distributional(cls), batch_of()
-    log_p = values_of(loss, batch["next", "observation"], online=False)
+    atoms = distributional()
+    log_p = values_of(atoms, batch["next", "observation"], online=False)
     expected = (log_p.exp() * torch.linspace(-2, 2, ATOMS).view(-1, 1)).sum(-2)
-    assert LogRanks(loss)(batch) == ranks_of(expected)
+    assert LogRanks(atoms)(batch) == ranks_of(expected)
 
 
-def test_a_trainer_without_hidden_entries_is_the_library() -> None:
-    plain, ours = by_trainer(DQNLoss, frames=400), by_trainer(StructuredDQNLoss, frames=400, structure=EVERYTHING)
+def test_a_trainer_without_hidden_entries_is_the_library_and_logs_ranks() -> None:
+    kept = Kept()
+    plain, ours = by_trainer(DQNLoss, frames=400), by_trainer(StructuredDQNLoss, frames=400, structure=1.0, logger=kept)
     assert same(plain, ours)
     assert int(ours.structure_updates) == 24
-
-
-def test_a_trainer_logs_ranks() -> None:
-    kept = Kept()
-    loss = by_trainer(StructuredDQNLoss, frames=400, structure=0.5, logger=kept)
-    assert int(loss.structure_updates) == 24
-    ranks = [value for name, value in kept.rows if name == "rank_99"]
-    assert ranks
-    assert set(ranks) <= {1.0, 2.0}
+    assert {value for name, value in kept.rows if name == "rank_99"} <= {1.0, 2.0}
+    assert any(name == "rank_99" for name, _ in kept.rows)
 
 
 @pytest.mark.slow

@@ -1,24 +1,30 @@
-"""What is said about a library that is missing, too old or too new."""
+"""What is said about a library that is missing, too old or too new; and what pip installs and the page says."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import re
+import tomllib
+import warnings
+from pathlib import Path
 
 import pytest
 
-from svrl.integrations.versions import LIBRARIES, Library, numbers, require
+from svrl.integrations import versions
+from svrl.integrations.versions import LIBRARIES, Library, numbers, require, versions_table
 
-RAY = Library(package="ray", extra="ray", lowest="2.60", below="2.61")
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch):
     """Say that a version of ray is installed, or none."""
-    monkeypatch.setitem(LIBRARIES, "ray", RAY)
+    monkeypatch.setitem(LIBRARIES, "ray", Library(package="ray", extra="ray", lowest="2.60", below="2.61"))
+    versions._warn.cache_clear()
 
     def say(version: str | None) -> None:
         def of(package: str) -> str:
-            assert package == "ray"
             if version is None:
                 raise importlib.metadata.PackageNotFoundError(package)
             return version
@@ -28,28 +34,42 @@ def installed(monkeypatch: pytest.MonkeyPatch):
     return say
 
 
-def test_a_missing_library_names_its_pip_command(installed) -> None:
-    installed(None)
-    with pytest.raises(ImportError) as error:
-        require("ray")
-    assert str(error.value) == ("This integration needs ray, which is not installed. Run: pip install 'svrl[ray]'")
-
-
-@pytest.mark.parametrize("version", ["2.59.9", "1.0", "2.61", "2.61.0", "2.61.0rc1", "3.0", "10.0"])
-def test_an_untested_version_names_both(installed, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "sentence"),
+    [
+        (None, "This integration needs ray, which is not installed. Run: pip install 'svrl[ray]'"),
+        *(
+            (
+                version,
+                f"This integration needs ray 2.60 or newer, and {version} is installed. Run: pip install 'ray>=2.60'",
+            )
+            for version in ("2.59.9", "1.0", "2.6")
+        ),
+    ],
+)
+def test_a_missing_or_old_library_is_refused_with_its_pip_command(installed, version, sentence: str) -> None:
     installed(version)
     with pytest.raises(ImportError) as error:
         require("ray")
-    assert str(error.value) == (
-        f"This integration was tested with ray >=2.60,<2.61, and {version} is installed. "
-        "Run: pip install 'ray>=2.60,<2.61'"
-    )
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("version", ["2.61", "2.61.0rc1", "3.0", "10.0"])
+def test_a_newer_library_warns_once(installed, version: str) -> None:
+    installed(version)
+    with pytest.warns(UserWarning, match=rf"tested with ray >=2.60,<2.61, and {version} is installed"):
+        assert require("ray") == version
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        require("ray")
 
 
 @pytest.mark.parametrize("version", ["2.60", "2.60.0", "2.60.7", "2.60.0.post1", "2.60.1+cpu"])
 def test_a_tested_version_is_let_in(installed, version: str) -> None:
     installed(version)
-    assert require("ray") == version
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert require("ray") == version
 
 
 def test_versions_are_compared_as_numbers() -> None:
@@ -59,16 +79,17 @@ def test_versions_are_compared_as_numbers() -> None:
     assert numbers("unknown") == ()
 
 
-@pytest.mark.parametrize("library", LIBRARIES.values(), ids=lambda library: library.package)
-def test_every_range_holds_something(library: Library) -> None:
-    assert numbers(library.lowest) < numbers(library.below)
-    assert library.range == f">={library.lowest},<{library.below}"
-
-
 @pytest.mark.parametrize("package", LIBRARIES)
-def test_what_is_installed_here_is_let_in(package: str) -> None:
-    try:
-        found = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip(f"{package} is not installed here")
-    assert require(package) == found
+def test_the_extra_the_pins_and_the_tested_range_agree(package: str) -> None:
+    library = LIBRARIES[package]
+    wanted = [re.sub(r"\[.*?\]|,.*", "", line) for line in EXTRAS[library.extra]]
+    assert f"{package}>={library.lowest}" in wanted
+    pins = (ROOT / "constraints.txt").read_text() + (ROOT / "constraints-integrations.txt").read_text()
+    normal = re.sub(r"[-_]", "[-_]", re.escape(package).replace(r"\-", "-"))
+    found = re.search(rf"^{normal}==(\S+)$", pins, re.MULTILINE | re.IGNORECASE)
+    assert found, f"{package} is pinned nowhere"
+    assert numbers(library.lowest) <= numbers(found[1]) < numbers(library.below)
+
+
+def test_the_page_has_the_table() -> None:
+    assert (ROOT / "docs" / "output" / "integration_versions.md").read_text() == versions_table()

@@ -37,8 +37,7 @@ RESERVED = {
     "benchmarks": set(),  # beside the package, and on top of it
     "sklearn": {"integrations"},
     "quantecon": {"integrations"},
-    "mdpsolver": {"integrations"},
-    "mdptoolbox": {"integrations"},
+    "mdpsolver": set(),
     "safetensors": {"integrations"},
     "sb3_contrib": {"integrations"},
     "tianshou": {"integrations"},

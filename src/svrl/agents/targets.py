@@ -42,15 +42,35 @@ def next_values(
         value: Who values, where a completed matrix is given.
     """
     double = kind == "double"
-    if completed is None:
-        chooser, valuer = (online_q if double else target_q), target_q
-    elif value == "network":
-        chooser, valuer = completed, target_q
-    else:
-        chooser, valuer = (online_q if double else completed), completed
-    if chooser is None:
+    if double and online_q is None and (completed is None or value == "completed"):
         raise ValueError("A double agent needs the online network's values at the next states, got None.")
+    chooser, valuer = chooser_and_valuer(
+        target_q, online_q=online_q if double else None, completed=completed, value=value
+    )
     return valuer.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def completes_online(double: bool, value: Value) -> bool:
+    """Whether it is the online network's matrix that is completed, and not the target network's."""
+    return double and value == "network"
+
+
+def chooser_and_valuer(
+    target_q: Tensor, *, online_q: Tensor | None, completed: Tensor | None, value: Value
+) -> tuple[Tensor, Tensor]:
+    """The row of the table: whose values choose the next action, and whose say what it is worth.
+
+    Args:
+        target_q: Values of the target network.
+        online_q: Values of the online network where the agent is double, else None.
+        completed: A completed matrix, of the network that `completes_online` says, or None for a plain agent.
+        value: Who values, where a completed matrix is given.
+    """
+    if completed is None:
+        return (target_q if online_q is None else online_q), target_q
+    if value == "network":
+        return completed, target_q
+    return (completed if online_q is None else online_q), completed
 
 
 def bellman_targets(rewards: Tensor, continues: Tensor, values: Tensor, discount: float) -> Tensor:

@@ -1,4 +1,8 @@
-"""A known model as the arrays that other libraries pass around, and back.
+"""A known model as arrays for other libraries, from arrays of theirs, and as a file.
+
+    closed(model)                            CSR transitions (S * A, S) whose rows sum to 1, and rewards (S, A)
+    mdp_from_pairs(states=, actions=, ...)   a model from a list of pairs
+    save_mdp(model, "mdp.npz")               load_mdp("mdp.npz")
 
 Other libraries know neither terminal states nor transitions that end an episode: they want rows that sum to 1.
 `closed` gives them such rows without changing the value of any state. A terminal state stays where it is and is
@@ -11,11 +15,27 @@ table: they stay where they are and are paid less than any pair that is there,
 
 As V*(s) >= low / (1 - discount), staying is worth V*(s) - (1 - discount) V*(s) + r(s, a) < V*(s): the optimal values
 are those of the problem as it was given, and no optimal policy takes such a pair.
+
+A file is one .npz whose entries are the arguments of `TabularMDP`, each an array that NumPy alone can read:
+
+    format, version               "svrl-mdp", 1
+    indptr, indices, data         CSR transitions (S * A, S), row s * A + a, N stored entries; rows sum to 1
+    done                          (N,), bool: such a transition ends the episode
+    rewards                       (S, A), expected
+    terminal                      (S,), bool
+    discount                      a number in (0, 1)
+    name, label                   text, the label as JSON
+
+It gives a model that answers bit for bit like the one that was saved. An MDP forgets where its last transitions went,
+so those that are done are written as leading to some state. Nothing is pickled, and a file is the old one or the
+whole new one.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +44,12 @@ import torch
 
 from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
+from svrl.runs.atomic import writing
 
 ROUNDING = 1e-12
 """What a row may miss by rounding alone."""
+FORMAT, VERSION = "svrl-mdp", 1
+ENTRIES = ("indptr", "indices", "data", "done", "rewards", "terminal", "discount", "name", "label")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -91,37 +114,25 @@ def table_of(model: Model) -> ModelTable:
 
 
 def _table_by_chains(model: Model) -> ModelTable:
-    rewards = np.empty((model.n_states, model.n_actions))
-    of_actions = []
-    for action in range(model.n_actions):
-        chain = model.under(torch.full((model.n_states,), action, dtype=torch.int64, device=model.device))
+    n_states, n_actions = model.n_states, model.n_actions
+    rewards, of_actions = np.empty((n_states, n_actions)), []
+    for action in range(n_actions):
+        chain = model.under(torch.full((n_states,), action, dtype=torch.int64, device=model.device))
         rewards[:, action] = chain.reward.cpu().numpy()
-        of_actions.append(to_scipy(chain.transitions))
-    transitions = by_pairs(of_actions)
+        rows = chain.transitions
+        parts = (rows.values(), rows.col_indices(), rows.crow_indices())
+        found = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(rows.shape))
+        found.sum_duplicates()
+        of_actions.append(found)
+    stacked = scipy.sparse.vstack(of_actions, format="csr")
+    transitions = stacked[np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)]
     return ModelTable(
         transitions=transitions,
         rewards=rewards,
-        terminal=np.zeros(model.n_states, dtype=bool),
+        terminal=np.zeros(n_states, dtype=bool),
         ends=bool(model.describe().get("episodic", np.min(transitions.sum(axis=1)) < 1.0 - 1e-6)),
         discount=model.discount,
     )
-
-
-def to_scipy(rows: torch.Tensor) -> scipy.sparse.csr_array:
-    """A CSR tensor (n, m) as a SciPy one, every column once and in order."""
-    parts = (rows.values(), rows.col_indices(), rows.crow_indices())
-    found = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(rows.shape))
-    found.sum_duplicates()
-    return found
-
-
-def by_pairs(of_actions: Any) -> scipy.sparse.csr_array:
-    """A matrices (S, S), one for each action, as one (S * A, S) with row s * A + a."""
-    stacked = scipy.sparse.vstack([scipy.sparse.csr_array(matrix) for matrix in of_actions], format="csr")
-    n_actions = len(of_actions)
-    n_states = stacked.shape[0] // n_actions
-    order = np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)
-    return stacked[order]
 
 
 def closed(model: Model) -> ModelTable:
@@ -223,3 +234,94 @@ def _filled(
 
 def _pair(row: int, n_actions: int) -> str:
     return f"The pair of state {row // n_actions} and action {row % n_actions}"
+
+
+def save_mdp(model: Model, file: str | Path) -> None:
+    """Write a model of S states and A actions; a `GridMDP` is written out as a table.
+
+    Raises:
+        ValueError: If the file does not end in .npz, or there is no model.
+    """
+    if Path(file).suffix != ".npz":
+        raise ValueError(f"A file of an MDP ends in .npz, got {Path(file).name!r}.")
+    table = table_of(model)
+    transitions, done = _with_ends(table)
+    label = model.describe()
+    if isinstance(model, TabularMDP):  # what it works out itself is no label
+        worked_out = ("task", "states", "actions", "transitions", "episodic", "rows_sum_to_one", "discount", "device")
+        label = {key: value for key, value in label.items() if key not in worked_out}
+    with writing(Path(file)) as temporary, temporary.open("wb") as opened:
+        np.savez(
+            opened,
+            format=np.array(FORMAT),
+            version=np.array(VERSION),
+            indptr=transitions.indptr,
+            indices=transitions.indices,
+            data=transitions.data,
+            done=done,
+            rewards=table.rewards,
+            terminal=table.terminal,
+            discount=np.array(table.discount),
+            name=np.array(str(model.describe().get("task", "tabular"))),
+            label=np.array(json.dumps(label)),
+        )
+
+
+def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
+    """Read what `save_mdp` wrote.
+
+    Args:
+        file: Its path.
+        device: Where backups are to be done.
+
+    Raises:
+        ValueError: If the file is damaged, is no file of `save_mdp`, or holds no MDP.
+        OSError: If it cannot be opened.
+    """
+    path = Path(file)
+    with path.open("rb") as opened:
+        try:
+            with np.load(opened, allow_pickle=False) as entries:
+                kind = str(entries["format"]), int(entries["version"])
+                found = {name: entries[name] for name in ENTRIES} if kind == (FORMAT, VERSION) else {}
+        except Exception as error:  # a damaged archive fails in as many ways as it has parts
+            raise ValueError(f"{path} is damaged, or was not written by save_mdp, and cannot be read.") from error
+    if not found:
+        raise ValueError(f"{path} is {kind[0]} of version {kind[1]}, and {FORMAT} {VERSION} can be read. Update svrl.")
+    size = (len(found["indptr"]) - 1, len(found["terminal"]))
+    try:
+        rows = scipy.sparse.csr_array(tuple(found[name] for name in ("data", "indices", "indptr")), shape=size)
+    except ValueError as error:
+        raise ValueError(f"The transitions in {path} are no CSR matrix: {error}. Write the file again.") from error
+    return TabularMDP(
+        transitions=rows,
+        rewards=found["rewards"],
+        discount=float(found["discount"]),
+        terminal=found["terminal"],
+        done=found["done"],
+        device=device,
+        name=str(found["name"]),
+        label=json.loads(str(found["label"])),
+    )
+
+
+def _with_ends(table: ModelTable) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+    """Transitions (S * A, S) with what ends an episode as entries of their own, and which those are (N,)."""
+    rows, missing = table.transitions, table.missing
+    ending = missing > 0.0
+    if table.ends and not table.terminal.any() and not ending.any():
+        ending[0] = True  # an end of probability 0 is what makes this MDP one of episodes
+    places = rows.indptr[1:][ending]
+    last = np.where(np.diff(rows.indptr)[ending] > 0, rows.indices[places - 1], -1)
+    columns = np.minimum(last + 1, rows.shape[1] - 1)  # behind the others, where there is room
+    return (
+        scipy.sparse.csr_array(
+            (
+                np.insert(rows.data, places, missing[ending]),
+                np.insert(rows.indices, places, columns),
+                rows.indptr + np.r_[0, np.cumsum(ending)],
+            ),
+            shape=rows.shape,
+        ),
+        np.insert(np.zeros(len(rows.data), dtype=bool), places, True),
+    )

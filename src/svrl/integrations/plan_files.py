@@ -90,21 +90,20 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
         )
     path = _checked(Path(file))
     arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in _matrix(found, model).items()}
-    if path.suffix == ".npy":
-        with writing(path) as temporary, temporary.open("wb") as opened:
-            np.save(opened, arrays["q"] if "q" in arrays else arrays["left"] @ arrays["right"], allow_pickle=False)
-        return
-    metadata = _metadata(found, model, arrays)
+    q = arrays["q"] if "q" in arrays else arrays["left"] @ arrays["right"]
+    metadata = {} if path.suffix == ".npy" else _metadata(found, model, q)
     arrays |= {"v": found.v.cpu().numpy(), "policy": found.policy.cpu().numpy()}
-    if path.suffix == ".npz":
-        with writing(path) as temporary, temporary.open("wb") as opened:
-            np.savez(opened, metadata=np.array(json.dumps(metadata)), **arrays)  # type: ignore[arg-type]
-        return
-    require("safetensors")
-    from safetensors.numpy import save_file
-
     with writing(path) as temporary:
-        save_file(arrays, temporary, metadata=metadata)
+        if path.suffix == ".safetensors":
+            from safetensors.numpy import save_file
+
+            save_file(arrays, temporary, metadata=metadata)
+            return
+        with temporary.open("wb") as opened:
+            if path.suffix == ".npy":
+                np.save(opened, q, allow_pickle=False)
+            else:
+                np.savez(opened, metadata=np.array(json.dumps(metadata)), **arrays)  # type: ignore[arg-type]
 
 
 def load_q(file: str | Path) -> SavedQ:
@@ -116,10 +115,8 @@ def load_q(file: str | Path) -> SavedQ:
     """
     path = _checked(Path(file))
     path.open("rb").close()
-    if path.suffix == ".safetensors":
-        require("safetensors")
     try:
-        arrays, metadata = {".npy": _read_npy, ".npz": _read_npz, ".safetensors": _read_safetensors}[path.suffix](path)
+        arrays, metadata = _read(path)
     except Exception as error:  # a damaged file fails in as many ways as it has parts
         raise ValueError(f"{path} is damaged, or no {path.suffix} file, and cannot be read.") from error
     matrices = [arrays[name] for name in ("q", "left", "right") if name in arrays]
@@ -149,16 +146,16 @@ def _matrix(found: Plan, model: Model | None) -> dict[str, Tensor]:
     return {"q": model.backup(found.v)}
 
 
-def _metadata(found: Plan, model: Model | None, arrays: dict[str, np.ndarray]) -> dict[str, str]:
+def _metadata(found: Plan, model: Model | None, q: np.ndarray) -> dict[str, str]:
     metadata = {"format": FORMAT, "method": found.method, "seed": str(found.seed), "outcome": found.outcome}
     if "discount" in found.problem:
         metadata["discount"] = repr(float(found.problem["discount"]))
     if model is None:
         return metadata
     bounds = certify_plan(model, found.v, found.policy)
-    q = torch.from_numpy(arrays["q"] if "q" in arrays else arrays["left"] @ arrays["right"]).to(model.device).double()
     metadata["loss_bound"] = repr(bounds.loss_bound)
-    error = float(torch.maximum(model.backup(bounds.upper) - q, q - model.backup(bounds.lower)).max())
+    here = torch.from_numpy(q).to(model.device).double()
+    error = float(torch.maximum(model.backup(bounds.upper) - here, here - model.backup(bounds.lower)).max())
     if math.isfinite(error):  # some methods never look at some entries, and say nan there
         metadata["certified_error"] = repr(error)
     return metadata
@@ -167,23 +164,21 @@ def _metadata(found: Plan, model: Model | None, arrays: dict[str, np.ndarray]) -
 def _checked(path: Path) -> Path:
     if path.suffix not in ENDINGS:
         raise ValueError(f"A file of Q ends in {', '.join(ENDINGS)}, got {path.name!r}.")
+    if path.suffix == ".safetensors":
+        require("safetensors")
     return path
 
 
-def _read_npy(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    with path.open("rb") as opened:
-        return {"q": np.lib.format.read_array(opened, allow_pickle=False)}, {}
-
-
-def _read_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    with np.load(path, allow_pickle=False) as entries:
-        arrays = {name: entries[name] for name in entries.files}
-    return arrays, json.loads(str(arrays.pop("metadata", "{}")))
-
-
-def _read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays in a file, and its metadata."""
+    if path.suffix == ".npy":
+        with path.open("rb") as opened:
+            return {"q": np.lib.format.read_array(opened, allow_pickle=False)}, {}
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as entries:
+            arrays = dict(entries)
+        return arrays, json.loads(str(arrays.pop("metadata", "{}")))
     from safetensors import safe_open
 
-    with safe_open(path, framework="numpy") as opened:
-        names = list(opened.keys())
-        return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
+    with safe_open(path, framework="numpy") as tensors:
+        return {name: tensors.get_tensor(name) for name in tensors.keys()}, tensors.metadata() or {}  # noqa: SIM118

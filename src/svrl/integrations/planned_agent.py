@@ -113,68 +113,56 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
         ValueError: If the plan is of another task, shape or number of states or actions, or is over a grid and the
             model is not.
     """
-    _check_kinds(found, model)
-    if model is not None:
-        _check_same(found, model)
-    if not isinstance(model, GridMDP):
-        return PlannedAgent(policy=found.policy.cpu().numpy())
-    if found.q is not None and _finite(found.q):
-        return PlannedAgent(policy=GreedyPolicy(task=model.task, q=found.q), task=model.task)
-    if found.factors is not None and all(_finite(factor) for factor in found.factors):
-        left, right = found.factors
-        return PlannedAgent(policy=GreedyPolicy(task=model.task, left=left, right=right.mT), task=model.task)
-    return PlannedAgent(policy=GreedyPolicy(task=model.task, q=model.backup(found.v)), task=model.task)
-
-
-def _check_kinds(found: Any, model: Any) -> None:
-    """Refuse what is no plan or no model, and a grid's plan without the grid."""
     if not isinstance(found, Plan):
         raise ValueError(
             "agent_from_plan takes the plan first and then the model, got them the other way round. Swap them."
             if isinstance(model, Plan)
             else f"agent_from_plan needs a Plan, got {type(found).__name__}. Give what svrl.plan returned."
         )
-    shape = _grid(found.problem)
+    _check_same(found, model)
+    if not isinstance(model, GridMDP):
+        return PlannedAgent(policy=found.policy.cpu().numpy())
+    if found.q is not None and _finite(found.q):
+        policy = GreedyPolicy(task=model.task, q=found.q)
+    elif found.factors is not None and all(_finite(factor) for factor in found.factors):
+        left, right = found.factors
+        policy = GreedyPolicy(task=model.task, left=left, right=right.mT)
+    else:
+        policy = GreedyPolicy(task=model.task, q=model.backup(found.v))
+    return PlannedAgent(policy=policy, task=model.task)
+
+
+def _check_same(found: Plan, model: Any) -> None:
+    """Raise if the plan is of another model, as far as sizes, and for a grid its task and shape, tell."""
+    about = found.problem
+    shape = about.get("states") if isinstance(about.get("states"), str) else None  # as in 50x50: only a grid says so
     if shape is not None and not isinstance(model, GridMDP):
         raise ValueError(
-            f"The plan is over a grid of {shape} states of {found.problem.get('task')}, and without its GridMDP there "
+            f"The plan is over a grid of {shape} states of {about.get('task')}, and without its GridMDP there "
             f"is no action between them, got {type(model).__name__}. Call agent_from_plan(found, grid)."
         )
-    if model is not None and not isinstance(model, GridMDP | Model | Sampler):
+    if model is None:
+        return
+    if not isinstance(model, GridMDP | Model | Sampler):
         raise ValueError(
             f"agent_from_plan needs a model, got {type(model).__name__}. Give what was planned on, or None."
         )
-
-
-def _check_same(found: Plan, model: Model) -> None:
-    """Refuse a plan of another model, as far as sizes, and for a grid its task and shape, tell."""
-    n_states, n_actions = len(found.policy), _actions_of(found)
+    n_states = len(found.policy)
+    matrix = found.q if found.q is not None else None if found.factors is None else found.factors[1]
+    n_actions = int(about["pairs"]) // n_states if "pairs" in about else None
+    n_actions = n_actions if matrix is None else int(matrix.shape[-1])
     if n_states != model.n_states or n_actions not in (None, model.n_actions):
         raise ValueError(
             f"The plan has {n_states} states and {n_actions} actions, and the model {model.n_states} and "
             f"{model.n_actions}. Give what was planned on."
         )
-    if isinstance(model, GridMDP):
-        of_plan, of_model = ((about.get("task"), _grid(about)) for about in (found.problem, model.describe()))
-        if of_plan[1] is not None and of_plan != of_model:
+    if isinstance(model, GridMDP) and shape is not None:
+        own = model.describe()
+        if (about.get("task"), shape) != (own.get("task"), own.get("states")):
             raise ValueError(
-                f"The plan is of {of_plan[0]} on a grid of {of_plan[1]}, and the model is {of_model[0]} on one of "
-                f"{of_model[1]}. Give what was planned on."
+                f"The plan is of {about.get('task')} on a grid of {shape}, and the model is {own.get('task')} on one "
+                f"of {own.get('states')}. Give what was planned on."
             )
-
-
-def _actions_of(found: Plan) -> int | None:
-    """A, from the Q of a plan or its factors, or else from what it says of its problem; None if nothing says it."""
-    matrix = found.q if found.q is not None else None if found.factors is None else found.factors[1]
-    if matrix is not None:
-        return int(matrix.shape[-1])
-    return int(found.problem["pairs"]) // len(found.policy) if "pairs" in found.problem else None
-
-
-def _grid(problem: Mapping[str, Any]) -> str | None:
-    """The shape of the grid, such as 50x50, which only a grid gives as text."""
-    states = problem.get("states")
-    return states if isinstance(states, str) else None
 
 
 def states_from_features(task: ControlTask, seen: np.ndarray) -> np.ndarray:

@@ -4,10 +4,13 @@
     values = structured(values, 0.9, seed=0, updates=update)     the one line
     targets = rewards + discount * continues * values.max(-1).values
 
-Masks are drawn from the seed and the number of updates (`svrl.integrations.observed_entries`), so the same arguments
-give the same result, and another number of updates another mask. Estimation is the custom operator `svrl::complete`:
-torch.compile traces through it without a break, and on a card Soft-Impute is one launch, which a CUDA graph records.
-Targets are constants: no gradient comes back.
+Masks are drawn by counting: an entry's number, the number of updates and a seed are mixed to 64 bits (the finaliser of
+splitmix64, Steele, Lea and Flood 2014), and an entry is observed if those bits, as a number in [0, 1), are below p. So
+nothing but the count of updates has to be kept, a run that was saved and loaded draws what it would have drawn, and
+CPU and CUDA draw the same.
+
+Estimation is the custom operator `svrl::complete`: torch.compile traces through it without a break, and on a GPU
+Soft-Impute is one launch, which a CUDA graph records. Targets are constants: no gradient comes back.
 
 What is completed:
 
@@ -27,16 +30,19 @@ An n-step agent completes the values at the n-th next states; only its rewards a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.config import Kind, Value
+from svrl.agents.config import Value
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
-from svrl.agents.targets import next_values
-from svrl.integrations.observed_entries import observed_entries
+from svrl.agents.targets import completes_online, next_values
 
+_FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9 as a signed number; multiplication wraps
+_SECOND = -7723592293110705685  # 0x94D049BB133111EB
+_BITS = 24  # what a float32 holds exactly
 _RULES: dict[str, StructuredTargets] = {}
 """By name: an operator takes tensors, numbers and text, so that is how a rule comes in. Equal rules share a name."""
 _NAMES: dict[object, str] = {}
@@ -125,10 +131,10 @@ def structured_values(
             f"{tuple(online_q.shape)} of the online one."
         )
     wanted = _wanted(p, rule, settings)
-    # What chooses is completed; where double DQN takes the network's values, that is the online network's matrix.
-    matrix = target_q if online_q is None or wanted.value == "completed" else online_q
+    double = online_q is not None
+    matrix = online_q if online_q is not None and completes_online(double, wanted.value) else target_q
     whole = _complete(matrix.detach(), _draw(matrix, wanted, seed, updates), wanted.name)
-    kind: Kind = "dqn" if online_q is None else "double"
+    kind: Literal["double", "dqn"] = "double" if double else "dqn"
     return next_values(kind, target_q.detach(), online_q=online_q, completed=whole, value=wanted.value)
 
 
@@ -241,3 +247,46 @@ def _draw(q: Tensor, wanted: _Wanted, seed: int, updates: int | Tensor | None) -
             steps = steps + torch.arange(q.shape[0], device=q.device).view(-1, 1, 1)
         probability = torch.clamp(observe + (1.0 - observe) * steps / rise, max=1.0)
     return observed_entries(tuple(q.shape), probability, seed=seed, updates=updates, device=q.device)
+
+
+def observed_entries(
+    shape: tuple[int, ...], p: float | Tensor, *, seed: int, updates: int | Tensor, device: torch.device | str = "cpu"
+) -> Tensor:
+    """What is observed, bool, of matrices (..., B, A).
+
+    Args:
+        shape: Of the matrices.
+        p: Probability of an entry, or a tensor of it that broadcasts to the shape.
+        seed: Any whole number.
+        updates: How many were made before; another number draws another mask. A tensor stays on its device.
+        device: Where the mask is made.
+    """
+    if not isinstance(seed, int | np.integer):
+        raise ValueError(f"A seed is a whole number, got {seed!r}.")
+    count = 1
+    for size in shape:
+        count *= size
+    if not isinstance(updates, Tensor):
+        updates = torch.full((), updates, dtype=torch.int64, device=device)  # filled on the device: nothing waits
+    # Joined by xor: a compiler takes sums and products of a counter for an index, which must not overflow.
+    key = _mixed(updates ^ _seeded(int(seed)))
+    bits = _mixed(torch.arange(count, device=device) ^ key)
+    uniform = (bits & ((1 << _BITS) - 1)).to(torch.float32) * 2.0**-_BITS
+    return uniform.view(shape) < p
+
+
+def _seeded(seed: int) -> int:
+    """A seed as a signed number of 64 bits, mixed a little: neighbouring seeds shall not be neighbouring updates."""
+    mixed = (seed * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) % 2**64
+    return mixed - 2**64 if mixed >= 2**63 else mixed
+
+
+def _mixed(x: Tensor) -> Tensor:
+    x = (x ^ _shifted(x, 30)) * _FIRST
+    x = (x ^ _shifted(x, 27)) * _SECOND
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    """The bits moved right, zeros moved in: `>>` alone repeats the sign."""
+    return (x >> by) & ((1 << (64 - by)) - 1)

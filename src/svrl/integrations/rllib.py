@@ -24,7 +24,6 @@ random number of RLlib's is used: p = 1 with output "fill" gives exactly its own
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -32,8 +31,9 @@ import torch
 from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
+from svrl.agents.targets import completes_online
 from svrl.integrations.pytorch import rule_of, structured
-from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import require
 
 RAY = require("ray")
@@ -68,7 +68,6 @@ class StructuredDQNLearner(DQNTorchLearner):
             ValueError: If a setting is wrong, or a network has a memory.
         """
         super().build()
-        check_library()
         settings = self.config.learner_config_dict
         self.structure = rule_of(settings.get("structure", OUR_WAY))
         self.rank_every = whole_number(settings.get("rank_every", RANK_EVERY))
@@ -81,20 +80,6 @@ class StructuredDQNLearner(DQNTorchLearner):
                     f"Structure needs a batch of states, and the module {name!r} has a memory and learns from "
                     "sequences. Take a model without an LSTM, or structure=None."
                 )
-
-    def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
-        """RLlib's losses, after a look that each of them was formed here."""
-        self._loss_formed = False
-        before = {name: self.updates.get(name, 0) for name in fwd_out}
-        losses: dict[str, Any] = super().compute_losses(fwd_out=fwd_out, batch=batch)
-        missed = [name for name, count in before.items() if self.updates.get(name, 0) != count + 1]
-        if missed:
-            raise RuntimeError(
-                f"The module {missed[0]!r} formed a loss without this learner, so its targets are not structured. "
-                "Use a module without a loss of its own."
-            )
-        self._loss_formed = True
-        return losses
 
     def compute_loss_for_module(
         self, *, module_id: str, config: DQNConfig, batch: dict[str, Any], fwd_out: dict[str, Any]
@@ -112,6 +97,7 @@ class StructuredDQNLearner(DQNTorchLearner):
                 "Its loss has changed: use structure=None, or a version that was tested."
             )
         self.updates[module_id] = updates + 1
+        self._loss_formed = True
         if updates % self.rank_every == 0 or module_id not in self._ranks:
             self._ranks[module_id] = ranks_of(fwd_out[QF_TARGET_NEXT_PREDS])
         # At every update: RLlib forgets a metric that an update does not log.
@@ -120,10 +106,10 @@ class StructuredDQNLearner(DQNTorchLearner):
 
     def apply_gradients(self, gradients_dict: Mapping[Any, Any]) -> None:
         """RLlib's, for a loss that was formed here."""
-        if not self._loss_formed:
+        if self.structure is not None and not self._loss_formed:
             raise RuntimeError(
-                f"RLlib {RAY} makes a step without a loss of this learner, so its targets are not structured. "
-                "Its update has changed: use a version that was tested."
+                f"RLlib {RAY} makes a step without a loss of this learner, so its targets are not structured. Use a "
+                "module without a loss of its own; if it has none, RLlib has changed: use a version that was tested."
             )
         self._loss_formed = False
         super().apply_gradients(gradients_dict)
@@ -224,30 +210,10 @@ def whole_number(rank_every: Any) -> int:
     return rank_every
 
 
-def check_library() -> None:
-    """Refuse an RLlib whose learner is not the one that was subclassed here.
-
-    Raises:
-        RuntimeError: If so.
-    """
-    wanted = {
-        "compute_loss_for_module": {"module_id", "config", "batch", "fwd_out"},
-        "compute_losses": {"fwd_out", "batch"},
-        "apply_gradients": {"gradients_dict"},
-    }
-    for name, parameters in wanted.items():
-        method = getattr(DQNTorchLearner, name, None)
-        if method is None or set(inspect.signature(method).parameters) - {"self"} != parameters:
-            raise RuntimeError(
-                f"RLlib {RAY} has no {name}({', '.join(sorted(parameters))}) in its DQN learner, which structure is "
-                "put into. Use a version that was tested."
-            )
-
-
 def _key(config: DQNConfig, rule: StructuredTargets) -> str:
     """Whose values are completed; the module has the table."""
-    online = config.double_q and (config.num_atoms > 1 or rule.value == "network")
-    return QF_NEXT_PREDS if online else QF_TARGET_NEXT_PREDS
+    value = "network" if config.num_atoms > 1 else rule.value
+    return QF_NEXT_PREDS if completes_online(config.double_q, value) else QF_TARGET_NEXT_PREDS
 
 
 def _replaced(

@@ -8,6 +8,11 @@ Everything else is the library's: while its own `train` runs, a forward hook on 
 says about the next states, once for each update. The library then forms targets from it, with its own rewards,
 discounts and n-step returns. Who chooses and who values is the table of `svrl.agents.targets`.
 
+Dueling networks (Wang et al., 2016) have Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .). `net_arch` is
+honoured: its last layer is each stream's own, the ones before it are shared. So [64, 64] is one shared layer of 64
+units, and one of 64 in each stream; [] gives two linear streams. With pictures the default is that of the paper: the
+three convolutions of the Nature network, then 512 units in each stream.
+
 Masks are drawn from the model's seed and its number of updates, which the library saves: a model that was saved and
 loaded goes on as it would have. No random number of the library's is used, so p = 1 with output "fill" gives exactly
 its own result.
@@ -19,13 +24,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import gymnasium
 import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
+from svrl.agents.targets import chooser_and_valuer, completes_online
 from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
-from svrl.integrations.rank_monitor import RankMonitor, ranks_of
-from svrl.integrations.sb3_dueling import DUELING_POLICIES, DuelingPolicy
+from svrl.integrations.target_hook import RankMonitor, ranks_of
 from svrl.integrations.versions import LIBRARIES, require
 
 require("stable-baselines3")
@@ -34,6 +40,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.policies import BasePolicy  # noqa: E402
+from stable_baselines3.common.torch_layers import NatureCNN, create_mlp  # noqa: E402
+from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy, MultiInputPolicy, QNetwork  # noqa: E402
+
+NATURE_STREAM = 512
+"""Units of each stream after the Nature convolutions."""
 
 
 class StructuredTraining(OffPolicyAlgorithm):
@@ -104,11 +115,85 @@ class StructuredTraining(OffPolicyAlgorithm):
         """The library's, and how low-rank the last batch was before it was completed."""
         if self.structure is not None and self._last_values is not None:
             self.logger.record("structure/observe", self.structure.probability(self._n_updates))
-            record_ranks(self.logger, ranks_of(_means(self._last_values)))
+            _record_ranks(self.logger, ranks_of(_means(self._last_values)))
         super().dump_logs()
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_last_values", "_replaced_updates"]
+
+
+class Streams(nn.Module):
+    """Features (B, F) to values (B, A), through a value and an advantage."""
+
+    def __init__(self, features: int, actions: int, widths: list[int], activation: type[nn.Module]) -> None:
+        super().__init__()
+        shared, own = widths[:-1], widths[-1:]
+        inputs = shared[-1] if shared else features
+        self.shared = nn.Sequential(*create_mlp(features, -1, shared, activation))
+        self.value = nn.Sequential(*create_mlp(inputs, 1, own, activation))
+        self.advantage = nn.Sequential(*create_mlp(inputs, actions, own, activation))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, F) -> (B, A)."""
+        hidden = self.shared(features)
+        advantage: Tensor = self.advantage(hidden)
+        return self.value(hidden) + advantage - advantage.mean(-1, keepdim=True)
+
+
+class DuelingQNetwork(QNetwork):
+    """Stable-Baselines3's network with two streams in place of one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.q_net: nn.Module = Streams(  # type: ignore[assignment] # there it is a Sequential
+            self.features_dim, int(self.action_space.n), self.net_arch, self.activation_fn
+        )
+
+
+class DuelingPolicy(DQNPolicy):
+    """What a dueling agent takes for "MlpPolicy", and what a custom policy inherits from to be dueling."""
+
+    def make_q_net(self) -> QNetwork:
+        """A network with features of its own."""
+        settings = self._update_features_extractor(self.net_args, features_extractor=None)
+        return DuelingQNetwork(**settings).to(self.device)
+
+
+class NatureConvolutions(NatureCNN):
+    """The Nature network without its fully connected layer, which a dueling network has in each stream.
+
+    With a `features_dim` it keeps that layer, shared, of so many units.
+    """
+
+    def __init__(
+        self, observation_space: gymnasium.Space, features_dim: int | None = None, normalized_image: bool = False
+    ) -> None:
+        super().__init__(observation_space, features_dim or 1, normalized_image)
+        if features_dim is None:
+            last = self.linear[0]
+            assert isinstance(last, nn.Linear)
+            self._features_dim = last.in_features
+            self.linear = nn.Sequential()
+
+
+class DuelingCnnPolicy(DuelingPolicy, CnnPolicy):
+    """What a dueling agent takes for "CnnPolicy"."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs.setdefault("features_extractor_class", NatureConvolutions) is NatureConvolutions:
+            kwargs["net_arch"] = [NATURE_STREAM] if kwargs.get("net_arch") is None else kwargs["net_arch"]
+        super().__init__(*args, **kwargs)
+
+
+class DuelingMultiInputPolicy(DuelingPolicy, MultiInputPolicy):
+    """What a dueling agent takes for "MultiInputPolicy"."""
+
+
+DUELING_POLICIES: dict[str, type[BasePolicy]] = {
+    "MlpPolicy": DuelingPolicy,
+    "CnnPolicy": DuelingCnnPolicy,
+    "MultiInputPolicy": DuelingMultiInputPolicy,
+}
 
 
 class StructuredDQN(StructuredTraining, DQN):
@@ -116,7 +201,7 @@ class StructuredDQN(StructuredTraining, DQN):
 
     `structure` is a `StructuredTargets`, a probability p, or None for no structure; `double` lets the online network
     choose; `dueling` takes dueling networks for "MlpPolicy", "CnnPolicy" and "MultiInputPolicy". A custom policy
-    class is dueling if it inherits from `svrl.integrations.sb3_dueling.DuelingPolicy`.
+    class is dueling if it inherits from `svrl.integrations.stable_baselines3.DuelingPolicy`.
     """
 
     dueling: bool
@@ -135,7 +220,7 @@ class StructuredDQN(StructuredTraining, DQN):
         if self.dueling and not found:
             raise ValueError(
                 f"dueling=True needs a dueling network, and {self.policy_class.__name__} has none. "
-                "Let it inherit from svrl.integrations.sb3_dueling.DuelingPolicy."
+                "Let it inherit from svrl.integrations.stable_baselines3.DuelingPolicy."
             )
         self.dueling = found
         super()._setup_model()
@@ -178,10 +263,10 @@ class RankMonitorCallback(BaseCallback):
         self.every = every
         self.ranks: dict[str, float] = {}
         self._monitor: RankMonitor | None = None
-        self._due = 1
 
     def _on_training_start(self) -> None:
-        self._remove()  # a training that broke off left one behind
+        if self._monitor is not None:
+            self._monitor.remove()  # a training that broke off left one behind
         self._monitor = RankMonitor(networks_of(self.model)[1], quantiles=hasattr(self.model, "quantile_net"))
         self._due = 1
 
@@ -189,23 +274,16 @@ class RankMonitorCallback(BaseCallback):
         return True
 
     def _on_rollout_end(self) -> None:
-        if self._monitor is not None and self._monitor.seen >= self._due:
-            self._due = self._monitor.seen + self.every
-            self._look(self._monitor)
+        if self._monitor is not None and self._monitor.updates >= self._due:
+            self._due = self._monitor.updates + self.every
+            self.ranks = self._monitor.ranks()
+            _record_ranks(self.logger, self.ranks)
 
     def _on_training_end(self) -> None:
         if self._monitor is not None:
-            self._look(self._monitor)
-        self._remove()
-
-    def _look(self, monitor: RankMonitor) -> None:
-        self.ranks = monitor.ranks()
-        record_ranks(self.logger, self.ranks)
-
-    def _remove(self) -> None:
-        if self._monitor is not None:
             self._monitor.remove()
-        self._monitor = None
+            self.ranks = self._monitor.ranks()
+            _record_ranks(self.logger, self.ranks)
 
 
 def networks_of(model: BaseAlgorithm) -> tuple[nn.Module, nn.Module]:
@@ -240,17 +318,18 @@ def next_state_values(
         Of the shape of `values`: the completed matrix, or, where another one chooses, the value of the chosen action
         in all columns.
     """
-    by_completed = rule is not None and rule.value == "completed"
-    valuer = values
-    if by_completed:
-        complete = structured if values.ndim == 2 else structured_quantiles
-        valuer = complete(values, seed=seed, updates=updates, rule=rule)
-        if online is None:
-            return valuer
-    chooser = _means(values if online is None else online)
-    if rule is not None and not by_completed:
-        chooser = structured(chooser, seed=seed, updates=updates, rule=rule)
-    chosen = chooser.argmax(-1).view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
+    completed, value = None, "network" if rule is None else rule.value
+    if rule is not None:
+        matrix = online if online is not None and completes_online(True, value) else values
+        if value == "network":
+            completed = structured(_means(matrix), seed=seed, updates=updates, rule=rule)
+        else:
+            complete = structured if values.ndim == 2 else structured_quantiles
+            completed = complete(matrix, seed=seed, updates=updates, rule=rule)
+    chooser, valuer = chooser_and_valuer(values, online_q=online, completed=completed, value=value)
+    if chooser is valuer:
+        return valuer
+    chosen = _means(chooser).argmax(-1).view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
     return valuer.gather(-1, chosen).expand_as(values)
 
 
@@ -285,7 +364,7 @@ def replaced_output(network: nn.Module, replace: Callable[[Any, Tensor, int], Te
         )
 
 
-def record_ranks(logger: Any, ranks: dict[str, float]) -> None:
+def _record_ranks(logger: Any, ranks: dict[str, float]) -> None:
     """To the library's logger."""
     for name, rank in ranks.items():
         logger.record(f"structure/{name}", rank)

@@ -31,8 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
+from svrl.agents.targets import chooser_and_valuer, completes_online
 from svrl.integrations.pytorch import rule_of, structured
-from svrl.integrations.rank_monitor import ranks_of
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import LIBRARIES, require
 
 require("torchrl")
@@ -41,21 +42,19 @@ from tensordict.nn import dispatch  # noqa: E402
 from torchrl.envs.utils import step_mdp  # noqa: E402
 from torchrl.modules.tensordict_module.actors import QValueHook  # noqa: E402
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss  # noqa: E402
-from torchrl.objectives.value import ValueEstimatorBase  # noqa: E402
-from torchrl.trainers import Trainer, TrainerHookBase  # noqa: E402
+from torchrl.trainers import TrainerHookBase  # noqa: E402
+
+_Mixin: Any = object  # with LossModule as a base its metaclass would give this class a forward of its own
 
 
-class StructuredDQNLoss(DQNLoss):
-    """DQNLoss whose next states are valued by a completed matrix. Takes all that DQNLoss takes, and two more.
+class StructuredLoss(_Mixin):
+    """What the structured losses share. No loss by itself.
 
     Attributes:
         structure_seed: For the masks.
         structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
-        is_double: Whether the online network chooses the next action, as asked by `double_dqn`. With structure the
-            attribute `double_dqn` is False: then the library leaves the next value to its value estimator.
     """
 
-    double_dqn: bool
     structure_updates: Tensor
 
     def __init__(
@@ -69,25 +68,65 @@ class StructuredDQNLoss(DQNLoss):
         """Make the loss.
 
         Args:
-            value_network: As for DQNLoss.
+            value_network: As for the library's loss.
             structure: A `StructuredTargets`, a probability p, or None for no structure.
             seed: For the masks.
-            settings: Those of DQNLoss.
+            settings: Those of the library's loss.
         """
         super().__init__(value_network, **settings)
-        self.structure_seed, self.is_double, self._completions = seed, self.double_dqn, 0
-        self.structure = structure
+        self.structure_seed, self._completions = seed, 0
+        self._set_structure(structure)
 
     @property
     def structure(self) -> StructuredTargets | None:
-        """What is done to the values of next states; None makes it a DQNLoss. A probability can be assigned, too."""
+        """What is done to the values of next states; None makes it the library's loss."""
         return self._rule
 
     @structure.setter
     def structure(self, structure: StructuredTargets | float | None) -> None:
+        self._set_structure(structure)
+
+    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
         rule = rule_of(structure)
-        _prepare(self, rule)
-        self._rule, self.double_dqn = rule, self.is_double and rule is None
+        if rule is not None and not hasattr(self, "structure_updates"):
+            _check_actions(self)
+            device = next((value.device for value in self.parameters()), None)
+            self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
+        self._rule = rule
+
+    def _completed(self, values: Tensor) -> Tensor:
+        """Of values (..., A), whose rows are one matrix."""
+        self._completions += 1
+        rows = values.reshape(-1, values.shape[-1])
+        filled = structured(rows, seed=self.structure_seed, updates=self.structure_updates, rule=self.structure)
+        return filled.view_as(values)
+
+    def _count(self) -> None:
+        """Hold the number of completed matrices against that of losses."""
+        if self._completions != 1:
+            raise RuntimeError(
+                f"{type(self).__name__} completes one matrix for each loss, and this one took {self._completions}. "
+                f"TorchRL forms targets in another way than {LIBRARIES['torchrl'].range} did."
+            )
+        if torch.is_grad_enabled():
+            self.structure_updates.add_(1)
+
+
+class StructuredDQNLoss(StructuredLoss, DQNLoss):
+    """DQNLoss whose next states are valued by a completed matrix. Takes all that DQNLoss takes, and two more.
+
+    Attributes:
+        is_double: Whether the online network chooses the next action, as asked by `double_dqn`. With structure the
+            attribute `double_dqn` is False: then the library leaves the next value to its value estimator.
+    """
+
+    double_dqn: bool
+
+    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
+        if not hasattr(self, "is_double"):
+            self.is_double = self.double_dqn
+        super()._set_structure(structure)
+        self.double_dqn = self.is_double and self._rule is None
 
     @dispatch
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -96,7 +135,7 @@ class StructuredDQNLoss(DQNLoss):
             return super().forward(tensordict)
         self._completions = 0
         losses = super().forward(tensordict)
-        _count(self)
+        self._count()
         return losses
 
     @property
@@ -108,7 +147,7 @@ class StructuredDQNLoss(DQNLoss):
         return estimator if self.structure is None else _StructuredEstimator(self, estimator)
 
     @value_estimator.setter
-    def value_estimator(self, estimator: ValueEstimatorBase) -> None:
+    def value_estimator(self, estimator: Any) -> None:
         self._value_estimator = estimator
 
     def structured_next_value(self, tensordict: TensorDictBase, target_params: TensorDictBase) -> Tensor:
@@ -118,13 +157,10 @@ class StructuredDQNLoss(DQNLoss):
         after = step_mdp(tensordict, keep_other=False)
         online_q = _values(self, after.clone(False), self.value_network_params.data) if self.is_double else None
         target_q = _values(self, after, target_params)
-        known = target_q if online_q is None or rule.value == "completed" else online_q
-        completed = _completed(self, known)
-        self._completions += 1
-        valuer = completed if rule.value == "completed" else target_q
-        if online_q is not None and rule.value == "completed":
-            return self._worth(valuer, chooser=online_q, known=online_q)
-        return self._worth(valuer, chooser=completed, known=known)
+        known = online_q if online_q is not None and completes_online(True, rule.value) else target_q
+        completed = self._completed(known)
+        chooser, valuer = chooser_and_valuer(target_q, online_q=online_q, completed=completed, value=rule.value)
+        return self._worth(valuer, chooser=chooser, known=known if chooser is completed else chooser)
 
     def _worth(self, valuer: Tensor, *, chooser: Tensor, known: Tensor) -> Tensor:
         """Of the best action by `chooser`, (..., 1)."""
@@ -138,17 +174,13 @@ class StructuredDQNLoss(DQNLoss):
 
 
 class _StructuredEstimator:
-    """A value estimator that is told the next value. Everything else is the estimator's."""
+    """A value estimator that is given the next value. Everything else is the estimator's."""
 
-    def __init__(self, loss: StructuredDQNLoss, estimator: ValueEstimatorBase) -> None:
+    def __init__(self, loss: StructuredDQNLoss, estimator: Any) -> None:
         self._loss, self._estimator = loss, estimator
 
     def value_estimate(
-        self,
-        tensordict: TensorDictBase,
-        target_params: TensorDictBase | None = None,
-        next_value: Tensor | None = None,
-        **settings: Any,
+        self, tensordict: TensorDictBase, target_params: Any = None, next_value: Any = None, **settings: Any
     ) -> Tensor:
         if next_value is None:
             next_value = self._loss.structured_next_value(tensordict, target_params)
@@ -160,41 +192,17 @@ class _StructuredEstimator:
         return getattr(self._estimator, name)
 
 
-class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
-    """DistributionalDQNLoss whose next actions are chosen by completed expected values.
+class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
+    """DistributionalDQNLoss whose next actions are chosen by completed expected values."""
 
-    Takes all that DistributionalDQNLoss takes, `structure` and `seed`; see `StructuredDQNLoss` for its attributes.
-    """
-
-    structure_updates: Tensor
-
-    def __init__(
-        self,
-        value_network: nn.Module,
-        *,
-        structure: StructuredTargets | float | None = OUR_WAY,
-        seed: int = 0,
-        **settings: Any,
-    ) -> None:
-        super().__init__(value_network, **settings)
-        self.structure_seed, self._completions = seed, 0
-        self.structure = structure
-
-    @property
-    def structure(self) -> StructuredTargets | None:
-        """What is done to expected values; None makes it the library's loss. A probability can be assigned, too."""
-        return self._rule
-
-    @structure.setter
-    def structure(self, structure: StructuredTargets | float | None) -> None:
+    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
         rule = rule_of(structure)
         if rule is not None and rule.value != "network":
             raise ValueError(
                 "StructuredDistributionalDQNLoss keeps distributions as they are, so structure can only choose: "
                 f"give StructuredTargets(value='network'), got value={rule.value!r}."
             )
-        _prepare(self, rule)
-        self._rule = rule
+        super()._set_structure(rule)
 
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
         """DistributionalDQNLoss's loss, with structured choices."""
@@ -206,7 +214,7 @@ class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
             losses = super().forward(input_tensordict)
         finally:
             hook.remove()
-        _count(self)
+        self._count()
         return losses
 
     def _choose(self, network: nn.Module, inputs: Any, answer: TensorDictBase) -> None:
@@ -214,13 +222,12 @@ class StructuredDistributionalDQNLoss(DistributionalDQNLoss):
         online = next(network.parameters(), None) is next(self.value_network_params.parameters())
         if not online or answer.get("next", None) is not None:
             return
-        chosen = _completed(self, _expected(self, answer)).argmax(-1)
+        chosen = self._completed(_expected(self, answer)).argmax(-1)
         action = answer.get(self.tensor_keys.action)
         if self.action_space == "categorical":
             answer.set(self.tensor_keys.action, chosen.view_as(action))
         else:
             answer.set(self.tensor_keys.action, nn.functional.one_hot(chosen, action.shape[-1]).to(action.dtype))
-        self._completions += 1
 
 
 class LogRanks(TrainerHookBase):
@@ -262,10 +269,10 @@ class LogRanks(TrainerHookBase):
         return {"updates": self.updates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Resume from there."""
         self.updates = int(state_dict["updates"])
 
-    def register(self, trainer: Trainer, name: str = "log_ranks") -> None:
+    def register(self, trainer: Any, name: str = "log_ranks") -> None:
         """Attach it to a trainer."""
         trainer.register_module(name, self)
         trainer.register_op("post_optim_log", self)
@@ -284,33 +291,8 @@ def _expected(loss: Any, answer: TensorDictBase) -> Tensor:
     return (answer.get(loss.tensor_keys.action_value).exp() * support).sum(-2)
 
 
-def _completed(loss: Any, values: Tensor) -> Tensor:
-    rows = values.reshape(-1, values.shape[-1])
-    filled = structured(rows, seed=loss.structure_seed, updates=loss.structure_updates, rule=loss.structure)
-    return filled.view_as(values)
-
-
-def _count(loss: Any) -> None:
-    if loss._completions != 1:
-        raise RuntimeError(
-            f"{type(loss).__name__} completes one matrix for each loss, and this one took {loss._completions}. "
-            f"TorchRL forms targets in another way than {LIBRARIES['torchrl'].range} did."
-        )
-    if torch.is_grad_enabled():
-        loss.structure_updates.add_(1)
-
-
-def _prepare(loss: Any, rule: StructuredTargets | None) -> None:
-    """Make ready for the first structure, at the beginning or later."""
-    if rule is None or hasattr(loss, "structure_updates"):
-        return
-    _check(loss)
-    device = next((value.device for value in loss.parameters()), None)
-    loss.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
-
-
-def _check(loss: Any) -> None:
-    """Refuse what has no matrix of values, and a library that works in another way."""
+def _check_actions(loss: Any) -> None:
+    """Raise ValueError where there is no matrix of values."""
     if loss.action_space not in ("categorical", "one_hot"):
         raise ValueError(
             f"Structure is between the values of one discrete action, categorical or one-hot, got {loss.action_space}."
@@ -321,10 +303,4 @@ def _check(loss: Any) -> None:
             raise ValueError(
                 "Actions that are masked have no value, so a matrix with them cannot be completed. "
                 "Leave out action_mask_key, or set structure=None."
-            )
-    for name in ("value_network", "value_network_params", "tensor_keys", "delay_value"):
-        if not hasattr(loss, name):
-            raise RuntimeError(
-                f"{type(loss).__name__} relies on {name}, which is not there. "
-                f"Install TorchRL {LIBRARIES['torchrl'].range}."
             )

@@ -1,15 +1,18 @@
 """Which versions of other people's libraries were tested, and what to say when another one is there.
 
-An integration reaches into a library, so it asks here first, before it imports it: a library that is missing is
-answered by the pip command, one outside the tested range by a sentence with both versions. Within the range an
-integration still looks at what it replaces when it is attached, and refuses what it does not know.
+An integration reaches into a library, so it asks here before it imports it. A library that is missing or too old is an
+ImportError with the pip command. A version that is newer than those that were tested warns once: what keeps structure
+from getting lost there is that every integration holds the number of matrices that it completed against the number of
+updates that the library made, and raises if they differ.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import re
 import sys
+import warnings
 from dataclasses import dataclass
 
 
@@ -20,8 +23,8 @@ class Library:
     Attributes:
         package: Its name on the package index.
         extra: Of svrl, that installs it.
-        lowest: The first version that was tested.
-        below: The first that was not; the range is lowest <= version < below.
+        lowest: The first version that was tested, and the first that is let in.
+        below: The first that was not tested.
     """
 
     package: str
@@ -31,7 +34,7 @@ class Library:
 
     @property
     def range(self) -> str:
-        """As pip writes it."""
+        """What was tested, as pip writes it."""
         return f">={self.lowest},<{self.below}"
 
 
@@ -44,8 +47,6 @@ LIBRARIES = {
         Library(package="torchrl", extra="torchrl", lowest="0.14", below="0.15"),
         Library(package="ray", extra="ray", lowest="2.60", below="2.61"),
         Library(package="quantecon", extra="quantecon", lowest="0.8", below="0.12"),
-        Library(package="mdpsolver", extra="mdpsolver", lowest="0.10.1", below="0.11"),
-        Library(package="pymdptoolbox", extra="mdptoolbox", lowest="4.0b3", below="4.1"),
         Library(package="scikit-learn", extra="sklearn", lowest="1.6", below="1.10"),
         Library(package="safetensors", extra="safetensors", lowest="0.4", below="0.9"),
     )
@@ -53,13 +54,13 @@ LIBRARIES = {
 
 
 def require(package: str) -> str:
-    """The version of a library that is installed, if it can be worked with.
+    """The version of a library that is installed.
 
     Args:
-        package: One of `LIBRARIES`.
+        package: One of `LIBRARIES`. A version newer than those that were tested warns, once in a process.
 
     Raises:
-        ImportError: If it is missing, or its version was not tested.
+        ImportError: If it is missing, or older than the first version that was tested.
     """
     library = LIBRARIES[package]
     try:
@@ -68,12 +69,23 @@ def require(package: str) -> str:
         raise ImportError(
             f"This integration needs {package}, which is not installed. Run: pip install 'svrl[{library.extra}]'"
         ) from None
-    if not numbers(library.lowest) <= numbers(found) < numbers(library.below):
+    if numbers(found) < numbers(library.lowest):
         raise ImportError(
-            f"This integration was tested with {package} {library.range}, and {found} is installed. "
-            f"Run: pip install '{package}{library.range}'"
+            f"This integration needs {package} {library.lowest} or newer, and {found} is installed. "
+            f"Run: pip install '{package}>={library.lowest}'"
         )
+    if numbers(found) >= numbers(library.below):
+        _warn(package, found)
     return found
+
+
+@functools.cache
+def _warn(package: str, found: str) -> None:
+    warnings.warn(
+        f"svrl was tested with {package} {LIBRARIES[package].range}, and {found} is installed. "
+        f"If something fails, run: pip install '{package}{LIBRARIES[package].range}'",
+        stacklevel=3,
+    )
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Masks by counting, against a reference in whole numbers of Python."""
+"""Masks by counting (`svrl.integrations.pytorch.observed_entries`), against a reference in whole numbers of Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.integrations.observed_entries import observed_entries
+from svrl.integrations.pytorch import observed_entries
 
 WORD = 2**64
 
