@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2] / "src" / "svrl"
 # A package may import those with a smaller number, and itself.
 LAYERS = {
     "runs": 0,
+    "stats": 0,
     "matrix": 1,
     "mdp": 2,
     "envs": 3,
@@ -53,7 +54,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 def package_of(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
-    return parts[0] if len(parts) > 1 else ""
+    top = parts[0].removesuffix(".py")
+    return top if len(parts) > 1 or top in LAYERS else ""  # stats.py is a layer of its own
 
 
 @cache

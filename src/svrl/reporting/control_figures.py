@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from svrl.reporting.intervals import interval_if_several
 from svrl.reporting.planning_figures import CYCLE, LETTERS, SIGNED_MAP
 from svrl.reporting.series import tag
 from svrl.reporting.style import BLUE, GREY
+from svrl.stats import interval_if_several
 
 OPTIMUM = "optimum"
 MANY = (*CYCLE, "#333333", GREY)

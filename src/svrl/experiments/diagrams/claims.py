@@ -11,7 +11,7 @@ from svrl.experiments.diagrams.run import BACKUPS, DROP_IN
 from svrl.experiments.diagrams.settings import AGENTS, PARTLY, SHARES
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.intervals import mean_interval
+from svrl.stats import mean_interval
 
 EVERY = ("smoke", "laptop", "full")
 

@@ -9,7 +9,7 @@ from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.toy_rank.run import KIND, ONLINE, VANILLA
 from svrl.experiments.toy_rank.settings import HALF, ITERATIONS
-from svrl.reporting.intervals import mean_interval
+from svrl.stats import mean_interval
 
 FAST = 10
 COMPARABLE = 2.0
