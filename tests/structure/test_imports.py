@@ -17,17 +17,18 @@ LAYERS = {
     "envs": 3,
     "planning": 4,
     "agents": 4,
-    "reporting": 5,
+    "plots": 5,
+    "reporting": 6,
     "integrations": 5,
-    "experiments": 6,
-    "sweeps": 7,
-    "benchmarks": 8,
-    "cli": 9,
+    "experiments": 7,
+    "sweeps": 8,
+    "benchmarks": 9,
+    "cli": 10,
 }
 
 # Heavy or optional libraries, and who may import them.
 RESERVED = {
-    "matplotlib": {"reporting"},
+    "matplotlib": {"plots", "reporting"},
     "typer": {"cli"},
     "rich": {"cli", "reporting"},
     "gymnasium": {"envs", "integrations", "benchmarks"},

@@ -133,7 +133,7 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _print(rows: list[dict[str, Any]], folder: Path) -> None:
-    from svrl.reporting.runs_table import runs_table
+    from svrl.reporting.tables import runs_table
 
     console = Console()
     if not rows:

@@ -6,10 +6,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from svrl.plots.style import CYCLE, GREY, MAP, STYLE, tag
 from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
-from svrl.reporting.planning_figures import CYCLE
-from svrl.reporting.series import tag
-from svrl.reporting.style import GREY, MAP, STYLE
 
 NASTY = "<script>alert(\"x\")</script> & 'quotes' | `a < b` Q* and V*, $p$ of _n_ [x](y)"
 

@@ -8,9 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 from tests.reporting.page.sample_page import curves, heat_map, toy
 
+from svrl.plots.style import MISSING, STYLE, tag
 from svrl.reporting.page.svg import inline_svg, svg_file
-from svrl.reporting.series import tag
-from svrl.reporting.style import MISSING, STYLE
 
 
 def inlined(figure: Figure, prefix: str = "one-") -> ElementTree.Element:

@@ -34,7 +34,7 @@ class Exhibit:
         scale: "laptop".
         source: "here" or "committed".
         caption: With the budget, and that it is below the paper's where it is.
-        figure: The picture; series that can be hidden are tagged with `svrl.reporting.series.tag`.
+        figure: The picture; series that can be hidden are tagged with `svrl.plots.style.tag`.
         command: That makes it.
         provenance: A line each: versions, date, time, machine.
     """

@@ -6,7 +6,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from svrl.reporting.style import STYLE
+from svrl.plots.style import STYLE
 
 
 def settle(figure: Figure) -> None:

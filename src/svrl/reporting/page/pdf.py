@@ -15,6 +15,7 @@ from matplotlib.backends.backend_pdf import PdfPages
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from svrl.plots.style import STYLE
 from svrl.reporting.page.content import Exhibit, FigureEntry, Page, Section
 from svrl.reporting.page.layout import settle
 from svrl.reporting.page.pdf_claims import claims_pages
@@ -38,7 +39,6 @@ from svrl.reporting.page.wording import (
     sentence,
     verdict_counts,
 )
-from svrl.reporting.style import STYLE
 from svrl.runs.atomic import writing
 
 _GAP = 0.15

@@ -5,10 +5,10 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE
 from svrl.reporting.page.content import VERDICTS, ClaimRow, Page
 from svrl.reporting.page.pdf_text import HEIGHT, MARGIN, QUIET, SHEET_HEIGHT, SHEET_WIDTH, WIDTH, Block, put, tall
 from svrl.reporting.page.wording import MARKS, interval_text, place_text
-from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
 
 _COLUMNS = (("Verdict", 0.15), ("The paper says", 0.40), ("Paper", 0.15), ("Ours", 0.17), ("Where", 0.13))
 _COLOURS = dict(zip(VERDICTS, (GREEN, BLUE, ORANGE, GREEN, ORANGE, BLUE, GREY), strict=True))

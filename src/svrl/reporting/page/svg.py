@@ -6,7 +6,7 @@ What is changed after matplotlib has written it:
 - Ink: black, said or by default, and greys nearly as dark become `currentColor`. Other colours stay, so whoever
   writes on a coloured ground that stays the same in the dark takes a dark colour that is no grey.
 - Ids and references to them get a prefix, because several figures share one document.
-- Series: an id made by `svrl.reporting.series.tag` becomes data-series="NAME", which may repeat.
+- Series: an id made by `svrl.plots.style.tag` becomes data-series="NAME", which may repeat.
 - Size: the viewBox alone; outlines are shortened.
 - Dates are left out: the same figure is the same text.
 """
@@ -23,10 +23,9 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from svrl.plots.style import PREFIX, STYLE, tag
 from svrl.reporting.page.layout import settle
 from svrl.reporting.page.svg_path import short_path
-from svrl.reporting.series import PREFIX, tag
-from svrl.reporting.style import STYLE
 
 INK = "currentColor"
 PAPER = "var(--paper, #ffffff)"

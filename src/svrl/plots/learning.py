@@ -17,8 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from svrl.reporting.planning_figures import CYCLE
-from svrl.reporting.style import GREY, STYLE
+from svrl.plots.style import CYCLE, GREY, STYLE
 from svrl.stats import bootstrap_interval
 
 Rows = Sequence[Mapping[str, Any]]

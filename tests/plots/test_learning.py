@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svrl.reporting.learning_figure import draw_learning, smoothed
-from svrl.reporting.planning_figures import save_figure
+from svrl.plots.learning import draw_learning, smoothed
+from svrl.plots.style import save_figure
 
 
 def rows_of(seed: int, length: int = 300, level: float = 10.0) -> list[dict[str, float]]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy.optimize import minimize
 
-from svrl.reporting.names import name_columns, name_points, spread
+from svrl.plots.style import name_columns, name_points, spread
 
 
 def test_places_that_are_far_apart_stay() -> None:
