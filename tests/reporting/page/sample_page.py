@@ -111,9 +111,7 @@ def planning() -> Section:
             ),
         ),
         claims=(
-            _claim(
-                "svp-fifth", "reproduced", ours="1.02 times", interval=(0.98, 1.07), scale="laptop", source="committed"
-            ),
+            _claim("svp-fifth", "reproduced", ours="1.02 times (0.98 to 1.07)", scale="laptop", source="committed"),
             _claim(
                 "svp-rank",
                 "reproduced under another definition",
@@ -142,8 +140,7 @@ def learning(nasty: bool) -> Section:
             section="4.3",
             says="Structure raises the score on games whose Q has a low rank, Breakout among them.",
             paper="higher in all 4 games",
-            ours="-1,240",
-            interval=(-3051.0, 571.25),
+            ours="-1,240 (-3,051 to 571)",
             note="At 200,000 steps; the interval holds zero.",
             scale="laptop",
             source="here",

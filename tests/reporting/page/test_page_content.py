@@ -1,21 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from importlib.resources import files
 
 import pytest
 from tests.reporting.page.sample_page import addition, planning, sample_page
 
-from svrl.reporting.page.content import VERDICTS, ClaimRow, FigureEntry
-from svrl.reporting.page.wording import (
-    MARKS,
-    SHORT,
+from svrl.reporting.page.content import (
+    VERDICTS,
+    ClaimRow,
+    FigureEntry,
     capital,
     figure_labels,
-    interval_text,
     minutes_text,
-    number_text,
     runs_text,
     says_title,
     sentence,
@@ -67,26 +63,6 @@ def test_claims_come_in_the_order_of_the_experiments():
 def test_counts_have_every_verdict():
     assert verdict_counts(()) == dict.fromkeys(VERDICTS, 0)
     assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 0, 0, 0, 1), strict=True))
-
-
-def test_verdicts_are_told_apart_without_colours_and_have_a_style_each():
-    assert len(set(MARKS.values())) == len(set(SHORT.values())) == len(VERDICTS)
-    styles = files("svrl.reporting.page").joinpath("page.css").read_text(encoding="utf-8")
-    for word in SHORT.values():
-        assert re.search(rf"^[^{{}}]*\.{word}\b[^{{}}]*{{[^}}]*\bcolor: var", styles, re.MULTILINE), word
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.012345, "0.0123"), (12.345, "12.3"), (999.4, "999"), (1240.0, "1,240"), (-3051.2, "-3,051"), (0.0, "0")],
-)
-def test_numbers_are_short(value, text):
-    assert number_text(value) == text
-
-
-def test_an_interval_names_both_ends():
-    assert interval_text((-0.5, 12345.6)) == "-0.5 to 12,346"
-    assert interval_text(None) == ""
 
 
 @pytest.mark.parametrize(
