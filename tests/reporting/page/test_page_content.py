@@ -9,6 +9,7 @@ from svrl.reporting.page.content import (
     VERDICTS,
     ClaimRow,
     FigureEntry,
+    Section,
     capital,
     figure_labels,
     minutes_text,
@@ -19,26 +20,27 @@ from svrl.reporting.page.content import (
 )
 
 
-def test_two_figures_cannot_share_an_id():
-    page = sample_page()
-    again = dataclasses.replace(planning(), name="again", claims=())
-    with pytest.raises(ValueError, match="Two figures are called fig3"):
-        dataclasses.replace(page, sections=(*page.sections, again))
+def renamed(section: Section) -> Section:
+    """With a claim whose name differs from another's by points and capitals only."""
+    return dataclasses.replace(
+        section, claims=(section.claims[0], dataclasses.replace(section.claims[0], name="SVP-fif.th"))
+    )
 
 
-def test_two_claims_cannot_share_a_name():
-    page = sample_page()
-    again = dataclasses.replace(planning(), name="again", figures=())
-    with pytest.raises(ValueError, match="Two claims are called svp-fifth"):
-        dataclasses.replace(page, sections=(*page.sections, again))
-
-
-def test_names_that_differ_only_by_points_or_capitals_are_refused():
-    page = sample_page()
-    again = dataclasses.replace(page.claims[0], name="SVP-fif.th")
-    section = dataclasses.replace(planning(), claims=(page.claims[0], again))
-    with pytest.raises(ValueError, match="or nearly so"):
-        dataclasses.replace(page, sections=(section,))
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (lambda: (planning(), dataclasses.replace(planning(), name="again", claims=())), "Two figures are called fig3"),
+        (
+            lambda: (planning(), dataclasses.replace(addition(), figures=(), claims=planning().claims)),
+            "Two claims are called svp-fifth",
+        ),
+        (lambda: (renamed(planning()),), "or nearly so"),
+    ],
+)
+def test_two_of_a_kind_cannot_share_a_name(sections, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(sample_page(), sections=sections())
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", 'a"b', "../up", ".hidden", "a\n"])
