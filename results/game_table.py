@@ -12,33 +12,25 @@ import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import t as student
 
 from svrl.experiments.atari_batch_size.settings import SIZES
 from svrl.experiments.paper.store import Kept, read_first
 from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.atari import ARMS_OF, SHORT, TECHNIQUES, env_names
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, score_over_time
+from svrl.stats import student_interval, welch_interval
 
 
 def shown(values: Sequence[float], form: str = "{:.3g}") -> str:
     """Mean and 95% interval of the mean by Student's t."""
-    mean, half = float(np.mean(values)), _half(np.var(values, ddof=1) / len(values), len(values) - 1)
-    return f"{form.format(mean)} [{form.format(mean - half)}, {form.format(mean + half)}]"
+    low, high = student_interval(values)
+    return f"{form.format(float(np.mean(values)))} [{form.format(low)}, {form.format(high)}]"
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> str:
     """Of two means, with its interval by Welch."""
-    parts = [np.var(values, ddof=1) / len(values) for values in (ours, theirs)]
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(values) - 1) for part, values in zip(parts, (ours, theirs), strict=True)
-    )
-    mean, half = float(np.mean(ours) - np.mean(theirs)), _half(sum(parts), freedom)
-    return f"{mean:+.3g} [{mean - half:.3g}, {mean + half:.3g}]"
-
-
-def _half(variance: float, freedom: float) -> float:
-    return float(student.ppf(0.975, freedom) * np.sqrt(variance))
+    low, high = welch_interval([ours], [theirs])
+    return f"{float(np.mean(ours) - np.mean(theirs)):+.3g} [{low:.3g}, {high:.3g}]"
 
 
 def ranks(cells: Sequence[Kept], centred: bool) -> str:

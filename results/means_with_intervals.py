@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from svrl.stats import bootstrap_interval
+
 RESAMPLES = 20_000
 
 
 def mean_and_ends(values: Sequence[float], form: str = "{:.2f}") -> str:
     """Mean and its 95% percentile bootstrap over seeds."""
-    drawn = np.random.default_rng(0).choice(np.array(values), (RESAMPLES, len(values))).mean(1)
-    mean, low, high = (form.format(value) for value in (np.mean(values), *np.quantile(drawn, (0.025, 0.975))))
+    both = bootstrap_interval(values, resamples=RESAMPLES)
+    mean, low, high = (form.format(value) for value in (np.mean(values), *both))
     return f"{mean} [{low}, {high}]"
 
 

@@ -13,6 +13,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.table import committed_table
 from svrl.experiments.training_cells.gains import gain_of
 from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
+from svrl.stats import ends as middle_of
 
 PLAIN, *STRUCTURED = ("dqn", "sv-dqn", "sv-dqn-network")
 
@@ -55,8 +56,8 @@ def mean_ratio(evidence: Evidence, arm: str, games: Sequence[str]) -> str:
         again = [generator.choice(scores, (RESAMPLES, len(scores))).mean(1) for scores in both]
         ratios.append(both[0].mean() / both[1].mean())
         drawn.append(again[0] / again[1])
-    low, high = np.quantile(np.mean(drawn, axis=0), (0.025, 0.975)) - 1
-    return f"{np.mean(ratios) - 1:+.3f}{ends((low, high))}"
+    low, high = middle_of(np.mean(drawn, axis=0))
+    return f"{np.mean(ratios) - 1:+.3f}{ends((low - 1, high - 1))}"
 
 
 if __name__ == "__main__":

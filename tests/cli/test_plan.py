@@ -20,10 +20,9 @@ from svrl.cli.plan_request import PlanRequest, grid_shape
 from svrl.mdp.catalogue import TASKS
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
-from svrl.planning import checkpoint
+from svrl.planning import checkpoint, score
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
-from svrl.reporting import plan_scores
-from svrl.reporting.plan_scores import Judge, Recorder
+from svrl.planning.score import Judge, Recorder
 from svrl.runs.run_directory import RunDirectory
 from svrl.runs.stop_signals import ONE_WISH
 
@@ -417,11 +416,11 @@ def test_ctrl_c_without_out_writes_nothing(svrl, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("task", ["inverted-pendulum", "toy"])
 def test_no_optimum_of_a_large_problem_where_none_was_asked_for(svrl, svrl_json, tmp_path, monkeypatch, task):
-    monkeypatch.setattr(plan_scores, "MOST_ENTRIES", 99)
+    monkeypatch.setattr(score, "MOST_ENTRIES", 99)
     size = [] if task == "toy" else ["--starts", 20]
     command = ("plan", task, "--states", 100, "--actions", 5, *size, "--iterations", 3, "--threads", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(plan_scores, "ModifiedPolicyIteration", None)
+        patch.setattr(score, "ModifiedPolicyIteration", None)
         row = svrl_json(*command, "--out", tmp_path / "run")
         said = svrl(*command).stdout
     assert set(row) >= KEYS

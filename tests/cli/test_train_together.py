@@ -33,7 +33,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("alone")
     single = [*map(str, SMOKE), *map(str, TWO[len(SMOKE) + 2 :])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("svrl.reporting.planning_figures.save_figure", lambda _, path: path.write_bytes(b"picture"))
+        patch.setattr("svrl.plots.style.save_figure", lambda _, path: path.write_bytes(b"picture"))
         for folder, more in zip(FOLDERS, ([], ["--agent", "double", "--structured"]), strict=True):
             result = CliRunner().invoke(app, [*single, *more, "--out", str(place / folder)])
             assert result.exit_code == 0, result.stderr

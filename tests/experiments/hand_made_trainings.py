@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import HERE, Kept
-from svrl.reporting.series import PREFIX
+from svrl.plots.style import PREFIX
 
 ACTIONS = 18
 

@@ -18,7 +18,7 @@ from svrl.experiments.paper.claim import Claim, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.experiment import Experiment
 from svrl.experiments.training_cells.atari import TECHNIQUES
-from svrl.reporting.planning_figures import save_figure
+from svrl.plots.style import save_figure
 
 from .hand_made_trainings import evidence, seeds, series_of
 

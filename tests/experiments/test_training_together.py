@@ -36,9 +36,7 @@ CELLS = (cell("dqn", 0), cell("sv-dqn", 1), cell("double", 2))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pictures, which take longer than everything else."""
-    monkeypatch.setattr(
-        "svrl.reporting.planning_figures.save_figure", lambda figure, path: path.write_bytes(b"picture")
-    )
+    monkeypatch.setattr("svrl.plots.style.save_figure", lambda figure, path: path.write_bytes(b"picture"))
 
 
 def works(place: Path, tells: Sequence[Tell] = (), cells: Sequence[Cell] = CELLS) -> list[tuple[Any, Work]]:

@@ -11,22 +11,24 @@ ROOT = Path(__file__).parents[2] / "src" / "svrl"
 # A package may import those with a smaller number, and itself.
 LAYERS = {
     "runs": 0,
+    "stats": 0,
     "matrix": 1,
     "mdp": 2,
     "envs": 3,
     "planning": 4,
     "agents": 4,
-    "reporting": 5,
+    "plots": 5,
+    "reporting": 6,
     "integrations": 5,
-    "training": 6,
-    "experiments": 7,
-    "sweeps": 8,
-    "cli": 9,
+    "training": 7,
+    "experiments": 8,
+    "sweeps": 9,
+    "cli": 10,
 }
 
 # Heavy or optional libraries, and who may import them.
 RESERVED = {
-    "matplotlib": {"reporting"},
+    "matplotlib": {"plots", "reporting"},
     "typer": {"cli"},
     "rich": {"cli", "reporting"},
     "gymnasium": {"envs", "integrations"},
@@ -53,7 +55,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 def package_of(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
-    return parts[0] if len(parts) > 1 else ""
+    top = parts[0].removesuffix(".py")
+    return top if len(parts) > 1 or top in LAYERS else ""  # stats.py is a layer of its own
 
 
 @cache

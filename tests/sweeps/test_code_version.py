@@ -14,9 +14,10 @@ ONLY_DRAWS_PRINTS_OR_STARTS = {
     "__main__.py",
     "experiments/__init__.py",
     "reporting/__init__.py",
-    "reporting/planning_figures.py",
-    "reporting/planning_tables.py",
-    "reporting/style.py",
+    "reporting/tables.py",
+    "plots/__init__.py",
+    "plots/planning.py",
+    "plots/style.py",
     "cli/__init__.py",
     "cli/answers.py",
     "cli/main.py",
@@ -58,7 +59,7 @@ def test_all_that_a_plan_imports_is_in_the_code_s_name_or_only_draws_prints_or_s
     assert (tmp_path / "run" / "result.json").exists()
     lines = [line.removeprefix("imported ") for line in done.stdout.splitlines() if line.startswith("imported ")]
     imported = {Path(line).relative_to(PACKAGE).as_posix() for line in lines}
-    assert {"cli/plan_request.py", "reporting/plan_scores.py", "planning/plan.py"} <= imported
+    assert {"cli/plan_request.py", "planning/score.py", "planning/plan.py"} <= imported
     rest = {path for path in imported if not is_covered(path)} - ONLY_DRAWS_PRINTS_OR_STARTS
     assert not {path for path in rest if not is_of_another_command(path)}
 
@@ -74,11 +75,11 @@ def test_the_digest_follows_what_computes_and_nothing_else(tmp_path):
     first = digest_of(copy)
     assert first == digest_of(PACKAGE)
     assert code_version() == f"{svrl.__version__}-{first[:8]}"
-    for path in ("cli/main.py", "sweeps/store.py", "reporting/style.py"):
+    for path in ("cli/main.py", "sweeps/store.py", "plots/style.py"):
         (copy / path).write_text("# changed\n")
     assert digest_of(copy) == first
     seen = {first}
-    for path in ("reporting/plan_scores.py", "cli/plan_report.py", "cli/plan_request.py", "mdp/toy.py"):
+    for path in ("planning/score.py", "cli/plan_report.py", "cli/plan_request.py", "mdp/toy.py"):
         (copy / path).write_text("# changed\n")
         seen.add(digest_of(copy))
     assert len(seen) == 5

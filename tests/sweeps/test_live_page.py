@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from tests.sweeps.stores_by_hand import begin, end, finish, games, plan, sweep_of, training, write_rows
 
-from svrl.reporting.intervals import mean_interval
-from svrl.reporting.learning_figure import smoothed
+from svrl.plots.learning import smoothed
+from svrl.stats import mean_interval
 from svrl.sweeps.live_page import curves, serve, server
 from svrl.sweeps.status import look
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.sweeps.stores_by_hand import NOW, begin, end, finish, games, plan, sweep_of, training, write_rows
 
+from svrl import stats
 from svrl.envs.atari_games import human_normalised
-from svrl.reporting import aggregate
-from svrl.reporting.intervals import mean_interval
 from svrl.reporting.sweep_table import totals_lines
+from svrl.stats import mean_interval
 from svrl.sweeps.settings import spec_of
 from svrl.sweeps.status import look
 from svrl.sweeps.store import LocalStore
@@ -158,8 +158,8 @@ def test_atari_is_human_normalised_and_averaged_over_games(tmp_path):
     assert pong.best_run == specs["atari/pong", "dqn", 2].id
     overall = {group.variant: group for group in seen.variants}
     games_of_dqn = [np.array(normal[env, "dqn"]) for env in ("atari/pong", "atari/breakout")]
-    assert overall["dqn"].iqm == pytest.approx(float(aggregate.iqm(games_of_dqn)))
-    assert (overall["dqn"].iqm_low, overall["dqn"].iqm_high) == aggregate.interval(aggregate.iqm, games_of_dqn)
+    assert overall["dqn"].iqm == pytest.approx(float(stats.iqm(games_of_dqn)))
+    assert (overall["dqn"].iqm_low, overall["dqn"].iqm_high) == stats.stratified_interval(stats.iqm, games_of_dqn)
     assert overall["dqn"].subject is None
     assert (overall["sv-dqn"].mean_low, overall["sv-dqn"].iqm_low) == (None, None)  # one seed has no interval
     assert seen.as_json()["totals"]["best"]["label"] == "atari/breakout sv-dqn seed 0"

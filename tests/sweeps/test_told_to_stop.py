@@ -27,7 +27,7 @@ SPEC, OTHER = trainings(100, seeds=2)
 def ended_with(target: Callable[..., None], *given: str) -> int | None:
     """The exit code of a process as engines fork them: of threads it has its first one only."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["svrl.sweeps.work_together", "svrl.reporting.learning_figure"])
+    context.set_forkserver_preload(["svrl.sweeps.work_together", "svrl.plots.learning"])
     process = context.Process(target=target, args=given)
     process.start()
     process.join()

@@ -30,7 +30,7 @@ def started(
     """A process that works on runs."""
     ids = tuple(spec.id for spec in specs)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["svrl.sweeps.work_together", "svrl.reporting.learning_figure"])
+    context.set_forkserver_preload(["svrl.sweeps.work_together", "svrl.plots.learning"])
     process = context.Process(target=work, args=(store.address, store.code, ids, threads, alone, together))
     process.start()
     return process

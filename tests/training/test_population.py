@@ -29,9 +29,7 @@ SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=150)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pictures, which take longer than everything else."""
-    monkeypatch.setattr(
-        "svrl.reporting.planning_figures.save_figure", lambda figure, path: path.write_bytes(b"picture")
-    )
+    monkeypatch.setattr("svrl.plots.style.save_figure", lambda figure, path: path.write_bytes(b"picture"))
 
 
 def members(place: Path, count: int, **options: object) -> list[Member]:

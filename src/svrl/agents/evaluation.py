@@ -32,6 +32,7 @@ from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.exploration import epsilon_greedy
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.envs.vector import Step, VectorEnv, step
+from svrl.stats import bootstrap_interval
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
@@ -78,11 +79,7 @@ class Games:
         the means. It is about the luck of games, not about the luck of training: for that compare several
         seeds. With few games it is too narrow, and with one it is a point.
         """
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"An interval needs a level between 0 and 1, got {level}.")
-        scores = np.asarray(self.scores, dtype=np.float64)
-        drawn = np.random.default_rng(seed).integers(len(scores), size=(RESAMPLES, len(scores)))
-        low, high = np.quantile(scores[drawn].mean(1), [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+        low, high = bootstrap_interval(self.scores, resamples=RESAMPLES, level=level, seed=seed)
         return float(low), float(high)
 
 

@@ -99,7 +99,7 @@ def complete(
             raise BadInputError(f"The result is not finite, so nothing was written. {estimate.outcome.value}")
         write_matrix(targets[out], completed, out.suffix.lower())
         if plot is not None:
-            from svrl.reporting.completion_figure import draw_completion
+            from svrl.plots.rank import draw_completion
 
             draw_completion(matrix, completed, targets[plot], rank=row["rank"])
         row = {"source": str(source), "out": str(out), "method": method, "seed": seed, **row}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from svrl.experiments.paper.figure_map import PaperFigure
 
 SCALES = ("smoke", "laptop", "short", "full")
-PICTURES, PAGES = ("svg", "pdf", "png"), ("html", "md", "pdf")
+PICTURES, PAGES = ("svg", "pdf", "png"), ("html", "md")
 STORE, FIGURES, REPORT = Path("runs/paper"), Path("figures"), Path("report")
 STOPPED = "Stopped; what was done is kept, and the same command goes on from there."
 
@@ -176,13 +176,17 @@ def check(figures: Figures = None, scale: Scale = "smoke", store: Kept = STORE, 
 def report(
     scale: Scale = "smoke",
     form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", autocompletion=lambda: list(PAGES), help="html, md or pdf.")
+        str, typer.Option("--format", metavar="FORMAT", autocompletion=lambda: list(PAGES), help="html or md.")
     ] = "html",
     out: Out = REPORT,
     store: Kept = STORE,
 ) -> None:
     """One page with every figure and claim, from what is kept; nothing is computed."""
     with answering(), sentences():
+        if form == "pdf":
+            raise BadInputError(
+                "The browser makes the PDF: write the page with --format html, open it and print it to a file."
+            )
         _one_of("format", form, PAGES)
         path = _opened(scale, store, None, out).page(out, form)
     typer.echo(f"written: {path}")

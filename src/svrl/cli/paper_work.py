@@ -234,17 +234,13 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def _written(page: Page, folder: Path, form: str) -> Path:
-    """Write a page as html, md or pdf."""
+    """Write a page as html or md."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"index.{form}"
     if form == "md":
         from svrl.reporting.page.markdown import write_markdown
 
         write_markdown(page, folder)
-    elif form == "pdf":
-        from svrl.reporting.page.pdf import write_pdf
-
-        write_pdf(page, path)
     else:
         from svrl.reporting.page.html import render_html
 

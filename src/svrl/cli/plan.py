@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from svrl.cli.plan_run import Bars, Kept
     from svrl.mdp.model import Model, Sampler
     from svrl.planning.plan import Plan
-    from svrl.reporting.plan_scores import Judge
+    from svrl.planning.score import Judge
 
 WIDE = 110
 """Columns of the closing table with the longest names."""
@@ -152,7 +152,7 @@ def _carry_out(
     from svrl.cli.plan_report import comparison_row, result_of
     from svrl.cli.plan_run import run_plan
     from svrl.mdp.simulator import NoisyBackups
-    from svrl.reporting.plan_scores import MOST_ENTRIES, Judge, Recorder
+    from svrl.planning.score import MOST_ENTRIES, Judge, Recorder
 
     with bars.progress:
         model = names.make_model(request, device, bars.tabulating())
@@ -197,7 +197,7 @@ def _baselines(
     from svrl.cli.plan_report import EXACT_BASELINES, NOISY_BASELINES, comparison_row
     from svrl.cli.plan_run import run_plan
     from svrl.planning.catalogue import METHODS, make_method
-    from svrl.reporting.plan_scores import Recorder
+    from svrl.planning.score import Recorder
 
     for name in EXACT_BASELINES if request.sample_noise is None else NOISY_BASELINES:
         if name == request.method:
@@ -242,7 +242,7 @@ def _sentences() -> Iterator[None]:
 
 def _print(request: PlanRequest, result: dict[str, Any]) -> None:
     from svrl.cli.plan_report import notes_of
-    from svrl.reporting.planning_tables import comparison_table
+    from svrl.reporting.tables import comparison_table
 
     title = f"{request.task}, {result['states']} states, {result['actions']} actions, seed {result['seed']}"
     rows = result.get("comparison") or [_own_row(result), *([result["optimum"]] if result["optimum"] else [])]

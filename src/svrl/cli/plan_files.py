@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from svrl.planning.plan import Plan
-    from svrl.reporting.plan_scores import Judge, Recorder, Score
+    from svrl.planning.score import Judge, Recorder, Score
     from svrl.runs.run_directory import RunDirectory
 
 SHOWN_STARTS = 4
@@ -58,7 +58,8 @@ def _write_figures(
     rows: list[dict[str, Any]],
     comparison: list[dict[str, Any]],
 ) -> None:
-    from svrl.reporting import planning_figures as figures
+    from svrl.plots import planning as figures
+    from svrl.plots.style import save_figure
 
     task = judge.task
     drawn = {"convergence.png": figures.draw_convergence(rows, pairs=found.problem["pairs"])}
@@ -90,7 +91,7 @@ def _write_figures(
         )
     for name, figure in drawn.items():
         with directory.writing(name) as temporary:
-            figures.save_figure(figure, temporary)
+            save_figure(figure, temporary)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from svrl.cli.plan_request import PlanRequest
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan
-    from svrl.reporting.plan_scores import Judge, Score
+    from svrl.planning.score import Judge, Score
 
 EXACT_BASELINES = ("async", "sampled-max", "row-mean-update", "incumbent", "coarse", "paper-svp")
 NOISY_BASELINES = ("value-iteration", "averaged", "incumbent")
@@ -24,7 +24,7 @@ NO_OPTIMUM = (
 
 def result_of(request: PlanRequest, method: Method, found: Plan, score: Score, judge: Judge) -> dict[str, Any]:
     """Everything that is said about a plan; what is None has its reason beside it."""
-    from svrl.reporting.plan_scores import ranks
+    from svrl.planning.score import ranks
 
     model, optimum = judge.model, judge.optimum if judge.exact else None
     optimal = judge.optimal if judge.exact else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from svrl.mdp.model import Model, Sampler
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan, Run
-    from svrl.reporting.plan_scores import Recorder
+    from svrl.planning.score import Recorder
     from svrl.runs.run_directory import RunDirectory
     from svrl.runs.stop_signals import Signals
 

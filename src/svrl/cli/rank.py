@@ -102,8 +102,8 @@ def _picture(place: Path) -> Iterator[Path]:
 
 
 def _draw(study: dict[str, Any], path: Path) -> None:
-    from svrl.reporting.planning_figures import save_figure
-    from svrl.reporting.rank_figure import draw_ranks
+    from svrl.plots.rank import draw_ranks
+    from svrl.plots.style import save_figure
 
     save_figure(draw_ranks({study["arm"]: study}), path)
 

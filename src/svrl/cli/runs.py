@@ -167,7 +167,7 @@ def _plan(config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, An
 
 
 def _print(rows: list[dict[str, Any]], folder: Path) -> None:
-    from svrl.reporting.runs_table import runs_table
+    from svrl.reporting.tables import runs_table
 
     console = Console()
     if not rows:

@@ -233,7 +233,7 @@ def _again(env: str, fields: Mapping[str, Any], own: Mapping[str, Any], place: P
 
 
 def _print(env: str, results: list[dict[str, Any]], place: Path) -> None:
-    from svrl.reporting.runs_table import training_table
+    from svrl.reporting.tables import training_table
 
     console = Console()
     if not console.is_terminal:

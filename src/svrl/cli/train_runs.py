@@ -240,8 +240,8 @@ def _stopped(order: Order) -> str:
 
 def _draw(requests: Sequence[TrainRequest]) -> None:
     """All curves in one picture, beside the runs."""
-    from svrl.reporting.learning_figure import draw_learning
-    from svrl.reporting.planning_figures import save_figure
+    from svrl.plots.learning import draw_learning
+    from svrl.plots.style import save_figure
     from svrl.runs import training_run as files
     from svrl.runs.atomic import writing
     from svrl.runs.rows import read_rows

@@ -34,8 +34,8 @@ from svrl.planning.method import Method
 from svrl.planning.plan import Plan, advance, begin, conclude, plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import Rollout
+from svrl.planning.score import Judge, Recorder, Score, ranks
 from svrl.planning.value_iteration import ValueIteration
-from svrl.reporting.plan_scores import Judge, Recorder, Score, ranks
 
 TASKS = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole")
 INPUTS = {

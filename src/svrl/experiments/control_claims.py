@@ -5,16 +5,14 @@ An interval may also be of a difference between two means. Ranks are compared as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from svrl.experiments.paper.claim import Finding, Verdict
-from svrl.reporting.intervals import LEVEL, mean_interval
+from svrl.stats import mean_interval
 
 NEAR = 0.25
 """A number counts as the printed one if it is within this share of it."""
@@ -135,27 +133,6 @@ def judged_rank(rows: Mapping[str, Mapping[str, Any]], printed: int) -> Finding:
     if any(row["rank_tight"] == printed for row in rows.values()):
         return Finding(verdict=Verdict.OTHERWISE, ours=f"{printed} at 1 - 1e-6", value=printed, note=note)
     return Finding(verdict=Verdict.NOT_REPRODUCED, ours=f"{stated} at 99%", value=stated, note=note)
-
-
-def difference_interval(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of mean(one) - mean(other), of independent seeds with unequal spreads (Welch's t).
-
-    With s^2 the variances and n the numbers of values, d +- t(.975, nu) sqrt(s1^2 / n1 + s2^2 / n2), where
-    nu = (s1^2 / n1 + s2^2 / n2)^2 / (s1^4 / (n1^2 (n1 - 1)) + s2^4 / (n2^2 (n2 - 1))). A single value counts as exact.
-
-    Raises:
-        ValueError: If both are single values.
-    """
-    if max(len(one), len(other)) < 2:
-        raise ValueError("An interval of a difference needs 2 values on one side, got 1 on each. Run more seeds.")
-    gap = float(np.mean(one)) - float(np.mean(other))
-    parts = [(float(np.var(some, ddof=1)) / len(some), len(some) - 1) for some in (one, other) if len(some) > 1]
-    spread = sum(part for part, _ in parts)
-    if spread == 0.0:
-        return gap, gap
-    freedom = spread**2 / sum(part**2 / count for part, count in parts)
-    half = float(stats.t.ppf((1.0 + LEVEL) / 2, freedom)) * math.sqrt(spread)
-    return gap - half, gap + half
 
 
 def best_of(findings: Sequence[Finding]) -> Finding:

@@ -8,7 +8,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from svrl.reporting.style import MAP
+from svrl.plots.style import MAP
 
 _MISSING = (60, 60, 60)
 _INK = ".:-=+*#%@"

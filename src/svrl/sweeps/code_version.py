@@ -20,7 +20,7 @@ COMPUTES = (
     "planning",
     "agents",
     "training",
-    "reporting/plan_scores.py",
+    "stats.py",
     "cli/plan.py",
     "cli/plan_report.py",
     "cli/plan_request.py",

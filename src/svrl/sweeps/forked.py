@@ -29,17 +29,17 @@ _OF_KIND: dict[Kind, tuple[str, ...]] = {
         "svrl.agents.evaluation",
         "svrl.cli.train_runs",
         "svrl.envs.classic",
-        "svrl.reporting.learning_figure",
-        "svrl.reporting.runs_table",
+        "svrl.plots.learning",
+        "svrl.reporting.tables",
     ),
     "plan": (
         "svrl.cli.plan_files",
         "svrl.cli.plan_report",
         "svrl.cli.plan_run",
         "svrl.planning.checkpoint",
-        "svrl.reporting.plan_scores",
-        "svrl.reporting.planning_figures",
-        "svrl.reporting.planning_tables",
+        "svrl.planning.score",
+        "svrl.plots.planning",
+        "svrl.reporting.tables",
     ),
 }
 LOST = 255

@@ -6,7 +6,7 @@ against the optimum, over the range of the optimal values: less is better.
 
 Numbers are taken together over the seeds of a variant on a subject: of the finished runs, or, where none is finished,
 of those under way, which is said. Over several subjects only numbers of one scale are taken together, so raw scores of
-several environments are not. Subjects weigh the same. Intervals are of 95%, by the rules of `svrl.reporting`; the
+several environments are not. Subjects weigh the same. Intervals are of 95%, by the rules of `svrl.stats`; the
 interquartile mean of fewer than ten runs of one subject has none, since the bootstrap's is too narrow there.
 """
 
@@ -179,21 +179,19 @@ def _numbers(scores: tuple[tuple[float, ...], ...]) -> dict[str, float | None]:
     """Means and intervals of the scores of each subject. They are asked for again and again while nothing changes."""
     import numpy as np
 
-    from svrl.reporting import aggregate
+    from svrl import stats
 
     games = [np.array(seeds, float) for seeds in scores]
     found: dict[str, float | None] = {
-        "mean": float(aggregate.mean_score(games)),
-        "iqm": float(aggregate.iqm(games)),
+        "mean": float(stats.mean_score(games)),
+        "iqm": float(stats.iqm(games)),
     }
     if max(map(len, scores)) > 1:
-        from svrl.reporting.intervals import FEW, mean_interval, mean_over_games_interval
-
-        ends = mean_interval(scores[0]) if len(scores) == 1 else mean_over_games_interval(games)
+        ends = stats.mean_interval(scores[0]) if len(scores) == 1 else stats.mean_over_games_interval(games)
         if ends is not None:
             found["mean_low"], found["mean_high"] = ends
-        if sum(map(len, scores)) >= FEW or len(scores) > 1:
-            found["iqm_low"], found["iqm_high"] = aggregate.interval(aggregate.iqm, games)
+        if sum(map(len, scores)) >= stats.FEW or len(scores) > 1:
+            found["iqm_low"], found["iqm_high"] = stats.stratified_interval(stats.iqm, games)
     return found
 
 

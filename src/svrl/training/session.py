@@ -302,8 +302,8 @@ class TrainingSession:
     def finish(self, result: dict[str, Any]) -> None:
         """Write the agent, its curve and the result; checkpoints go unless they shall stay."""
         with _ONE_AT_A_TIME:
-            from svrl.reporting.learning_figure import draw_learning
-            from svrl.reporting.planning_figures import save_figure
+            from svrl.plots.learning import draw_learning
+            from svrl.plots.style import save_figure
 
         if self.habits.keep_replay:
             self._save()

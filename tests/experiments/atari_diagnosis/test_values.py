@@ -13,7 +13,7 @@ from svrl.experiments.atari_diagnosis import EXPERIMENT
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
-from svrl.reporting.planning_figures import save_figure
+from svrl.plots.style import save_figure
 
 from ..hand_made_trainings import evidence, seeds, series_of, training
 

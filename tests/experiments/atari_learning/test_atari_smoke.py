@@ -15,7 +15,7 @@ from svrl.experiments.paper.experiment import Experiment
 from svrl.experiments.paper.running import Computer
 from svrl.experiments.paper.store import Store
 from svrl.experiments.training_cells.atari import SMOKE, pairs
-from svrl.reporting.planning_figures import save_figure
+from svrl.plots.style import save_figure
 
 from ..hand_made_trainings import series_of
 

@@ -6,10 +6,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from svrl.plots.style import CYCLE, GREY, MAP, STYLE, tag
 from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
-from svrl.reporting.planning_figures import CYCLE
-from svrl.reporting.series import tag
-from svrl.reporting.style import GREY, MAP, STYLE
 
 NASTY = "<script>alert(\"x\")</script> & 'quotes' | `a < b` Q* and V*, $p$ of _n_ [x](y)"
 
@@ -113,9 +111,7 @@ def planning() -> Section:
             ),
         ),
         claims=(
-            _claim(
-                "svp-fifth", "reproduced", ours="1.02 times", interval=(0.98, 1.07), scale="laptop", source="committed"
-            ),
+            _claim("svp-fifth", "reproduced", ours="1.02 times (0.98 to 1.07)", scale="laptop", source="committed"),
             _claim(
                 "svp-rank",
                 "reproduced under another definition",
@@ -144,8 +140,7 @@ def learning(nasty: bool) -> Section:
             section="4.3",
             says="Structure raises the score on games whose Q has a low rank, Breakout among them.",
             paper="higher in all 4 games",
-            ours="-1,240",
-            interval=(-3051.0, 571.25),
+            ours="-1,240 (-3,051 to 571)",
             note="At 200,000 steps; the interval holds zero.",
             scale="laptop",
             source="here",

@@ -21,7 +21,7 @@ from svrl.experiments.training_cells.gains import (
 )
 from svrl.experiments.training_cells.reading import envs_of, title_of, values
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
-from svrl.reporting.aggregate import interval
+from svrl.stats import stratified_interval
 
 
 def got(figure: str, evidence: Evidence) -> str:
@@ -108,7 +108,7 @@ def _ends(evidence: Evidence, env: str, sizes: tuple[int, ...], statistic: Trans
     if not can_tell(plain, structured):
         return None
     panels = [env] * len(sizes)
-    return interval(lambda x, y: statistic(relative_gains(x, y, panels)), plain, structured)
+    return stratified_interval(lambda x, y: statistic(relative_gains(x, y, panels)), plain, structured)
 
 
 def _claim(name: str, says: str, paper: str, test: str, judge: Callable[[Evidence], Finding]) -> Claim:

@@ -12,7 +12,7 @@ from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.atari import ARMS_OF
 from svrl.experiments.training_cells.figure import SCORE, draw_curves, empty_figure, legend_below, lettered, say
 from svrl.experiments.training_cells.reading import title_of, trainings
-from svrl.reporting.style import STYLE
+from svrl.plots.style import STYLE
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

@@ -15,8 +15,7 @@ from svrl.experiments.training_cells.gains import MARGIN, can_tell, gain_of, per
 from svrl.experiments.training_cells.reading import DEFINITIONS, envs_of, mean_rank, title_of, values
 from svrl.experiments.training_cells.relation import correlation, judge_falling, ranks_and_gains
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
-from svrl.reporting.aggregate import iqm
-from svrl.reporting.intervals import interval_if_several
+from svrl.stats import interval_if_several, iqm
 
 NEAR = 0.25
 """Relative distance within which a rank agrees with one that the paper gives as "about"."""

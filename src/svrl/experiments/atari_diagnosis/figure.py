@@ -37,9 +37,7 @@ from svrl.experiments.training_cells.reading import (
     trainings,
 )
 from svrl.experiments.training_cells.relation import FEWEST_GAMES, correlation, ranks_and_gains
-from svrl.reporting.names import name_columns, name_points
-from svrl.reporting.series import tag
-from svrl.reporting.style import GREEN, GREY, ORANGE, STYLE
+from svrl.plots.style import GREEN, GREY, ORANGE, STYLE, name_columns, name_points, tag
 
 HEIGHT = 4.2
 """Of figure 7, inches."""

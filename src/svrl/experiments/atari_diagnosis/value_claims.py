@@ -20,8 +20,7 @@ from svrl.experiments.training_cells.gains import shown
 from svrl.experiments.training_cells.reading import centred_rank_share, known_number, title_of, trainings
 from svrl.experiments.training_cells.relation import FEWEST_GAMES, correlation, judge_falling
 from svrl.experiments.training_cells.verdicts import ATARI_SCALES, nothing_yet, settled
-from svrl.reporting.aggregate import mean_score
-from svrl.reporting.intervals import interval_if_several, mean_over_games_interval
+from svrl.stats import interval_if_several, mean_over_games_interval, mean_score
 
 FIGURE = "values"
 PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]

@@ -23,7 +23,7 @@ from svrl.experiments.training_cells.figure import (
 )
 from svrl.experiments.training_cells.gains import gain_of, percent
 from svrl.experiments.training_cells.reading import envs_of, mean_rank, title_of, trainings
-from svrl.reporting.style import GREY, STYLE
+from svrl.plots.style import GREY, STYLE
 
 COLUMNS = 4
 _NOTHING = "none of the games of this figure is in this budget"

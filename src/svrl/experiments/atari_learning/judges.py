@@ -24,7 +24,7 @@ from svrl.experiments.training_cells.reading import (
 )
 from svrl.experiments.training_cells.relation import ranks_and_gains
 from svrl.experiments.training_cells.verdicts import counted, improved, mostly_low, nothing_yet, settled
-from svrl.reporting.aggregate import interval, probability_of_improvement
+from svrl.stats import probability_of_improvement, stratified_interval
 
 MOST_POINTS = 0.9
 AGREEMENT = 0.8
@@ -69,7 +69,7 @@ def judge_consistent(evidence: Evidence) -> Finding:
     panels = [env for envs in found.values() for env in envs]
     count = int((relative_gains(theirs, ours, panels) > 0).sum())
     tells = can_tell(theirs, ours)
-    ends = interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if tells else None
+    ends = stratified_interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if tells else None
     holds = count == len(FIG6) * len(TECHNIQUES) and ends is not None and ends[0] >= 0.75 * len(panels)
     words = f"{count}{shown(ends, 0)} of {len(panels)} panels"
     return settled(evidence, holds, ours=words, value=count, ends=ends, limit=len(panels))
@@ -149,7 +149,7 @@ def judge_worse_rank(evidence: Evidence) -> Finding:
         return settled(evidence, False, ours="", value=None, ends=None, note=note)
     groups = [ranks[worse]], [ranks[~worse]]
     chance = float(probability_of_improvement(*groups))
-    ends = interval(probability_of_improvement, *groups)
+    ends = stratified_interval(probability_of_improvement, *groups)
     middle, others = float(np.median(ranks[worse])), float(np.median(ranks[~worse]))
     told = [f"{title_of(env)} {rank:.1f}" for env, rank, chosen in zip(envs, ranks, worse, strict=True) if chosen]
     return settled(
@@ -175,7 +175,7 @@ def judge_low_rank(evidence: Evidence) -> Finding:
     envs = envs_of(evidence, env_names(GAMES), ("dqn",))
     ranks = values(evidence, "dqn", envs, mean_rank)
     count = int(_low(ranks).sum())
-    ends = interval(lambda x: _low(x).sum(-1), ranks) if min(map(len, ranks)) > 1 else None
+    ends = stratified_interval(lambda x: _low(x).sum(-1), ranks) if min(map(len, ranks)) > 1 else None
     centred = values(evidence, "dqn", envs, lambda kept: mean_rank(kept, centred=True))
     return settled(
         evidence,

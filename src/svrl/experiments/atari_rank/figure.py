@@ -13,8 +13,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.figure import RANK, empty_figure, legend_below, lettered, rank_axis
 from svrl.experiments.training_cells.reading import envs_of, rank_shares, title_of, trainings
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, ORANGE, STYLE
+from svrl.plots.style import BLUE, ORANGE, STYLE, tag
 
 _KINDS = (("", "-", False), (", rows centred", "--", True))
 

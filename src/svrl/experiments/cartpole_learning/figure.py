@@ -9,7 +9,7 @@ from svrl.experiments.cartpole_learning.settings import ARMS, ENVS
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.figure import draw_addition
 from svrl.experiments.training_cells.reading import envs_of
-from svrl.reporting.style import STYLE
+from svrl.plots.style import STYLE
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

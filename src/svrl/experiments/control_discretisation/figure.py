@@ -12,9 +12,8 @@ from svrl.experiments.control_discretisation.claims import PRINTED, at, grids_of
 from svrl.experiments.control_discretisation.settings import BASELINES, TASK, size_of
 from svrl.experiments.control_svp.settings import PAPER_SVP
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.control_figures import Map, draw_maps, letter
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, GREY, ORANGE, STYLE
+from svrl.plots.planning import Map, draw_maps
+from svrl.plots.style import BLUE, GREY, ORANGE, STYLE, letter, tag
 
 HEAD = (
     "grid",

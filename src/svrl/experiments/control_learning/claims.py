@@ -17,7 +17,7 @@ from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.additions import Comparison, improvement_claim, rank_claim
 from svrl.experiments.training_cells.gains import gain_of, shown
 from svrl.experiments.training_cells.reading import envs_of, mean_rank, row_of, title_of, trainings, values
-from svrl.reporting.intervals import interval_if_several
+from svrl.stats import interval_if_several
 
 PLAIN, *STRUCTURED = ARMS
 _LAST = 0.25

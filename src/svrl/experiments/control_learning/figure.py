@@ -16,7 +16,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
 from svrl.experiments.training_cells.figure import draw_addition, draw_over_seeds, series_name, step_axis
 from svrl.experiments.training_cells.reading import envs_of, row_of
-from svrl.reporting.style import STYLE
+from svrl.plots.style import STYLE
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

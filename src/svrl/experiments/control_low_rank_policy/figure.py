@@ -12,8 +12,8 @@ from svrl.experiments.control_low_rank_policy.run import KIND
 from svrl.experiments.control_low_rank_policy.settings import HALF, PATHS, POLICIES
 from svrl.experiments.control_svp.figure import draw_starts_of
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.control_figures import Map, draw_maps, draw_shares, letter
-from svrl.reporting.style import STYLE
+from svrl.plots.planning import Map, draw_maps, draw_shares
+from svrl.plots.style import STYLE, letter
 
 NAME = "low-rank policy"
 

@@ -13,11 +13,9 @@ from svrl.experiments.control_cells import INPUTS, METRICS, OPTIMUM, PLANNED, TA
 from svrl.experiments.control_svp.settings import BASELINES, HIGH, LOW, PAPER_SVP, WITHOUT_SHARE
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
-from svrl.reporting.control_figures import Map, Path, draw_maps, draw_methods, draw_paths, draw_shares, letter
-from svrl.reporting.intervals import interval_if_several
-from svrl.reporting.planning_figures import CYCLE
-from svrl.reporting.series import tag
-from svrl.reporting.style import GREY, STYLE
+from svrl.plots.planning import Map, Path, draw_maps, draw_methods, draw_paths, draw_shares
+from svrl.plots.style import CYCLE, GREY, STYLE, letter, tag
+from svrl.stats import interval_if_several
 
 POLICIES = dict(zip(("fig3", "fig13", "fig17", "fig21"), TASKS, strict=True))
 PATHS = dict(zip(("fig10", "fig14", "fig18", "fig22"), TASKS, strict=True))

@@ -13,7 +13,6 @@ from svrl.experiments.control_claims import (
     LOSS,
     METRIC,
     SAME_ENDS,
-    difference_interval,
     judged_above,
     judged_below,
     judged_deviation,
@@ -23,6 +22,7 @@ from svrl.experiments.control_claims import (
 from svrl.experiments.control_svp.settings import DRAWS_NOTHING, LOW, PAPER_SVP, WITHOUT_ESTIMATION
 from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
+from svrl.stats import welch_interval
 
 PENDULUM, CAR, INTEGRATOR, CART = TASKS
 MOST_RANK = 10
@@ -165,7 +165,7 @@ def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, t
     for name in WITHOUT_ESTIMATION:
         other = values_of(evidence, "policy_loss_relative", PLANNED.name, task=task, method=name, variant="paper")
         if len(other) > 1 or (other and name in DRAWS_NOTHING):
-            found[name] = (float(np.mean(mine) - np.mean(other)), difference_interval(mine, other))
+            found[name] = (float(np.mean(mine) - np.mean(other)), welch_interval([mine], [other]))
     return found
 
 

@@ -16,9 +16,8 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.figure import lettered
 from svrl.experiments.training_cells.gains import Interval, gain_of
 from svrl.experiments.training_cells.reading import envs_of, title_of, values
-from svrl.reporting.intervals import interval_if_several
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE, STYLE
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, STYLE, tag
+from svrl.stats import interval_if_several
 
 _COLOURS = {PLAIN.name: BLUE, AUTHORS.name: ORANGE}
 """The others are all of one colour: their names stand beside them."""

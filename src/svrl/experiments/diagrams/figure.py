@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, GREY, MISSING, ORANGE, STYLE
+from svrl.plots.style import BLUE, GREY, MISSING, ORANGE, STYLE, tag
 
 ROWS, COLUMNS = 6, 5
 Q = np.outer(np.linspace(0.2, 1.0, ROWS), np.array([0.5, 0.9, 0.7, 0.3, 1.0]))

@@ -12,7 +12,7 @@ from svrl.experiments.noisy_simulator.run import KIND
 from svrl.experiments.noisy_simulator.settings import BARS, OURS
 from svrl.experiments.paper.claim import Claim, Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.intervals import mean_interval
+from svrl.stats import mean_interval
 
 
 def losses(evidence: Evidence, sigma: float, method: str, **settings: Any) -> list[float]:

@@ -15,11 +15,8 @@ from svrl.experiments.noisy_simulator.claims import by_method, losses
 from svrl.experiments.noisy_simulator.run import KIND
 from svrl.experiments.noisy_simulator.settings import BARS, OURS
 from svrl.experiments.paper.evidence import Evidence
-from svrl.reporting.control_figures import letter
-from svrl.reporting.intervals import interval_if_several
-from svrl.reporting.planning_figures import CYCLE
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE, STYLE
+from svrl.plots.style import BLUE, CYCLE, GREEN, GREY, ORANGE, STYLE, letter, tag
+from svrl.stats import interval_if_several
 
 NAMES = {OURS: "structured average (ours)", "averaged": "plain average", "incumbent": "incumbent + 3"}
 COLOURS = {OURS: BLUE, "averaged": ORANGE, "incumbent": GREEN}

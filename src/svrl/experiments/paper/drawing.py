@@ -39,7 +39,7 @@ def write_figure(picture: Figure, figure: PaperFigure, evidence: Evidence, folde
     Returns:
         Where it is.
     """
-    from svrl.reporting.planning_figures import save_figure
+    from svrl.plots.style import save_figure
 
     scale = evidence.scale
     if scale != "full":

@@ -77,7 +77,6 @@ def claim_row(judged: Judged) -> ClaimRow:
         paper=claim.paper,
         test=claim.test,
         ours=found.ours,
-        interval=None,  # it is in `ours`, in words and with its unit
         verdict=str(found.verdict),
         note=found.note,
         scale=judged.evidence.scale if judged.evidence else "",

@@ -10,10 +10,8 @@ from matplotlib.figure import Figure
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.toy_rank.claims import curves
 from svrl.experiments.toy_rank.run import ONLINE, VANILLA
-from svrl.reporting.control_figures import letter
-from svrl.reporting.intervals import interval_if_several
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE, STYLE
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, STYLE, letter, tag
+from svrl.stats import interval_if_several
 
 RANKS = (
     ("rank_99", "uniform", BLUE, "99% of the energy"),

@@ -18,8 +18,8 @@ from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.toy import toy_mdp
 from svrl.planning.evaluation import solve_exactly
 from svrl.planning.plan import advance, begin
+from svrl.planning.score import TIGHT_ENERGY
 from svrl.planning.structured import paper_svp
-from svrl.reporting.plan_scores import TIGHT_ENERGY
 
 VANILLA, ONLINE = "value-iteration", "paper-svp"
 

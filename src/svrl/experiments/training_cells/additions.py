@@ -22,7 +22,7 @@ from svrl.experiments.training_cells.reading import (
     values,
 )
 from svrl.experiments.training_cells.verdicts import improved, mostly_low
-from svrl.reporting.intervals import interval_if_several
+from svrl.stats import interval_if_several
 
 PLAIN = "dqn"
 SCALES = ("laptop", "short", "full")

@@ -24,10 +24,8 @@ from svrl.experiments.training_cells.reading import (
     title_of,
     trainings,
 )
-from svrl.reporting.intervals import mean_interval
-from svrl.reporting.planning_figures import LETTERS
-from svrl.reporting.series import tag
-from svrl.reporting.style import BLUE, GREEN, GREY, ORANGE
+from svrl.plots.style import BLUE, GREEN, GREY, LETTERS, ORANGE, tag
+from svrl.stats import mean_interval
 
 _LINE = 0.18
 """Height of a line of a legend in inches."""

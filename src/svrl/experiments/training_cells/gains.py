@@ -22,7 +22,7 @@ import numpy as np
 
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.reading import ATARI, SCORES, Measure, normalised, random_score, score_of, values
-from svrl.reporting.aggregate import Statistic, interval, iqm, mean_score, probability_of_improvement
+from svrl.stats import Statistic, iqm, mean_score, probability_of_improvement, stratified_interval
 
 LEVEL = 0.05
 MARGIN = 0.1
@@ -82,7 +82,7 @@ def gain_of(
     enough = can_tell(*raw)
 
     def ends(statistic: Statistic) -> Interval | None:
-        return interval(statistic, ours, theirs) if enough else None
+        return stratified_interval(statistic, ours, theirs) if enough else None
 
     middle = iqm if len(envs) > 1 else mean_score
     return Gain(
@@ -146,7 +146,7 @@ def resampled(
     raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
     if not can_tell(*raw):
         return None
-    return interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
+    return stratified_interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
 
 
 def percent(share: float) -> str:

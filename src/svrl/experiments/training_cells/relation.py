@@ -16,7 +16,7 @@ from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.gains import Interval, gain_of, shown
 from svrl.experiments.training_cells.reading import Measure, envs_of, mean_rank, values
 from svrl.experiments.training_cells.verdicts import nothing_yet, settled
-from svrl.reporting.aggregate import rank_correlation, rank_correlation_interval
+from svrl.stats import rank_correlation, rank_correlation_interval
 
 FEWEST_GAMES = 3
 

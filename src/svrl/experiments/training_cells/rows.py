@@ -138,7 +138,7 @@ def shortened(value: float | None) -> float | None:
 
 
 def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list[Any]]:
-    from svrl.reporting.learning_figure import smoothed
+    from svrl.plots.learning import smoothed
 
     steps = np.array([row["steps"] for row in episodes], dtype=np.int64)
     scores = smoothed(np.array([row["score"] for row in episodes], dtype=np.float64))

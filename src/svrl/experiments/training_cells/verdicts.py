@@ -14,7 +14,7 @@ from svrl.experiments.paper.claim import Finding, Verdict
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.training_cells.gains import Gain, Interval, shown
 from svrl.experiments.training_cells.reading import share_at_most, title_of, values
-from svrl.reporting.intervals import interval_if_several
+from svrl.stats import interval_if_several
 
 SHORT, FULL = "short", "full"
 ATARI_SCALES = (SHORT, FULL)

@@ -1,1 +1,1 @@
-"""The report on the paper as one page of HTML, as pages of Markdown, and as a PDF."""
+"""The report on the paper as one page of HTML and as pages of Markdown, from plain data."""

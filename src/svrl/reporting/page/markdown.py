@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
-from svrl.reporting.page.svg import svg_file
-from svrl.reporting.page.wording import (
+from svrl.plots.style import svg_text
+from svrl.reporting.page.content import (
     MARKS,
+    ClaimRow,
+    Exhibit,
+    FigureEntry,
+    Page,
+    Section,
     capital,
     command_of,
     figure_labels,
-    interval_text,
     labels_of,
     minutes_text,
     place_text,
@@ -28,6 +31,7 @@ from svrl.reporting.page.wording import (
 from svrl.runs.atomic import writing
 
 FIGURES = "figures"
+NONE = "none yet"
 
 
 def write_markdown(page: Page, folder: Path) -> None:
@@ -37,7 +41,7 @@ def write_markdown(page: Page, folder: Path) -> None:
     for section in page.sections:
         for entry in section.figures:
             for exhibit, name in zip(entry.exhibits, figure_files(entry), strict=True):
-                _write(folder / FIGURES / name, svg_file(exhibit.figure))
+                _write(folder / FIGURES / name, svg_text(exhibit.figure))
         _write(folder / f"{section.name}.md", _section(section, labels))
     _write(folder / "index.md", _index(page, labels))
 
@@ -93,7 +97,7 @@ def _claims_table(page: Page, labels: dict[str, str]) -> str:
                 f"{MARKS[claim.verdict]} {claim.verdict}",
                 f"[{escaped(claim.says)}]({section.name}.md#{claim.name.lower().replace('.', '')})",
                 escaped(claim.paper),
-                _ours(claim),
+                escaped(claim.ours or NONE),
                 escaped(place_text(claim, labels)),
             )
             lines.append(f"| {' | '.join(cells)} |")
@@ -148,7 +152,7 @@ def _exhibit(entry: FigureEntry, exhibit: Exhibit, name: str) -> list[str]:
 def _claim(claim: ClaimRow, labels: dict[str, str]) -> list[str]:
     lines = [
         ("Paper", escaped(claim.paper)),
-        ("Ours", _ours(claim)),
+        ("Ours", escaped(claim.ours or NONE)),
         ("Tested by", escaped(claim.test)),
         ("Note", escaped(claim.note)),
         ("Where", escaped(place_text(claim, labels))),
@@ -158,11 +162,6 @@ def _claim(claim: ClaimRow, labels: dict[str, str]) -> list[str]:
         f"{MARKS[claim.verdict]} **{claim.verdict}**: {escaped(claim.says)}",
         "\n".join(f"- {name}: {text}" for name, text in lines if text),
     ]
-
-
-def _ours(claim: ClaimRow) -> str:
-    interval = interval_text(claim.interval)
-    return escaped(claim.ours or "none yet") + (f" (95%: {interval})" if interval else "")
 
 
 def _code(command: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.reporting.intervals import mean_interval
+from svrl.stats import mean_interval
 from svrl.sweeps.scores import LAST_GAMES
 from svrl.sweeps.status import Overview, RunView
 from svrl.sweeps.store import Store

@@ -17,14 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from svrl.reporting.planning_figures import CYCLE
-from svrl.reporting.style import GREY, STYLE
+from svrl.plots.style import CYCLE, GREY, STYLE
+from svrl.stats import bootstrap_interval
 
 Rows = Sequence[Mapping[str, Any]]
 WINDOW = 100
 """Games in a smoothed score."""
-LEVEL = 0.95
-RESAMPLES = 2000
 _POINTS = 400
 _MOST_DOTS = 3000
 
@@ -73,16 +71,6 @@ def smoothed(scores: np.ndarray, window: int = WINDOW) -> np.ndarray:
     return (sums[ends] - sums[starts]) / (ends - starts)
 
 
-def seed_band(values: np.ndarray, *, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-    """(points,) each: interval of the mean over seeds of values (seeds, points), by resampling seeds."""
-    rng = np.random.default_rng(0)
-    chosen = rng.integers(len(values), size=(RESAMPLES, len(values)))
-    counts = np.stack([(chosen == seed).sum(1) for seed in range(len(values))], axis=1)
-    means = counts @ values / len(values)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return low, high
-
-
 def _draw_agent(panel: Axes, label: str, seeds: Sequence[Rows], colour: str, window: int, *, dots: bool) -> bool:
     lines = [_line(rows, window) for rows in seeds if rows]
     if not lines:
@@ -100,7 +88,7 @@ def _draw_agent(panel: Axes, label: str, seeds: Sequence[Rows], colour: str, win
     for steps, scores in lines:
         panel.plot(steps, scores, color=colour, linewidth=0.6, alpha=0.5)
     values = np.stack([np.interp(grid, steps, scores) for steps, scores in lines])
-    panel.fill_between(grid, *seed_band(values), color=colour, alpha=0.2, linewidth=0)
+    panel.fill_between(grid, *bootstrap_interval(values), color=colour, alpha=0.2, linewidth=0)
     panel.plot(grid, values.mean(0), color=colour, label=f"{label} ({len(lines)} seeds)")
     return True
 

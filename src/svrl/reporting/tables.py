@@ -1,4 +1,4 @@
-"""Tables of runs: the one that closes a training, and the one of everything in a folder."""
+"""Tables in a terminal: what closes a plan, what closes a training, and everything in a folder of runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,58 @@ from rich.text import Text
 from svrl.runs.printable import printable
 
 Row = Mapping[str, Any]
+PLAN_COLUMNS = ("method", "steps", "sweeps", "backup s", "estim. s", "loss", "return")
+
+
+def comparison_table(rows: Sequence[Row], *, title: str, metric: str | None) -> Table:
+    """A table of rows; the first is the plan itself and is bold.
+
+    Args:
+        rows: As `svrl plan --json` has them. One with a "reason" could not be done, and gets dashes.
+        title: Above the table.
+        metric: Name of the last column, or None to leave it out.
+    """
+    from svrl.planning.plan import DIVERGED  # loads torch, which the other tables do not need
+    from svrl.planning.score import NEAREST
+
+    looked_up = any(row.get("policy_followed_by") == NEAREST for row in rows)
+    caption = "sweeps: backups over all pairs. loss: mean of V* - V of the policy, over the range of V*."
+    if looked_up and metric is not None:
+        caption += " *: actions of the nearest grid point; the others interpolate Q."
+    if any(row.get("outcome") == DIVERGED for row in rows):
+        caption += " !: its values diverge."
+    table = _table([*PLAN_COLUMNS, *([] if metric is None else [metric])], left=("method",), title=title)
+    table.caption, table.caption_justify = caption, "left"
+    for at, row in enumerate(rows):
+        table.add_row(*_plan_cells(row, metric), style="bold" if at == 0 else None)
+    return table
+
+
+def _plan_cells(row: Row, metric: str | None) -> list[Text]:
+    from svrl.planning.plan import DIVERGED
+    from svrl.planning.score import NEAREST
+
+    if "reason" in row:
+        return [Text(row["method"]), *[Text("-")] * (len(PLAN_COLUMNS) - (metric is None))]
+    star = "*" if row["policy_followed_by"] == NEAREST and metric is not None else ""
+    numbers = [
+        str(row["iterations"]),
+        f"{row['sweep_equivalents']:.2f}",
+        f"{row['seconds_backup']:.3f}",
+        f"{row['seconds_estimate']:.3f}",
+        _worth(row["policy_loss_relative"], ".2%"),
+        _worth(row["discounted_return"], ".4g") + star,
+    ]
+    if metric is not None:
+        numbers.append(_worth(row["metric"], ".4g") + star)
+    return [Text(row["method"] + (" !" if row["outcome"] == DIVERGED else "")), *map(Text, numbers)]
+
+
+def _worth(value: float | None, form: str) -> str:
+    """A number; a rounding error below zero is shown as zero."""
+    if value is None:
+        return "?"
+    return format(0.0 if abs(value) < 1e-9 else value, form)
 
 
 def training_table(results: Sequence[Row], *, title: str) -> Table:

@@ -15,9 +15,9 @@ from svrl.planning.plan import Plan, advance, begin, conclude, plan
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import rollout
 from svrl.planning.sampled_iteration import AsyncValueIteration, CoarseActions, SampledMax
+from svrl.planning.score import INTERPOLATED, NEAREST, Judge, NearestPolicy, Recorder, ranks
 from svrl.planning.structured import StructuredValueIteration
 from svrl.planning.value_iteration import ValueIteration
-from svrl.reporting.plan_scores import INTERPOLATED, NEAREST, Judge, NearestPolicy, Recorder, ranks
 
 
 @pytest.fixture(scope="module")

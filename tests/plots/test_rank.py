@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svrl.reporting.planning_figures import save_figure
-from svrl.reporting.rank_figure import draw_ranks
+from svrl.plots.rank import draw_ranks
+from svrl.plots.style import save_figure
 
 STUDY = {"energy": 0.99, "batch_size": 32, "histogram": [0, 30, 10, 0], "row_centred_histogram": [0, 10, 10, 20]}
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy.optimize import minimize
 
-from svrl.reporting.names import name_columns, name_points, spread
+from svrl.plots.style import name_columns, name_points, spread, svg_text, tag
 
 
 def test_places_that_are_far_apart_stay() -> None:
@@ -47,3 +47,12 @@ def test_many_columns_have_slanted_names(count: int, angle: int) -> None:
     panel = Figure().subplots()
     name_columns(panel, [f"game {k}" for k in range(count)])
     assert [label.get_rotation() for label in panel.get_xticklabels()] == [angle] * count
+
+
+def test_the_same_figure_is_the_same_svg_and_series_are_named() -> None:
+    figure = Figure(layout="constrained")
+    tag(figure.subplots().plot([0, 1], label="SV-DQN, p = 0.2"), "SV-DQN, p = 0.2")
+    text = svg_text(figure)
+    assert text == svg_text(figure)
+    assert 'id="series--sv-dqn-p-0-2"' in text
+    assert "<dc:date>" not in text

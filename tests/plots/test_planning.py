@@ -10,15 +10,9 @@ from rich.console import Console
 
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import Axis
-from svrl.reporting.planning_figures import (
-    draw_comparison,
-    draw_convergence,
-    draw_policies,
-    draw_q,
-    draw_trajectories,
-    save_figure,
-)
-from svrl.reporting.planning_tables import comparison_table
+from svrl.plots.planning import draw_comparison, draw_convergence, draw_policies, draw_q, draw_trajectories
+from svrl.plots.style import save_figure
+from svrl.reporting.tables import comparison_table
 
 PLANE = (
     Axis(name="angle (rad)", low=-3.0, high=3.0, points=5, periodic=True),

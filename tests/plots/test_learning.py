@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svrl.reporting.learning_figure import draw_learning, seed_band, smoothed
-from svrl.reporting.planning_figures import save_figure
+from svrl.plots.learning import draw_learning, smoothed
+from svrl.plots.style import save_figure
 
 
 def rows_of(seed: int, length: int = 300, level: float = 10.0) -> list[dict[str, float]]:
@@ -21,21 +21,6 @@ def test_a_smoothed_score_is_the_mean_of_the_last_games(window):
     scores = np.random.default_rng(0).standard_normal(250)
     slow = [scores[max(0, k + 1 - window) : k + 1].mean() for k in range(len(scores))]
     np.testing.assert_allclose(smoothed(scores, window), slow, atol=1e-12)
-
-
-def test_the_band_holds_the_mean_and_narrows_with_seeds():
-    rng = np.random.default_rng(1)
-    widths = []
-    for seeds in (3, 30):
-        values = rng.standard_normal((seeds, 7))
-        low, high = seed_band(values)
-        assert (low < values.mean(0)).all()
-        assert (values.mean(0) < high).all()
-        assert (low >= values.min(0) - 1e-12).all()
-        assert (high <= values.max(0) + 1e-12).all()
-        widths.append((high - low).mean())
-    assert widths[1] < 0.7 * widths[0]
-    np.testing.assert_allclose(seed_band(np.full((4, 2), 3.0)), 3.0)
 
 
 def test_the_line_of_one_run_is_its_smoothed_score():

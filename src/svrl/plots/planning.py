@@ -1,0 +1,380 @@
+"""Figures of plans: the policy as a map, what it does over time, how it converged, and a metric against p.
+
+Functions that return a `Figure` make a whole one. The others draw into axes that they are given, from plain arrays and
+numbers, and tag what they draw: the experiments put their figures together from them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from svrl.mdp.control_task import Axis
+from svrl.plots.style import BLUE, CYCLE, GREEN, GREY, MAP, ORANGE, SIGNED_MAP, STYLE, letter, tag
+from svrl.stats import interval_if_several
+
+OPTIMUM = "optimum"
+MANY = (*CYCLE, "#333333", GREY)
+"""For eight methods beside each other."""
+
+
+def draw_policies(
+    axes: Sequence[Axis], policies: Mapping[str, np.ndarray], *, inputs: Sequence[str] = ("input",)
+) -> Figure:
+    """Maps of policies over the first two coordinates; further ones are held at the grid point nearest 0.
+
+    Args:
+        axes: The d coordinates of the grid, at least 2.
+        policies: Title -> inputs (S, k) of the grid states, the last axis running fastest.
+        inputs: Names of the k inputs, for the colour bars.
+    """
+    shape = tuple(axis.points for axis in axes)
+    held = tuple(int(axis.values.abs().argmin()) for axis in axes[2:])
+    part: Any = (slice(None), slice(None), *held)
+    maps = {title: values.reshape(*shape, -1)[part] for title, values in policies.items()}
+    rows, columns = len(inputs), len(maps)
+    size = (3.0 * columns + 0.8, 2.5 * rows + 0.5)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for k, name in enumerate(inputs):
+            limit = max(float(np.abs(picture[..., k]).max()) for picture in maps.values()) or 1.0
+            for panel, picture in zip(panels[k], maps.values(), strict=True):
+                image = _map(panel, axes[0].values.numpy(), axes[1].values.numpy(), picture[..., k], limit)
+            panels[k][0].set_ylabel(axes[1].name)
+            figure.colorbar(image, ax=list(panels[k]), label=name, pad=0.02, aspect=25)
+        for panel in panels[-1]:
+            panel.set_xlabel(axes[0].name)
+        _letter_several(list(panels.flat), [*maps, *[""] * (panels.size - columns)])
+        if held:
+            places = [f"{axis.name} = {float(axis.values[at]):.2g}" for axis, at in zip(axes[2:], held, strict=True)]
+            figure.suptitle("at " + ", ".join(places), fontsize=8, color=GREY)
+    return figure
+
+
+def draw_q(matrix: np.ndarray, *, title: str = "Q") -> Figure:
+    """A Q matrix (S, A) and its singular values, for problems without coordinates."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+        panels = figure.subplots(1, 2, width_ratios=[1.2, 1], squeeze=False)
+        image = panels[0, 0].imshow(matrix, aspect="auto", cmap=MAP, interpolation="nearest", rasterized=True)
+        panels[0, 0].set(xlabel="action", ylabel="state")
+        figure.colorbar(image, ax=panels[0, 0], label="value", pad=0.02)
+        shown = values[values > 1e-12 * max(float(values[0]), 1e-300)]
+        panels[0, 1].loglog(np.arange(1, len(shown) + 1), shown / max(float(values[0]), 1e-300), ".-", color=BLUE)
+        panels[0, 1].set(xlabel="index", ylabel="singular value / largest")
+        letter(list(panels.flat), (title, "spectrum"))
+    return figure
+
+
+def draw_trajectories(
+    axes: Sequence[Axis],
+    paths: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    time_step: float,
+    time_unit: str = "s",
+    inputs: Sequence[str] = ("input",),
+) -> Figure:
+    """Every coordinate and every input over time, one colour a start, one kind of line a policy.
+
+    Args:
+        axes: The d coordinates.
+        paths: Title -> states (T + 1, N, d) and inputs (T, N, k) of the same N starts.
+        time_step: Between two states.
+        time_unit: Of the time step.
+        inputs: Names of the k inputs.
+    """
+    names = [axis.name for axis in axes] + list(inputs)
+    narrow = 0.02 * np.array([axis.high - axis.low for axis in axes])
+    shown = max(_settled(states, narrow) for states, _ in paths.values())
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    kinds: list[dict[str, Any]] = [{"linestyle": "-", "alpha": 0.95}, {"linestyle": (0, (2, 1.5)), "alpha": 0.8}]
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3.0 * columns, 2.2 * rows + 0.3), layout="constrained")
+        panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+        for kind, (states, moves) in zip(kinds * len(paths), paths.values(), strict=False):
+            for at, panel in enumerate(panels.flat[: len(names)]):
+                _lines(panel, at, axes, states[: shown + 1], moves[:shown], time_step, kind)
+        for at, panel in enumerate(panels.flat):
+            if at >= len(names):
+                panel.set_visible(False)
+                continue
+            panel.set_ylabel(names[at])
+            if at + columns >= len(names):
+                panel.set_xlabel(f"time ({time_unit})")
+                panel.tick_params(labelbottom=True)
+        _letter_several(list(panels.flat)[: len(names)], [""] * len(names))
+        if len(paths) > 1:
+            marks = [Line2D([], [], color=GREY, **kind) for kind, _ in zip(kinds, paths, strict=False)]
+            figure.legend(marks, list(paths), loc="outside upper right", ncols=len(paths), fontsize=8)
+    return figure
+
+
+def draw_comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Policy loss against backups, one point a method; the first row is the plan itself.
+
+    Args:
+        rows: As `svrl plan --json` has them under "comparison". One without a loss is left out.
+    """
+    known = [row for row in rows if row.get("policy_loss_relative") is not None]
+    floor = 1e-8
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(5.4, 3.0), layout="constrained")
+        panel = figure.subplots()
+        for at, (row, marker) in enumerate(zip(known, itertools.cycle("oDsv^<>PX*"), strict=False)):
+            colour = BLUE if at == 0 else GREEN if row["method"] == "optimum" else CYCLE[at % len(CYCLE)]
+            place = row["sweep_equivalents"], max(row["policy_loss_relative"], floor)
+            # Methods of equal cost and loss lie on each other: open markers of several shapes stay legible.
+            panel.loglog(
+                *place, marker, color=colour, label=row["method"], markerfacecolor=colour if at == 0 else "none"
+            )
+        panel.axhline(floor, color=GREY, linewidth=0.6, linestyle=":")
+        panel.margins(x=0.15, y=0.15)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("{x:g}")
+        panel.tick_params(axis="x", which="minor", labelsize=7)
+        panel.set(xlabel="backups (sweeps of all pairs)", ylabel="policy loss / range of V*")
+        panel.set_title("at the dotted line: no loss", fontsize=8, color=GREY)
+        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def draw_convergence(rows: Sequence[Mapping[str, Any]], *, pairs: int) -> Figure:
+    """Residual, and the error where it is known, against backups; and the rank of the estimates if it changes.
+
+    Args:
+        rows: One an iteration, with backups, residual, and perhaps error and rank; None and NaN are left out.
+        pairs: S * A, the backups of one sweep.
+    """
+    sweeps = np.array([row["backups"] for row in rows], float) / pairs
+    ranks = _column(rows, "rank")
+    with mpl.rc_context(STYLE):
+        wide = 2 if len(np.unique(ranks[np.isfinite(ranks)])) > 1 else 1
+        figure = Figure(figsize=(3.6 * wide, 2.7), layout="constrained")
+        panels = figure.subplots(1, wide, squeeze=False)
+        curves = (("residual", BLUE, "residual of an iteration"), ("error", ORANGE, "error against the optimum"))
+        for name, colour, label in curves:
+            values = _column(rows, name)
+            if (values > 0).any():
+                panels[0, 0].semilogy(sweeps, np.where(values > 0, values, np.nan), color=colour, label=label)
+        panels[0, 0].set(xlabel="backups (sweeps of all pairs)", ylabel="largest difference of V")
+        if panels[0, 0].get_legend_handles_labels()[0]:
+            panels[0, 0].legend(fontsize=8)
+        if wide == 2:
+            panels[0, 1].plot(np.arange(1, len(rows) + 1), ranks, color=BLUE, drawstyle="steps-mid")
+            panels[0, 1].set(xlabel="iteration", ylabel="rank of the estimate", ylim=(0, 1.1 * np.nanmax(ranks)))
+        _letter_several(list(panels.flat), [""] * wide)
+    return figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map:
+    """A policy over two coordinates.
+
+    Attributes:
+        title: Of its panel.
+        x, y: Grid points of the two coordinates, (n,) and (m,).
+        inputs: (n, m).
+    """
+
+    title: str
+    x: np.ndarray
+    y: np.ndarray
+    inputs: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Path:
+    """What one policy did from a few starts.
+
+    Attributes:
+        label: For the legend.
+        coordinate: (T + 1, N), the coordinate that is shown.
+        inputs: (T, N).
+    """
+
+    label: str
+    coordinate: np.ndarray
+    inputs: np.ndarray
+
+
+def draw_maps(figure: Figure, panels: Sequence[Axes], maps: Sequence[Map], labels: tuple[str, str, str]) -> None:
+    """Maps of several policies on one scale of colours, which a bar beside the last panel explains.
+
+    Args:
+        figure: Where the colour bar goes.
+        panels: One a map.
+        maps: The policies.
+        labels: Of the x axis, the y axis and the input.
+    """
+    limit = max(float(np.abs(found.inputs).max()) for found in maps) or 1.0
+    image: QuadMesh | None = None
+    for panel, found in zip(panels, maps, strict=True):
+        image = _map(panel, found.x, found.y, np.asarray(found.inputs, np.float32), limit)
+        panel.set_xlabel(labels[0])
+    panels[0].set_ylabel(labels[1])
+    for panel in panels[1:]:
+        panel.tick_params(labelleft=False)
+    if image is not None:
+        figure.colorbar(image, ax=list(panels), label=labels[2], pad=0.02, aspect=25)
+
+
+def draw_shares(panel: Axes, found: Mapping[float, Sequence[float]], optimum: float, *, label: str, name: str) -> None:
+    """A number against the share observed: the mean over masks with its interval, each mask as a dot, and the optimum.
+
+    Args:
+        panel: Where to draw.
+        found: Share observed -> one value a mask.
+        optimum: The same number of the optimal policy.
+        label: Of the y axis.
+        name: Of the method, for the legend.
+    """
+    shares = sorted(found)
+    means = [float(np.mean(found[share])) for share in shares]
+    _points(panel, shares, [found[share] for share in shares], means, BLUE, name)
+    tag(panel.plot(shares, means, color=BLUE, label=name)[0], name)
+    tag(panel.axhline(optimum, color=GREY, linestyle="--", label=OPTIMUM), OPTIMUM)
+    panel.set(xlabel="share of the pairs observed, p", ylabel=label, xlim=(0.0, 1.0))
+    _above_zero(panel)
+    panel.legend(fontsize=8)
+
+
+def draw_methods(panel: Axes, found: Mapping[str, Sequence[float]], optimum: float) -> None:
+    """The same number for several methods side by side; the first is the paper's."""
+    for at, (name, values) in enumerate(found.items()):
+        colour = MANY[at % len(MANY)]
+        _points(panel, [at], [values], [float(np.mean(values))], colour, name)
+    tag(panel.axhline(optimum, color=GREY, linestyle="--"), OPTIMUM)
+    panel.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
+    panel.margins(x=0.06)
+    _above_zero(panel)
+
+
+def _above_zero(panel: Axes) -> None:
+    """Room above the points; an interval of few values may reach below 0, where no metric is."""
+    panel.margins(y=0.2)
+    panel.set_ylim(bottom=max(panel.get_ylim()[0], 0.0))
+
+
+def _points(
+    panel: Axes,
+    places: Sequence[float],
+    values: Sequence[Sequence[float]],
+    means: Sequence[float],
+    colour: str,
+    name: str,
+) -> None:
+    """Means with intervals, and the values that they are of."""
+    for place, some, mean in zip(places, values, means, strict=True):
+        interval = interval_if_several(some)
+        low, high = (mean, mean) if interval is None else interval
+        bars = panel.errorbar(
+            place, mean, [[mean - low], [high - mean]], color=colour, fmt="o", markersize=5, capsize=3
+        )
+        tag([artist for artist in bars.get_children() if artist is not None], name)
+        dots = panel.plot([place] * len(some), some, ".", color=colour, alpha=0.45, markersize=4, linestyle="")
+        tag(dots, name)
+
+
+def draw_paths(
+    panels: np.ndarray,
+    paths: Sequence[Path],
+    labels: tuple[str, str],
+    *,
+    time_step: float,
+    unit: str,
+    period: float | None,
+) -> None:
+    """A coordinate (first row) and the input (second row) over time, one column a start, one colour a policy.
+
+    Args:
+        panels: (2, N) axes.
+        paths: The policies; the first is drawn below the others.
+        labels: Of the coordinate and of the input.
+        time_step: Between two states.
+        unit: Of the time step.
+        period: Of the coordinate, whose lines are cut where it wraps; None if it does not.
+    """
+    steps = max(_settled(path.coordinate, 0.03 * max(float(np.ptp(path.coordinate)), 1e-9)) for path in paths)
+    looks: list[dict[str, Any]] = [{"color": "#333333", "linewidth": 2.2, "alpha": 0.55}]
+    looks += [{"color": colour, "linewidth": 1.2, "linestyle": (0, (4, 1))} for colour in CYCLE]
+    for path, look in zip(paths, looks, strict=False):
+        for start in range(panels.shape[1]):
+            line = _cut(path.coordinate[: steps + 1, start], time_step, period)
+            tag(panels[0, start].plot(*line, label=path.label, **look)[0], path.label)
+            moves = np.array(path.inputs[:steps, start], float)
+            drawn = panels[1, start].plot(time_step * np.arange(len(moves)), moves, drawstyle="steps-post", **look)
+            tag(drawn, path.label)
+    for start in range(panels.shape[1]):
+        panels[1, start].set_xlabel(f"time ({unit})")
+        for row in panels[:, 1:] if start == 0 else ():
+            for panel in row:
+                panel.tick_params(labelleft=False)
+    panels[0, 0].set_ylabel(labels[0])
+    panels[1, 0].set_ylabel(labels[1])
+
+
+def _map(panel: Axes, x: np.ndarray, y: np.ndarray, inputs: np.ndarray, limit: float) -> QuadMesh:
+    """Inputs (n, m) over grid points x (n,) and y (m,), on a scale of colours from -limit to limit."""
+    look: dict[str, Any] = {"cmap": SIGNED_MAP, "vmin": -limit, "vmax": limit}
+    return panel.pcolormesh(x, y, inputs.T, shading="nearest", rasterized=True, **look)
+
+
+def _settled(states: np.ndarray, near: float | np.ndarray) -> int:
+    """Steps worth showing of trajectories (T + 1, N, ...): somewhat more than until all stay `near` where they end."""
+    states = np.asarray(states, float)
+    away = (np.abs(states - states[-1]) > near).any(tuple(range(1, states.ndim)))
+    last = int(np.flatnonzero(away).max(initial=0))
+    return min(len(states) - 1, max(20, int(1.3 * last)))
+
+
+def _lines(
+    panel: Axes,
+    at: int,
+    axes: Sequence[Axis],
+    states: np.ndarray,
+    moves: np.ndarray,
+    time_step: float,
+    kind: Mapping[str, Any],
+) -> None:
+    """All starts of one policy in one panel; a periodic coordinate is cut where it wraps."""
+    values = states[..., at] if at < len(axes) else moves[..., at - len(axes)]
+    drawn = "steps-post" if at >= len(axes) else "default"
+    period = axes[at].high - axes[at].low if at < len(axes) and axes[at].periodic else None
+    for start in range(values.shape[1]):
+        line = _cut(values[:, start], time_step, period)
+        panel.plot(*line, color=CYCLE[start % len(CYCLE)], drawstyle=drawn, linewidth=1.2, **kind)
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    values = [row.get(name) for row in rows]
+    return np.array([math.nan if value is None else float(value) for value in values])
+
+
+def _cut(values: np.ndarray, time_step: float, period: float | None) -> tuple[np.ndarray, np.ndarray]:
+    """Times and a coordinate (T,) of that period, with a gap where it wraps; None if it does not."""
+    line, times = np.array(values, float), time_step * np.arange(len(values))
+    if period is None:
+        return times, line
+    cuts = np.flatnonzero(np.abs(np.diff(line)) > 0.5 * period) + 1
+    return np.insert(times, cuts, math.nan), np.insert(line, cuts, math.nan)
+
+
+def _letter_several(panels: Sequence[Axes], titles: Sequence[str]) -> None:
+    """Letters where there is more than one panel, else the title alone."""
+    if len(panels) > 1:
+        letter(panels, titles)
+    else:
+        panels[0].set_title(titles[0])

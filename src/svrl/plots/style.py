@@ -1,0 +1,129 @@
+"""One look for all figures: small, quiet, readable in print and for the colour-blind; and what figures share."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
+MISSING = "#EDEDED"
+MAP = "viridis"
+SIGNED_MAP = "RdBu_r"
+"""For inputs: white is zero."""
+CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+"""For several lines of one kind, told apart by the colour-blind (Okabe and Ito, 2008)."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PREFIX = "series--"
+NAME_SIZE = 7
+_NAME_LINE = 1.25 * NAME_SIZE / 72
+"""Height of a name, inches."""
+_MOST_UPRIGHT = 4
+
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.grid": False,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "figure.dpi": 110,
+    "savefig.dpi": 200,
+    "savefig.bbox": "tight",
+    "svg.hashsalt": "svrl",
+}
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure; the ending decides the format."""
+    with mpl.rc_context(STYLE):
+        figure.savefig(path)
+
+
+def svg_text(figure: Figure) -> str:
+    """The figure as SVG on a white ground, without a date: the same figure is the same text.
+
+    Panels are placed once and for all. Constrained layout places them anew whenever a figure is drawn, starting from
+    where they are, and never comes to the very same numbers.
+    """
+    text = io.StringIO()
+    with mpl.rc_context(STYLE):
+        if figure.get_layout_engine() is not None and not isinstance(
+            figure.get_layout_engine(), PlaceHolderLayoutEngine
+        ):
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
+
+
+def letter(panels: Sequence[Axes], titles: Sequence[str]) -> None:
+    """(a), (b), ... before the titles."""
+    for at, (panel, title) in enumerate(zip(panels, titles, strict=True)):
+        panel.set_title(f"({LETTERS[at]}) {title}".rstrip())
+
+
+def tag(artists: Artist | Iterable[Artist], name: str) -> None:
+    """Name artists after the series that they are parts of; the name becomes the id of their elements in the SVG.
+
+    Every artist of a curve, line, band and markers, gets the same name, which is what a legend would call it.
+    """
+    found = [artists] if isinstance(artists, Artist) else list(artists)
+    for artist in found:
+        artist.set_gid(PREFIX + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"))
+
+
+def spread(at: np.ndarray, gap: float) -> np.ndarray:
+    """Places (n,) in the order of `at`, at least `gap` apart, with the least sum of squared distances from it."""
+    from scipy.optimize import isotonic_regression
+
+    order = np.argsort(at, kind="stable")
+    steps = gap * np.arange(len(at))
+    places = np.empty(len(at))
+    places[order] = isotonic_regression(at[order] - steps).x + steps
+    return places
+
+
+def name_points(panel: Axes, x: np.ndarray, y: np.ndarray, names: Sequence[str], height: float) -> None:
+    """A name to the right of each point, moved up or down where others are in the way, with a line to its point.
+
+    Args:
+        panel: With its final limits.
+        x: (n,).
+        y: (n,).
+        names: (n,).
+        height: Of the panel, inches.
+    """
+    low, high = panel.get_ylim()
+    left, right = panel.get_xlim()
+    places = spread(np.asarray(y, float), (high - low) * _NAME_LINE / height)
+    for point_x, point_y, place, name in zip(x, y, places, names, strict=True):
+        panel.annotate(
+            name,
+            (point_x, point_y),
+            xytext=(point_x + 0.06 * (right - left), place),
+            fontsize=NAME_SIZE,
+            verticalalignment="center",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": "0.6", "shrinkA": 1, "shrinkB": 3},
+        )
+
+
+def name_columns(panel: Axes, names: Sequence[str]) -> None:
+    """Names below columns 0, 1, ..., slanted where there are many."""
+    panel.set_xlim(-0.6, max(len(names), 2) - 0.4)
+    panel.set_xticks(range(len(names)), names, fontsize=NAME_SIZE)
+    if len(names) > _MOST_UPRIGHT:
+        for label in panel.get_xticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
