@@ -202,24 +202,16 @@ def watch(
     where: Where = None,
     code: Code = None,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2.0,
-    page: Annotated[bool, typer.Option("--page", help="Show it in a web page instead, with curves.")] = False,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Of the page; 0 takes a free one.")] = 0,
-    host: Annotated[
-        str, typer.Option(help="Address that the page is bound to; others than loopback let the network see it.")
-    ] = "127.0.0.1",
 ) -> None:
     """Follow a sweep that runs, here or elsewhere, until all its runs have ended or Ctrl-C.
 
-    Reads the store alone, so it can be begun and left at any time.
+    It only reads the store, so you can start and leave it at any time. Where stdout is no terminal it prints once.
     """
-    from svrl.cli.sweep_watch import show_page, show_table
+    from svrl.cli.sweep_watch import show_table
 
     with answering("No longer watched; the sweep goes on."), sentences():
         request = SweepRequest.read(file, store, changes, where, code)
-        if page:
-            show_page(request, host=host, port=port, every=every)
-        else:
-            show_table(request, every=every)
+        show_table(request, every=every)
 
 
 @app.command("retry")

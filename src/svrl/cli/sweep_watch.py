@@ -1,4 +1,4 @@
-"""svrl sweep watch: the table in the terminal again and again, or a page in a browser."""
+"""svrl sweep watch: the table in the terminal again and again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.live import Live
 
-from svrl.cli.answers import say
 from svrl.cli.sweep_request import SweepRequest
 from svrl.cli.sweep_run import overview_of, print_overview
 
@@ -32,13 +31,3 @@ def show_table(request: SweepRequest, *, every: float) -> None:
                 return
             time.sleep(every)
             overview = overview_of(request, overview)
-
-
-def show_page(request: SweepRequest, *, host: str, port: int, every: float) -> None:
-    """Serve the page until Ctrl-C."""
-    from svrl.sweeps.live_page import serve
-
-    with serve(request.store, request.sweep.name, port=port, host=host, runs=request.specs) as page:
-        say(f"{request.sweep.name} is shown at {page.address}, until Ctrl-C.")
-        while True:
-            time.sleep(max(every, 1.0))
