@@ -44,7 +44,6 @@ RESERVED = {
     "torchrl": {"benchmarks", "integrations"},
     "tensordict": {"benchmarks", "integrations"},
     "ray": {"benchmarks", "integrations", "sweeps"},
-    "fsspec": {"sweeps"},
     "pyarrow": {"sweeps"},
 }
 

@@ -1,97 +1,50 @@
-"""What a sweep costs beside its runs: many trivial runs by `run_locally`, against loops that keep no books.
+"""What a sweep costs beside its runs: many trivial runs by `run_locally`, against plain loops over the same call.
 
-A run is a training of 100 steps on CartPole. It is done in three ways, as many at a time as there are cores: by the
-sweep, by a loop that starts `python -m svrl train ...`, and by a loop that forks the same command from the server that
-the sweep forks from. The ways take turns in blocks, so that whatever else the machine does falls on all of them.
-Starting the server once is part of the sweep's time beside the first loop; the second shares the server.
+A run is a training of 100 steps on CartPole. The loops run in as many spawned processes as the sweep has workers, and
+keep no books. Time is the CPU time of all processes, because other programs on the machine do not change it; starting
+the processes is part of both.
 """
 
 from __future__ import annotations
 
-import os
-import statistics
-import subprocess
-import sys
+import multiprocessing
+import resource
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
 
-from svrl.benchmarks.rows import Row, seconds
-from svrl.sweeps.child import words_to
-from svrl.sweeps.engine import Effort
-from svrl.sweeps.forked import fork_server
-from svrl.sweeps.local_engine import run_locally
+from svrl.benchmarks.rows import Row
+from svrl.runs.cores import usable_cores
+from svrl.sweeps.driver import Effort
+from svrl.sweeps.local import run_locally
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.settings import spec_of
-from svrl.sweeps.work import run_command
 
 RUNS, QUICK = 200, 20
-BLOCKS, QUICK_BLOCKS = 10, 2
 STEPS = 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ways:
-    """Seconds of each block, done in each way."""
-
-    sweep: tuple[float, ...]
-    processes: tuple[float, ...]
-    forked: tuple[float, ...]
-
-
 def measure_sweep(quick: bool, runs: int | None = None) -> Iterator[Row]:
-    """Rows for a sweep against a bare loop of processes, and against one that forks as the sweep does.
+    """A row for a sweep against plain loops.
 
     Args:
         quick: 20 runs instead of 200.
-        runs: How many, in place of those numbers; at least as many as there are blocks.
+        runs: How many, in place of those numbers.
     """
-    count, blocks = runs or (QUICK if quick else RUNS), QUICK_BLOCKS if quick else BLOCKS
-    specs = [
-        spec_of("train", {"env": "CartPole-v1", "preset": "smoke", "seed": seed, "steps": STEPS, "eval_episodes": 1})
-        for seed in range(count)
-    ]
+    count, jobs = runs or (QUICK if quick else RUNS), usable_cores()
+    settings = {"env": "CartPole-v1", "preset": "smoke", "steps": STEPS, "eval_episodes": 1}
+    specs = [spec_of("train", {**settings, "seed": seed}) for seed in range(count)]
     with tempfile.TemporaryDirectory(prefix="svrl-bench-sweep-") as folder:
-        place, jobs = Path(folder), _cores()
-        # Once before: the server starts, and files that all ways read are in the system's memory.
-        start = seconds(lambda: _by_sweep(specs[:1], place / "start", jobs))
-        again = seconds(lambda: _by_sweep(specs[:1], place / "again", jobs))
-        _by_processes(specs[:1], place / "once", jobs)
-        found = _in_turns(specs, place, jobs, blocks)
-    server = max(0.0, start - again)
-    note = {"runs": count, "at_a_time": jobs, "blocks": blocks, "seconds_start": server}
-    yield _row(count, sum(found.sweep) + server, found.processes, "a bare loop of processes", note)
-    added = [ours / bare - 1.0 for ours, bare in zip(found.sweep, found.forked, strict=True)]
-    note = {**note, "added": sum(found.sweep) / sum(found.forked) - 1.0, "added_median_of_blocks": _median(added)}
-    yield _row(count, sum(found.sweep), found.forked, "a bare loop that forks", note)
-
-
-def _row(runs: int, ours: float, peer: Sequence[float], name: str, note: dict[str, Any]) -> Row:
-    return Row(
-        name=f"sweep of {runs} trivial runs",
+        ours = _cpu_seconds(lambda: _by_sweep(specs, Path(folder) / "sweep", jobs))
+        peer = _cpu_seconds(lambda: _by_loops(specs, Path(folder) / "loops", jobs))
+    yield Row(
+        name=f"sweep of {count} trivial runs",
         unit="s a run",
-        ours=ours / runs,
-        peer=sum(peer) / runs,
-        peer_name=name,
-        note=note,
+        ours=ours / count,
+        peer=peer / count,
+        peer_name="plain loops over the same call",
+        note={"runs": count, "at_a_time": jobs, "added": ours / peer - 1.0, "time": "CPU time of all processes"},
     )
-
-
-def _in_turns(specs: Sequence[RunSpec], place: Path, jobs: int, blocks: int) -> Ways:
-    ways: list[Callable[[Sequence[RunSpec], Path, int], None]] = [_by_sweep, _by_processes, _by_forks]
-    taken: dict[Callable[..., None], list[float]] = {way: [] for way in ways}
-    for block in range(blocks):
-        part = specs[block::blocks]
-        turn = block % len(ways)
-        for way in ways[turn:] + ways[:turn]:
-            folder = place / f"{way.__name__}-{block}"
-            taken[way].append(seconds(partial(way, part, folder, jobs)))
-    sweep, processes, forked = (tuple(taken[way]) for way in ways)
-    return Ways(sweep=sweep, processes=processes, forked=forked)
 
 
 def _by_sweep(specs: Sequence[RunSpec], place: Path, jobs: int) -> None:
@@ -100,51 +53,37 @@ def _by_sweep(specs: Sequence[RunSpec], place: Path, jobs: int) -> None:
         raise ValueError(f"Runs of the benchmark failed: {found.failures or found.states}.")
 
 
-def _by_processes(specs: Sequence[RunSpec], place: Path, jobs: int) -> None:
-    place.mkdir()
-    waiting, running = list(reversed(specs)), dict[int, subprocess.Popen[bytes]]()
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            spec = waiting.pop()
-            with (place / f"{spec.id}.txt").open("wb") as log:
-                words = [sys.executable, "-m", "svrl", *spec.argv(place / spec.id, resume=False, threads=1)]
-                process = subprocess.Popen(words, stdout=log, stderr=log)
-            running[os.pidfd_open(process.pid)] = process
-        for ended in wait(list(running)):
-            assert isinstance(ended, int)
-            if running.pop(ended).wait() != 0:
-                raise ValueError("A process of the benchmark failed.")
-            os.close(ended)
+def _by_loops(specs: Sequence[RunSpec], place: Path, jobs: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    parts = [[spec.as_json() for spec in specs[at::jobs]] for at in range(jobs)]
+    processes = [context.Process(target=_loop, args=(part, place)) for part in parts]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        raise ValueError("A process of the benchmark failed.")
 
 
-def _by_forks(specs: Sequence[RunSpec], place: Path, jobs: int) -> None:
-    place.mkdir()
-    context = fork_server(["train"])
-    waiting, running = list(reversed(specs)), dict[Any, Any]()
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            spec = waiting.pop()
-            argv = spec.argv(place / spec.id, resume=False, threads=1)
-            process = context.Process(target=_forked, args=(argv, place / f"{spec.id}.txt"))
-            process.start()
-            running[process.sentinel] = process
-        for ended in wait(list(running)):
-            process = running.pop(ended)
-            process.join()
-            if process.exitcode != 0:
-                raise ValueError("A process of the benchmark failed.")
-            process.close()
+def _loop(part: Sequence[dict[str, object]], place: Path) -> None:
+    import torch
+
+    from svrl.experiments.training.session import train_in_directory
+
+    torch.set_num_threads(1)
+    for fields in part:
+        spec = RunSpec.from_json(fields)
+        folder = place / spec.id
+        train_in_directory(spec.subject, spec.agent_config(), folder=folder, seed=spec.seed, env_threads=1)
 
 
-def _forked(argv: Sequence[str], log: Path) -> None:
-    with words_to(log):
-        code = run_command(argv)
-    sys.exit(code)
+def _cpu_seconds(work: Callable[[], None]) -> float:
+    """CPU time of this process and of those that it started and that have ended."""
 
+    def used() -> float:
+        both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(found.ru_utime + found.ru_stime for found in both)
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(statistics.median(values))
+    before = used()
+    work()
+    return used() - before
