@@ -14,9 +14,15 @@ from svrl.cli.plan_request import PlanRequest, make_control_task, make_requested
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.sweeps.grid import runs_of
-from svrl.sweeps.plan_settings import PLAN_DEFAULTS, PLAN_FORMS
-from svrl.sweeps.setting_checks import check_registered, why_not_here
-from svrl.sweeps.settings import STRUCTURE, known_settings, spec_of
+from svrl.sweeps.settings import (
+    PLAN_DEFAULTS,
+    PLAN_FORMS,
+    STRUCTURE,
+    check_registered,
+    known_settings,
+    spec_of,
+    why_not_here,
+)
 from svrl.sweeps.sweep_file import parse_sweep
 
 TRAINING: dict[str, Any] = {"env": "CartPole-v1", "structured": True, "seed": 0, "preset": "smoke"}

@@ -69,7 +69,7 @@ class SweepRequest:
 
     def check_environments(self) -> None:
         """Raise BadInputError for environments of runs to be done that Gymnasium does not know; none is made."""
-        from svrl.sweeps.setting_checks import check_registered
+        from svrl.sweeps.settings import check_registered
 
         wrong = []
         for env, specs in self._by_environment().items():
@@ -82,7 +82,7 @@ class SweepRequest:
 
     def what_stands_against(self) -> list[str]:
         """A sentence for every reason why runs that are to be done cannot be made here, as a missing package."""
-        from svrl.sweeps.setting_checks import why_not_here
+        from svrl.sweeps.settings import why_not_here
 
         needing: dict[str, list[RunSpec]] = {}
         for env, specs in self._by_environment().items():

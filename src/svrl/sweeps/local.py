@@ -23,7 +23,7 @@ from svrl.runs.cores import usable_cores
 from svrl.runs.stop_signals import Signals, Stopped
 from svrl.sweeps.driver import Driver, Effort, Listener, News, Pool, Summary
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.store import RUN, Store, open_store, read_spec
+from svrl.sweeps.store import LOG, RUN, Store, open_store, read_spec
 from svrl.sweeps.sweep_file import Resources
 from svrl.sweeps.work import Attempt, Ended, Terms, carry_out, threads_of
 
@@ -218,7 +218,7 @@ class LocalPool(Pool):
         return (spec.kind, spec.full.get("precision"), threads)
 
     def _start(self, gpu: str | None = None, sort: tuple[Any, ...] = ()) -> _Worker:
-        together = self._room.together if gpu and sort[0] == "train" else 1
+        side_by_side = self._room.together if gpu and sort[0] == "train" else 0
         terms = Terms(
             threads=sort[-1] if sort else self._room.cores,
             checkpoint_every=self._effort.checkpoint_every,
@@ -227,7 +227,7 @@ class LocalPool(Pool):
         )
         pipe, other = self._context.Pipe()
         visible = self._room.gpus[gpu] if gpu else None
-        process = self._context.Process(target=_serve, args=(other, self._store.root, terms, together, visible))
+        process = self._context.Process(target=_serve, args=(other, self._store.root, terms, side_by_side, visible))
         # A worker that is still importing must not hear the Ctrl-C of the terminal; it inherits what is blocked here.
         resource_tracker.ensure_running()  # first, because it unblocks
         earlier = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -236,7 +236,7 @@ class LocalPool(Pool):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
         other.close()
-        worker = _Worker(process=process, pipe=pipe, together=together, sort=sort, gpu=gpu)
+        worker = _Worker(process=process, pipe=pipe, together=max(1, side_by_side), sort=sort, gpu=gpu)
         self._workers.append(worker)
         return worker
 
@@ -289,8 +289,8 @@ def _how_it_ended(code: int | None) -> str:
     return f"The process was ended by {name}.{hint}"
 
 
-def _serve(pipe: Connection, root: Path, terms: Terms, together: int, visible: str | None) -> None:
-    """What a worker does: work on the runs that come through the pipe."""
+def _serve(pipe: Connection, root: Path, terms: Terms, side_by_side: int, visible: str | None) -> None:
+    """What a worker does: work on the runs that come through the pipe, one after another or side by side."""
     with suppress(OSError):
         os.setsid()  # Ctrl-C in the terminal reaches the driver alone, which tells its workers
     if visible is not None:
@@ -300,7 +300,7 @@ def _serve(pipe: Connection, root: Path, terms: Terms, together: int, visible: s
     with suppress(Stopped, KeyboardInterrupt), signals.held_back():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         threading.Thread(target=_stop_with_driver, args=(signals,), daemon=True).start()
-        worker.work_on_one_after_another() if together == 1 else worker.work_on_several(together)
+        worker.work_on_several(side_by_side) if side_by_side else worker.work_on_one_after_another()
 
 
 def _stop_with_driver(signals: Signals) -> None:
@@ -334,7 +334,7 @@ class _Served:
         from svrl.experiments.training.session import Habits
 
         habits = Habits(checkpoint_every=self._terms.checkpoint_every, tensorboard=self._terms.tensorboard)
-        manner = Manner(habits=habits, env_threads=max(1, usable_cores() // together))
+        manner = Manner(habits=habits, env_threads=max(1, usable_cores() // together), say_of=_to_the_log)
         train_queue(self, together=together, threads=self._terms.threads, manner=manner, signals=self._signals)
 
     def next(self) -> Any:
@@ -388,3 +388,11 @@ class _Served:
     def _tell(self, run: str, ended: Ended | None, reason: str = "") -> None:
         with self._telling, suppress(OSError):  # the driver may be gone
             self._pipe.send((run, ended, reason))
+
+
+def _to_the_log(member: Any) -> Callable[[str], None]:
+    def say(sentence: str) -> None:
+        with (member.folder.parent / LOG).open("a", encoding="utf-8") as log:
+            log.write(f"{sentence}\n")
+
+    return say

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import signal
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -162,6 +163,13 @@ def _connected(cluster: str | None) -> Iterator[Any]:
         return
     if cluster is not None and "://" in cluster:
         raise ValueError(f"Give the address of a cluster as host:port, on one of its nodes; got {cluster}.")
+    if cluster not in (None, "auto", "local"):  # Ray itself tries for minutes to reach an address that is silent
+        host, _, port = str(cluster).rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+        except (OSError, OverflowError, ValueError) as error:
+            said = f"No Ray cluster can be reached at {cluster}: {error}. Start one with ray start --head."
+            raise ValueError(said) from error
     earlier = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=cluster, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

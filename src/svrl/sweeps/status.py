@@ -153,6 +153,8 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Over
     done = {run.id: run for run in before.runs if run.state == "done"} if before else {}
     runs = tuple(done.get(spec.id) or _view(store, spec, names, measure, now) for spec in specs)
     scored = [_scored(run) for run in runs]
+    finished = [run.id for run in runs if run.state == "done"]
+    notes = before.notes if before and len(done) == len(finished) else tuple(store.notes_on_versions(finished))
     return Overview(
         name=name,
         time=now,
@@ -160,7 +162,7 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Over
         groups=scores.groups_of(measure, scored),
         variants=scores.variants_of(measure, scored),
         measure=measure,
-        notes=tuple(store.notes_on_versions(run.id for run in runs if run.state == "done")),
+        notes=notes,
     )
 
 
