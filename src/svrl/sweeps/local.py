@@ -157,6 +157,7 @@ class _Worker:
         sort: What its runs have in common; see `_sort`.
         gpu: The one that it has, or None.
         open: Runs that it has and that have not ended.
+        leaving: It was told to stop, so it takes no more runs.
     """
 
     process: Any
@@ -165,6 +166,7 @@ class _Worker:
     sort: tuple[Any, ...]
     gpu: str | None = None
     open: dict[str, RunSpec] = field(default_factory=dict)
+    leaving: bool = False
 
 
 class LocalPool(Pool):
@@ -195,7 +197,7 @@ class LocalPool(Pool):
 
     def _worker_on_cpu(self) -> _Worker | None:
         mine = [worker for worker in self._workers if worker.gpu is None]
-        idle = [worker for worker in mine if not worker.open]
+        idle = [worker for worker in mine if not worker.open and not worker.leaving]
         return idle[0] if idle else self._start() if len(mine) < self._room.jobs else None
 
     def _worker_for(self, spec: RunSpec, sort: tuple[Any, ...]) -> _Worker | None:
@@ -203,7 +205,7 @@ class LocalPool(Pool):
         fitting = [gpu for gpu in self._room.gpus if spec.device in ("cuda", gpu)]
         has = {worker.gpu: worker for worker in self._workers if worker.gpu in fitting}
         for worker in has.values():
-            if worker.sort == sort and len(worker.open) < worker.together:
+            if worker.sort == sort and len(worker.open) < worker.together and not worker.leaving:
                 return worker
         for gpu in fitting:
             if gpu not in has or not has[gpu].open:
@@ -253,14 +255,19 @@ class LocalPool(Pool):
                     found += self._heard(worker, *worker.pipe.recv())
             except (EOFError, OSError):
                 self._forget(worker)
-                reason = _how_it_ended(worker.process.exitcode)
-                found += [News("lost", spec, reason=reason) for spec in worker.open.values()]
+                code = worker.process.exitcode
+                for spec in worker.open.values():
+                    told = code == 0  # to stop, before it began the run
+                    found.append(
+                        News("ended", spec, "stopped") if told else News("lost", spec, reason=_how_it_ended(code))
+                    )
         return found
 
     def _heard(self, worker: _Worker, run: str, ended: Ended | None, reason: str) -> Iterator[News]:
         if ended is None:
             yield News("begins", worker.open[run])
         else:
+            worker.leaving |= ended == "stopped"
             yield News("ended", worker.open.pop(run), ended, reason)
 
     def stop(self) -> None:
