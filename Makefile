@@ -113,7 +113,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 $(HEAVY)/.ready: pyproject.toml constraints-integrations.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "svrl needs Python 3.11 or newer; got $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 2; }
-	@echo "==> installing svrl, Ray, TorchRL, Tianshou and moto into $(HEAVY) (a few minutes, once)"
+	@echo "==> installing svrl, Ray, TorchRL and Tianshou into $(HEAVY) (a few minutes, once)"
 	@test -d $(HEAVY) || $(PYTHON) -m venv $(HEAVY)
 	@$(HEAVY)/bin/python -m pip install $(PIP_ARGS) -c constraints-integrations.txt -e ".[test-heavy]"
 	@touch $@

@@ -13,7 +13,7 @@ from svrl.cli.train_progress import TrainProgress
 from svrl.runs.rows import read_rows
 from svrl.sweeps.grid import runs_of
 from svrl.sweeps.settings import spec_of
-from svrl.sweeps.store import LocalStore
+from svrl.sweeps.store import Store
 from svrl.sweeps.sweep_file import parse_sweep
 
 
@@ -65,10 +65,10 @@ def test_a_run_of_a_sweep_has_its_name_and_one_beside_a_strange_file_has_none(sv
     spec = spec_of("train", {"env": "control/inverted-pendulum", "actions": 5, "batch_size": 16, "seed": 3})
     places = {"good": spec.id, "moved": "0123456789abcdef", "torn": "torn", "none": "none"}
     for name in places.values():
-        shutil.copytree(trained, tmp_path / "sweeps" / "code" / name / "run")
+        shutil.copytree(trained, tmp_path / "sweeps" / "runs" / name / "run")
     for name in ("good", "moved"):
-        (tmp_path / "sweeps" / "code" / places[name] / "spec.json").write_text(json.dumps(spec.as_json()))
-    (tmp_path / "sweeps" / "code" / "torn" / "spec.json").write_text('{"id": "to')
+        (tmp_path / "sweeps" / "runs" / places[name] / "spec.json").write_text(json.dumps(spec.as_json()))
+    (tmp_path / "sweeps" / "runs" / "torn" / "spec.json").write_text('{"id": "to')
     rows = {os.path.basename(os.path.dirname(row["run"])): row for row in svrl_json("runs", tmp_path)}
     label = "control/inverted-pendulum dqn actions=5 batch_size=16 seed 3"
     assert {name: row.get("label") for name, row in rows.items()} == {
@@ -80,7 +80,7 @@ def test_a_run_of_a_sweep_has_its_name_and_one_beside_a_strange_file_has_none(sv
     shown = svrl("runs", tmp_path).stdout.splitlines()
     at = next(at for at, line in enumerate(shown) if label in line)
     assert "finished" in shown[at]
-    assert shown[at + 1].split() == [f"sweeps/code/{spec.id}/run"]
+    assert shown[at + 1].split() == [f"sweeps/runs/{spec.id}/run"]
     assert "…" not in "".join(shown)
 
 
@@ -113,7 +113,7 @@ def test_runs_of_a_sweep_stand_in_the_order_of_their_names(svrl_json, tmp_path, 
     seeds = (10, 9, 2)
     text = 'kind = "train"\n[fixed]\nenv = "CartPole-v1"\npreset = "smoke"\n[axes]\nseed = [10, 9, 2]\n'
     specs = dict(zip(seeds, runs_of(parse_sweep(text, "test")), strict=True))
-    store = LocalStore(root=tmp_path / "sweep", code="1")
+    store = Store(tmp_path / "sweep")
     for spec in specs.values():
         store.add(spec)
         shutil.copytree(trained, store.folder(spec.id) / "run")

@@ -10,8 +10,8 @@ import pytest
 import torch
 from tests.sweeps.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, process_of, store_at, trainings
 
-from svrl.sweeps.engine import Effort
-from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.driver import Effort
+from svrl.sweeps.local import run_locally
 from svrl.sweeps.run_spec import RunSpec
 from svrl.sweeps.sweep_file import Resources
 
@@ -35,7 +35,7 @@ def test_a_population_is_one_process_and_its_runs_are_those_alone(tmp_path: Path
     for address, gpus in ((together, 0.25), (alone, 1.0)):
         summary = run_locally(specs, str(address), resources=Resources(gpus=gpus))
         assert summary.count("done") == len(specs), summary.failures
-    assert (len(processes(together, specs)), len(processes(alone, specs))) == (1, len(specs))
+    assert (len(processes(together, specs)), len(processes(alone, specs))) == (1, 1)
     assert all_of(together, specs) == all_of(alone, specs)
     assert leftovers(together) == []
 
@@ -59,10 +59,9 @@ def test_a_population_that_was_killed_goes_on_and_each_run_is_done_once(tmp_path
     assert leftovers(tmp_path) == []
 
 
-def test_runs_on_cores_do_not_wait_for_the_card(tmp_path: Path) -> None:
-    """A mixed sweep: the run on the CPU begins before the one on the card has ended."""
-    card, cores = trainings(4_000, device="cuda")[0], trainings(300)[0]
+def test_runs_on_cores_wait_until_those_on_the_gpu_are_over(tmp_path: Path) -> None:
+    cores, gpu = trainings(300)[0], trainings(1_000, device="cuda")[0]
     told = Told()
-    summary = run_locally([card, cores], str(tmp_path), resources=Resources(gpus=1.0), listener=told)
+    summary = run_locally([gpu, cores], str(tmp_path), resources=Resources(gpus=1.0), listener=told)
     assert summary.count("done") == 2, summary.failures
-    assert [run for run, _, _ in told.ended] == [cores.id, card.id]
+    assert [run for run, _, _ in told.ended] == [gpu.id, cores.id]

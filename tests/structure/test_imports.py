@@ -46,7 +46,6 @@ RESERVED = {
     "torchrl": {"integrations"},
     "tensordict": {"integrations"},
     "ray": {"integrations", "sweeps"},
-    "fsspec": {"sweeps"},
     "pyarrow": {"sweeps"},
 }
 

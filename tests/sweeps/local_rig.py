@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from svrl.runs.rows import read_rows
-from svrl.sweeps.engine import Effort, Unheard
+from svrl.sweeps.driver import Effort, Listener
 from svrl.sweeps.grid import runs_of
-from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.local import run_locally
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.store import LocalStore, open_store
+from svrl.sweeps.store import Store, open_store
 from svrl.sweeps.sweep_file import parse_sweep, read_sweep
 
 OF_TIME = ("seconds", "per_second", "break_even_cost")
@@ -48,7 +48,7 @@ def plans(seeds: int = 1, **more: Any) -> list[RunSpec]:
     return runs(f'kind = "plan"\n[fixed]\ntask = "toy"\n{lines}\n[axes]\nseeds = {seeds}\n')
 
 
-class Told(Unheard):
+class Told(Listener):
     """Keeps what it is told, and does something whenever an engine looks up.
 
     Args:
@@ -87,10 +87,8 @@ def at_first(wanted: Callable[[], bool], act: Callable[[], object]) -> Callable[
     return look
 
 
-def store_at(address: Path) -> LocalStore:
-    store = open_store(address)
-    assert isinstance(store, LocalStore)
-    return store
+def store_at(address: Path) -> Store:
+    return open_store(address)
 
 
 def has_checkpoint(address: Path, spec: RunSpec) -> bool:
@@ -181,7 +179,7 @@ def _timeless(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class _Printing(Unheard):
+class _Printing(Listener):
     def begins(self, spec: RunSpec) -> None:
         _print("begins", spec.id)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.store import LocalStore
-
-NOW = 1_790_000_000.0
+from svrl.sweeps.store import Store, this_version
 
 
 def training(env: str = "CartPole-v1", arm: str = "dqn", seed: int = 0, steps: int = 1000, **more: Any) -> RunSpec:
@@ -25,12 +24,12 @@ def plan(task: str = "toy", method: str = "svp", seed: int = 0, **more: Any) -> 
     return RunSpec(kind="plan", settings=settings, full={"observe": None, **settings})
 
 
-def sweep_of(root: Path, specs: Iterable[RunSpec], name: str = "trial", code: str = "0.1.0-abc") -> LocalStore:
-    store = LocalStore(root=root, code=code)
+def sweep_of(root: Path, specs: Iterable[RunSpec], name: str = "trial") -> Store:
+    store = Store(root)
     every = list(specs)
     for spec in every:
         store.add(spec)
-    store.keep_sweep(name, {"name": name, "code": code, "runs": [spec.id for spec in every]})
+    store.keep_sweep(name, {"name": name, "runs": [spec.id for spec in every]})
     return store
 
 
@@ -38,7 +37,7 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def write_rows(store: LocalStore, run: str, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
+def write_rows(store: Store, run: str, name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
     folder = store.folder(run) / "run"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / name).open("a") as file:
@@ -56,21 +55,23 @@ def games(scores: Iterable[float], length: int = 10, after: int = 0) -> list[dic
 
 
 def begin(
-    store: LocalStore, spec: RunSpec, scores: Iterable[float] = (), *, began: float = NOW, length: int = 10
+    store: Store, spec: RunSpec, scores: Iterable[float] = (), *, began: float | None = None, length: int = 10
 ) -> str:
     """A run that was begun; it runs only if somebody holds it."""
     attempt = 1 + sum("began" in row for row in store.attempts(spec.id))
-    store.note(spec.id, {"attempt": attempt, "host": "here", "pid": 1, "began": moment(began)})
+    version, commit = this_version()
+    who = {"host": "here", "pid": 1, "svrl": version, "commit": commit, "steps": store.steps(spec.id)}
+    store.note(spec.id, {"attempt": attempt, **who, "began": moment(time.time() if began is None else began)})
     write_rows(store, spec.id, "episodes.jsonl", games(scores, length))
     return spec.id
 
 
-def end(store: LocalStore, run: str, outcome: str, **more: Any) -> None:
+def end(store: Store, run: str, outcome: str, **more: Any) -> None:
     attempt = sum("began" in row for row in store.attempts(run))
-    store.note(run, {"attempt": attempt, "ended": moment(NOW), "outcome": outcome, "seconds": 20.0, **more})
+    store.note(run, {"attempt": attempt, "ended": moment(time.time()), "outcome": outcome, "seconds": 20.0, **more})
 
 
-def finish(store: LocalStore, spec: RunSpec, score: float | None, **more: Any) -> str:
+def finish(store: Store, spec: RunSpec, score: float | None, **more: Any) -> str:
     """A finished run: a training of this score, or a plan that loses so much."""
     begin(store, spec, () if score is None or spec.kind == "plan" else [score])
     result: dict[str, Any] = {"run": "elsewhere", "arm": spec.arm, "seed": spec.seed}

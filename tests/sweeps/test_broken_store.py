@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from local_rig import Told, all_of, at_first, has_checkpoint, leftovers, plans, store_at, trainings
 
-from svrl.sweeps.engine import Effort
-from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.driver import Effort
+from svrl.sweeps.local import run_locally
 
 MIB = 1 << 20
 SPECS = trainings(1500, arms=("dqn", "sv-dqn"), log_every=500)
@@ -119,7 +119,7 @@ def test_a_store_that_becomes_read_only_stops_the_sweep(small_disk):
 
 def test_a_store_that_is_a_file_is_told_before_anything_begins(tmp_path):
     (tmp_path / "store").write_text("mine")
-    with pytest.raises(OSError, match=r"Not a directory|File exists"):
+    with pytest.raises(ValueError, match="is a file, and a store is a folder"):
         run_locally(SPECS, str(tmp_path / "store"))
     assert (tmp_path / "store").read_text() == "mine"
 

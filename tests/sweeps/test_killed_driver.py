@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from local_rig import all_of, children_of, driver, is_there, leftovers, plans, store_at, trainings, written
 
-from svrl.sweeps.engine import Effort
-from svrl.sweeps.local_engine import run_locally
+from svrl.sweeps.driver import Effort
+from svrl.sweeps.local import run_locally
 from svrl.sweeps.run_spec import RunSpec
 
 EVERY = 0.3
@@ -70,7 +70,7 @@ def test_a_sweep_whose_driver_is_killed_becomes_what_it_would_have_been(tmp_path
     store = store_at(broken)
     begun = [sum("began" in row for row in store.attempts(spec.id)) for spec in specs]
     assert sum(begun) > len(specs), "nothing was killed in the middle"
-    assert {path.name for path in broken.iterdir()} == {store.code}
+    assert {path.name for path in broken.iterdir()} == {"runs"}
     assert {path.name for path in store.folder("").iterdir()} == {spec.id for spec in specs}
 
 

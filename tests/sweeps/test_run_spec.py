@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -41,24 +40,12 @@ def test_a_spec_survives_its_file():
         spec = spec_of(kind, settings)  # type: ignore[arg-type]
         back = RunSpec.from_json(json.loads(json.dumps(spec.as_json())))
         assert (back.id, back.label, back.arm, back.steps) == (spec.id, spec.label, spec.arm, spec.steps)
-        assert back.argv(Path("x"), resume=False) == spec.argv(Path("x"), resume=False)
         assert spec.as_json()["id"] == spec.id
 
 
 def test_labels_tell_runs_apart():
     assert spec_of("train", TRAINING).label == "CartPole-v1 sv-double observe=0.7 hidden=8x4 seed 3"
     assert spec_of("plan", PLAN).label == "toy svp observe=0.3 final_sweep=False compare=True seed 1"
-
-
-def test_the_words_of_a_command():
-    words = spec_of("train", TRAINING).argv(Path("a b"), resume=False, threads=2)
-    expected = "train CartPole-v1 --agent double --structured --seed 3 --observe 0.7 --hidden 8x4 --threads 2 --out"
-    assert words == [*expected.split(), "a b"]
-    again = spec_of("train", TRAINING).argv(Path("x"), resume=True, threads=2)
-    assert again[-3:] == ["--out", "x", "--resume"]
-    assert "--threads" not in again, "a run goes on with its own"
-    plan = spec_of("plan", PLAN).argv(Path("x"), resume=False)
-    assert " ".join(plan) == "plan toy --method svp --seed 1 --observe 0.3 --no-final-sweep --compare --out x"
 
 
 @pytest.mark.parametrize("name", ["inf", "nan"])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,9 +14,15 @@ from svrl.cli.plan_request import PlanRequest, make_control_task, make_requested
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.sweeps.grid import runs_of
-from svrl.sweeps.plan_settings import PLAN_DEFAULTS, PLAN_FORMS
-from svrl.sweeps.setting_checks import check_registered, why_not_here
-from svrl.sweeps.settings import STRUCTURE, known_settings, spec_of
+from svrl.sweeps.settings import (
+    PLAN_DEFAULTS,
+    PLAN_FORMS,
+    STRUCTURE,
+    check_registered,
+    known_settings,
+    spec_of,
+    why_not_here,
+)
 from svrl.sweeps.sweep_file import parse_sweep
 
 TRAINING: dict[str, Any] = {"env": "CartPole-v1", "structured": True, "seed": 0, "preset": "smoke"}
@@ -164,7 +169,7 @@ def test_equal_trainings_have_one_id(one, other):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_actions_of_a_control_task_are_written_out_for_its_command_too(task):
+def test_the_actions_of_a_control_task_are_written_out(task):
     """A run may be begun by one sweep and gone on with by another, alone or in a population."""
     own = make_task(task).n_actions
     left, given, zero = (
@@ -174,16 +179,14 @@ def test_the_actions_of_a_control_task_are_written_out_for_its_command_too(task)
     assert left.full["actions"] == own
     assert left.label == zero.label == f"control/{task} sv-dqn seed 0"
     for spec in (left, given, zero):
-        words = spec.argv(Path("x"), resume=False)
-        assert words.count("--actions") == 1
-        assert words[words.index("--actions") + 1] == str(own)
+        assert spec.agent_config().actions == own
     fewer = spec_of("train", {**TRAINING, "env": f"control/{task}", "actions": 8})
     assert (fewer.full["actions"], fewer.id == left.id) == (8, False)
 
 
 def test_other_environments_have_no_actions_to_write_out():
     assert spec_of("train", TRAINING).full["actions"] == 0
-    assert "--actions" not in spec_of("train", TRAINING).argv(Path("x"), resume=False)
+    assert spec_of("train", TRAINING).agent_config().actions == 0
 
 
 @pytest.mark.parametrize("wrong", ["CartPoleX-v1", "CartPole-v9", "CartPole", "NoSuchGame-v7"])

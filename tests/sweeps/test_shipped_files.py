@@ -1,22 +1,14 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 from collections import Counter
 from importlib import resources
-from pathlib import Path
 
 import pytest
-import typer
 
-from svrl.agents.config import AgentConfig
-from svrl.cli.main import app
 from svrl.cli.plan_request import PlanRequest, grid_shape
 from svrl.sweeps.grid import runs_of
-from svrl.sweeps.plan_settings import PLAN_FORMS
-from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.settings import spec_of
-from svrl.sweeps.sweep_file import read_sweep, shipped
+from svrl.sweeps.sweep_file import read_sweep
 
 
 def games_of_the_paper() -> set[str]:
@@ -63,62 +55,12 @@ def test_paper_control_is_four_tasks_two_methods_and_the_optimum():
 THREE = ("inverted-pendulum", "mountain-car", "double-integrator")
 
 
-def accepted(svrl, spec: RunSpec, folder: Path) -> None:
-    """The command line takes the words, and comes to the folder, which is a file."""
-    result = svrl(*spec.argv(folder, resume=False, threads=1))
-    assert result.exit_code == 2, (spec.label, result.stderr)
-    assert "No such option" not in result.stderr
-    assert str(folder) in result.stderr, (spec.label, result.stderr)
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_the_command_line_takes_every_kind_of_run(svrl, tmp_path, name):
-    specs = runs_of(read_sweep(name), changes={"device": "cpu"})
-    file = tmp_path / "file"
-    file.write_text("")
-    for spec in {(spec.arm, spec.kind): spec for spec in specs}.values():
-        accepted(svrl, spec, file)
-
-
-def test_the_command_line_takes_every_setting(svrl, tmp_path):
-    file = tmp_path / "file"
-    file.write_text("")
-    structured = {"env": "CartPole-v1", "seed": 0, "structured": True}
-    changed = {name: value for name, value in spec_of("train", structured).full.items() if value is not None}
-    for name in ("env", "device", "precision"):
-        del changed[name]
-    accepted(svrl, spec_of("train", {"env": "CartPole-v1", **changed}), file)
-    plan = {"task": "inverted-pendulum", "states": "5x5", "actions": 3, "variant": "authors", "final_sweep": False}
-    accepted(svrl, spec_of("plan", {**plan, "compare": True, "backup_cost": 1.5, "noise": 0.1, "starts": 5}), file)
-
-
 def test_plans_that_are_shipped_are_requests_that_a_plan_accepts():
     for spec in runs_of(read_sweep("paper-control")):
         request = PlanRequest(task=spec.subject, **{k: v for k, v in spec.full.items() if k != "task"})
         assert request.seed == spec.seed
         if request.states is not None:
             grid_shape(request.states, 4 if spec.subject == "cart-pole" else 2)
-
-
-def test_every_switch_can_be_turned_on_and_off():
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    switches = {
-        "train": [field.name for field in dataclasses.fields(AgentConfig) if isinstance(field.default, bool)],
-        "plan": [name for name, form in PLAN_FORMS.items() if form == "switch"],
-    }
-    assert "structured" in switches["train"]
-    assert {"compare", "final_sweep"} == set(switches["plan"])
-    for command, names in switches.items():
-        flags = {flag for option in commands[command].params for flag in (*option.opts, *option.secondary_opts)}
-        for name in names:
-            dashed = name.replace("_", "-")
-            assert {f"--{dashed}", f"--no-{dashed}"} <= flags, (command, name)
-
-
-def test_the_command_line_takes_switches_that_are_off(svrl, tmp_path):
-    file = tmp_path / "file"
-    file.write_text("")
-    accepted(svrl, spec_of("plan", {"task": "toy", "compare": False, "final_sweep": False}), file)
 
 
 REFUSED = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 
 import numpy as np
 import pytest
-from tests.sweeps.stores_by_hand import NOW, begin, end, finish, games, plan, sweep_of, training, write_rows
+from tests.sweeps.stores_by_hand import begin, end, finish, games, plan, sweep_of, training, write_rows
 
 from svrl import stats
 from svrl.envs.atari_games import human_normalised
@@ -16,21 +17,22 @@ from svrl.reporting.sweep_table import totals_lines
 from svrl.stats import mean_interval
 from svrl.sweeps.settings import spec_of
 from svrl.sweeps.status import look
-from svrl.sweeps.store import LocalStore
+from svrl.sweeps.store import Store
+from svrl.training.session import train_in_directory
 
 
 def test_every_state_is_told_with_its_progress(tmp_path):
     specs = [training(seed=seed) for seed in range(5)]
     store = sweep_of(tmp_path, specs)
     finish(store, specs[0], 21.0)
-    begin(store, specs[1], [1, 2, 3], began=NOW - 10)
+    begin(store, specs[1], [1, 2, 3], began=time.time() - 10)
     begin(store, specs[2], [5])
     end(store, specs[2].id, "failed", reason="The loss is NaN.", last_lines=["\x1b[31mone\x1b[0m", "50%\r100% two  "])
     begin(store, specs[3], [4, 6])
     end(store, specs[3].id, "stopped")
     (store.folder(specs[1].id) / "log.txt").write_text("began\nplayed 3 games\n\n")
     with store.working_on(specs[1].id):
-        seen = look(store, "trial", now=NOW)
+        seen = look(store, specs)
     assert [run.state for run in seen.runs] == ["done", "running", "failed", "stopped", "waiting"]
     assert [run.steps for run in seen.runs] == [1000, 30, 10, 20, 0]
     assert [run.score for run in seen.runs] == [21.0, 2.0, 5.0, 5.0, None]
@@ -44,7 +46,6 @@ def test_every_state_is_told_with_its_progress(tmp_path):
     assert told["totals"]["states"] == {"done": 1, "running": 1, "failed": 1, "stopped": 1, "waiting": 1}
     assert (told["totals"]["steps"], told["totals"]["steps_in_all"]) == (1060, 5000)
     assert told["totals"]["best"] == {"id": specs[0].id, "label": specs[0].label, "score": 21.0}
-    assert "marks" not in told["runs"][1]
 
 
 def bar_of(seen):
@@ -57,14 +58,14 @@ def bar_of(seen):
 def test_the_bar_goes_on_by_steps_not_by_runs(tmp_path):
     specs = [training(seed=0, steps=4000), training(seed=1, steps=1000)]
     store = sweep_of(tmp_path, specs)
-    begin(store, specs[0], [0] * 100, began=NOW - 10)  # 1000 steps
+    begin(store, specs[0], [0] * 100, began=time.time() - 10)  # 1000 steps
     with store.working_on(specs[0].id):
-        seen = look(store, "trial", now=NOW)
+        seen = look(store, specs)
         assert bar_of(seen)[0] == {"▓": 20, "░": 80}
         write_rows(store, specs[0].id, "episodes.jsonl", games([0] * 200, after=1000))
-        assert bar_of(look(store, "trial", before=seen, now=NOW + 5))[0] == {"▓": 60, "░": 40}
+        assert bar_of(look(store, specs, before=seen))[0] == {"▓": 60, "░": 40}
         finish(store, specs[1], 1.0)
-        inks, line = bar_of(look(store, "trial", now=NOW))
+        inks, line = bar_of(look(store, specs))
     assert inks == {"█": 20, "▓": 60, "░": 20}
     assert "1 of 2 runs done" in line
 
@@ -76,7 +77,7 @@ def test_a_failed_run_is_over_in_the_bar_and_one_that_has_told_nothing_is_seen(t
     end(store, specs[0].id, "failed", reason="no")
     begin(store, specs[1])
     with store.working_on(specs[1].id):
-        assert bar_of(look(store, "trial", now=NOW))[0] == {"✗": 49, "▓": 1, "░": 50}
+        assert bar_of(look(store, specs))[0] == {"✗": 49, "▓": 1, "░": 50}
 
 
 @pytest.mark.parametrize("more", [{}, {"iterations": 500}], ids=["no limit", "a limit that few reach"])
@@ -84,59 +85,38 @@ def test_of_plans_the_bar_counts_runs(tmp_path, more):
     specs = [spec_of("plan", {"task": "toy", "seed": seed, **more}) for seed in range(4)]
     store = sweep_of(tmp_path, specs)
     finish(store, specs[0], 0.25)
-    inks, line = bar_of(look(store, "trial", now=NOW))
+    inks, line = bar_of(look(store, specs))
     assert inks == {"█": 25, "░": 75}
     assert "1 of 4 runs done" in line
 
 
-def test_speed_at_the_first_look_is_over_the_time_of_all_attempts(tmp_path):
+def test_speed_is_that_of_the_attempt_and_the_rest_is_the_mean_of_finished_runs(tmp_path):
+    specs = [training(seed=seed) for seed in range(4)]
+    store = sweep_of(tmp_path, specs)
+    begin(store, specs[0], [0] * 30)
+    end(store, specs[0].id, "stopped")
+    begin(store, specs[0], began=time.time() - 10)
+    write_rows(store, specs[0].id, "episodes.jsonl", games([0] * 20, after=300))
+    finish(store, specs[1], 1.0)  # took 20 s
+    with store.working_on(specs[0].id):
+        seen = look(store, specs)
+    assert seen.runs[0].steps_per_second == pytest.approx(20, rel=0.1)
+    assert seen.runs[0].eta_seconds == pytest.approx(25, rel=0.1)
+    assert seen.eta_seconds == pytest.approx(20.0 * 2.5)  # half a run under way and two that wait
+
+
+def test_results_of_another_svrl_are_noted(tmp_path):
     specs = [training(seed=seed) for seed in range(3)]
     store = sweep_of(tmp_path, specs)
-    begin(store, specs[0], [0] * 30, began=NOW - 10)  # 300 steps in 10 s
-    begin(store, specs[1], [0] * 30, began=NOW - 100)
-    end(store, specs[1].id, "stopped")  # after 20 s
-    begin(store, specs[1], began=NOW - 10)
-    begin(store, specs[2], [0] * 30, began=NOW - 100)  # lost
-    begin(store, specs[2], began=NOW - 10)
-    with store.working_on(specs[0].id), store.working_on(specs[1].id), store.working_on(specs[2].id):
-        seen = look(store, "trial", now=NOW)
-    assert [run.steps_per_second for run in seen.runs] == pytest.approx([30.0, 10.0, None])
-    assert [run.eta_seconds for run in seen.runs] == pytest.approx([700 / 30, 70.0, None])
-    assert seen.steps_per_second == pytest.approx(40.0)
-    assert seen.eta_seconds == pytest.approx(2100 / 40)
-
-
-def test_speed_of_a_run_that_is_watched_is_the_difference_of_two_looks(tmp_path):
-    spec = training(steps=10_000)
-    store = sweep_of(tmp_path, [spec])
-    begin(store, spec, [0] * 30, began=NOW - 1000)
-    with store.working_on(spec.id):
-        seen = look(store, "trial", now=NOW)
-        assert seen.steps_per_second == pytest.approx(0.3)
-        seen = look(store, "trial", before=seen, now=NOW + 2)  # no row has come, which says nothing yet
-        assert seen.steps_per_second == pytest.approx(0.3)
-        write_rows(store, spec.id, "episodes.jsonl", games([0] * 20, after=300))
-        seen = look(store, "trial", before=seen, now=NOW + 4)
-        assert seen.steps_per_second == pytest.approx(50.0)
-        assert seen.eta_seconds == pytest.approx(9500 / 50)
-        for second in range(6, 200, 2):
-            seen = look(store, "trial", before=seen, now=NOW + second)
-        assert seen.steps_per_second == 0.0  # it stands still for longer than the window
-        assert seen.eta_seconds is None
-
-
-def test_a_run_that_goes_back_to_its_checkpoint_has_no_negative_speed(tmp_path):
-    spec = training()
-    store = sweep_of(tmp_path, [spec])
-    begin(store, spec, [0] * 30, began=NOW - 10)
-    with store.working_on(spec.id):
-        seen = look(store, "trial", now=NOW)
-    end(store, spec.id, "killed")
-    (store.folder(spec.id) / "run" / "episodes.jsonl").unlink()
-    begin(store, spec, [0] * 10, began=NOW + 1)
-    with store.working_on(spec.id):
-        seen = look(store, "trial", before=seen, now=NOW + 5)
-    assert seen.runs[0].steps_per_second == pytest.approx(100 / 24)  # 20 s of the first attempt and 4 s
+    for spec in specs:
+        store.note(spec.id, {"attempt": 1, "began": "2026-01-01T00:00:00+00:00", "svrl": "0.0.9", "commit": "abc"})
+        if spec is not specs[2]:
+            finish(store, spec, 1.0) if spec is specs[0] else None
+    (store.folder(specs[1].id) / "run").mkdir()
+    (store.folder(specs[1].id) / "run" / "result.json").write_text("{}")
+    (note,) = look(store, specs).notes
+    assert note.startswith("Note: not all results are of this svrl, 0.1.0")
+    assert note.endswith(": 1 by svrl 0.0.9 (abc).")
 
 
 def test_atari_is_human_normalised_and_averaged_over_games(tmp_path):
@@ -148,7 +128,7 @@ def test_atari_is_human_normalised_and_averaged_over_games(tmp_path):
     store = sweep_of(tmp_path, specs.values())
     for (env, arm, seed), spec in specs.items():
         finish(store, spec, raw[env, arm][seed])
-    seen = look(store, "trial", now=NOW)
+    seen = look(store, list(specs.values()))
     assert seen.measure.name == "human_normalised"
     normal = {key: [human_normalised(key[0], score) for score in found] for key, found in raw.items()}
     pong = next(group for group in seen.groups if (group.subject, group.variant) == ("atari/pong", "dqn"))
@@ -170,7 +150,7 @@ def test_raw_scores_of_several_environments_are_not_taken_together(tmp_path):
     store = sweep_of(tmp_path, specs)
     finish(store, specs[0], 200.0)
     finish(store, specs[1], -90.0)
-    seen = look(store, "trial", now=NOW)
+    seen = look(store, specs)
     assert seen.variants == ()
     assert seen.as_json()["totals"]["best"] is None
     assert seen.measure.reason == "scores of 2 environments are on 2 scales"
@@ -183,7 +163,7 @@ def test_settings_that_vary_are_not_averaged_over(tmp_path):
     store = sweep_of(tmp_path, specs)
     for at, spec in enumerate(specs):
         finish(store, spec, float(at))
-    groups = look(store, "trial", now=NOW).groups
+    groups = look(store, specs).groups
     assert [(group.variant, group.runs, group.mean) for group in groups] == [
         ("dqn batch_size=32", 2, 0.5),
         ("dqn batch_size=64", 2, 2.5),
@@ -197,10 +177,10 @@ def test_only_finished_runs_count_unless_none_is(tmp_path):
     begin(store, specs[0], [10])
     end(store, specs[0].id, "failed", reason="no")
     begin(store, specs[1], [20])
-    group = look(store, "trial", now=NOW).groups[0]
+    group = look(store, specs).groups[0]
     assert (group.mean, group.scored, group.provisional) == (20.0, 1, True)  # a failed run is no evidence
     finish(store, specs[2], 70.0)
-    group = look(store, "trial", now=NOW).groups[0]
+    group = look(store, specs).groups[0]
     assert (group.mean, group.scored, group.provisional, group.done) == (70.0, 1, False, 1)
 
 
@@ -211,52 +191,23 @@ def test_plans_are_judged_by_what_their_policies_lose(tmp_path):
     finish(store, specs[1], 0.01)
     begin(store, specs[2])
     with store.working_on(specs[2].id):
-        seen = look(store, "trial", now=NOW)
+        seen = look(store, specs)
     told = seen.as_json()
     assert told["measure"]["less_is_better"] is True
     assert told["totals"]["best"]["label"] == "cart-pole svp seed 0"
     assert told["totals"]["steps_in_all"] is None
     assert seen.runs[0].steps == 80
     assert seen.variants[0].mean == pytest.approx(0.13)
-    assert seen.eta_seconds == pytest.approx(20.0 * 1.5)  # half a run under way and one that waits
+    assert seen.eta_seconds == pytest.approx(20.0 * 1.5)
 
 
 def test_a_finished_run_is_read_once(tmp_path):
     spec = training()
-    store = sweep_of(tmp_path, [spec])
+    store = sweep_of(tmp_path, specs := [spec])
     finish(store, spec, 5.0)
-    seen = look(store, "trial", now=NOW)
+    seen = look(store, specs)
     shutil.rmtree(store.folder(spec.id))
-    assert look(store, "trial", before=seen, now=NOW + 2).runs == seen.runs
-
-
-def test_a_store_far_away_is_asked_for_all_runs_at_once_and_not_for_finished_ones(tmp_path):
-    specs = [training(seed=seed) for seed in range(3)]
-    near = sweep_of(tmp_path, specs)
-    finish(near, specs[1], 5.0)
-    asked = []
-
-    class Far(LocalStore):
-        def looked_at(self, runs):
-            asked.append(list(runs))
-            return near
-
-        def attempts(self, run):
-            raise AssertionError("asked for one run")
-
-    far = Far(root=tmp_path, code=near.code)
-    seen = look(far, "trial", now=NOW)
-    look(far, "trial", before=seen, now=NOW + 2)
-    assert asked == [[spec.id for spec in specs], [specs[0].id, specs[2].id]]
-    assert [run.state for run in seen.runs] == ["waiting", "done", "waiting"]
-
-
-def test_ids_may_be_given_and_an_unknown_name_is_refused(tmp_path):
-    specs = [training(seed=seed) for seed in range(3)]
-    store = sweep_of(tmp_path, specs)
-    assert [run.id for run in look(store, [specs[2].id, specs[0].id]).runs] == [specs[2].id, specs[0].id]
-    with pytest.raises(ValueError, match=r"has no sweep 'trail'\. It has trial\."):
-        look(store, "trail")
+    assert look(store, specs, before=seen).runs == seen.runs
 
 
 def test_runs_that_are_half_there_or_damaged_do_not_stop_a_look(tmp_path):
@@ -271,9 +222,8 @@ def test_runs_that_are_half_there_or_damaged_do_not_stop_a_look(tmp_path):
         file.write('{"steps": 30, "sco')
     finish(store, specs[4], None)
     (store.folder(specs[4].id) / "run" / "result.json").write_text("{}")
-    seen = look(store, "trial", now=NOW)
+    seen = look(store, specs)
     assert [run.state for run in seen.runs] == ["waiting", "waiting", "failed", "stopped", "done"]
-    assert seen.runs[0].label == specs[0].id
     assert seen.runs[2].reason.startswith("Its files cannot be read: ")
     assert (seen.runs[3].steps, seen.runs[3].score) == (20, 1.5)
     json.dumps(seen.as_json(), allow_nan=False)
@@ -283,7 +233,7 @@ def test_looks_stand_runs_that_come_and_go_meanwhile(tmp_path):
     specs = [training(seed=seed) for seed in range(8)]
     store = sweep_of(tmp_path, specs)
     over = threading.Event()
-    writing = LocalStore(root=tmp_path, code=store.code)
+    writing = Store(tmp_path)
 
     def change() -> None:
         while not over.is_set():
@@ -295,17 +245,17 @@ def test_looks_stand_runs_that_come_and_go_meanwhile(tmp_path):
     writer = threading.Thread(target=change)
     writer.start()
     try:
-        seen = [look(store, "trial") for _ in range(60)]
+        seen = [look(store, specs) for _ in range(60)]
     finally:
         over.set()
         writer.join()
     assert {run.state for overview in seen for run in overview.runs} >= {"done", "waiting"}
 
 
-def test_a_real_run_is_read(tmp_path, svrl):
-    spec = training(preset="smoke", steps=400)
+def test_a_real_run_is_read(tmp_path):
+    spec = spec_of("train", {"env": "CartPole-v1", "preset": "smoke"})
     store = sweep_of(tmp_path, [spec])
-    assert svrl(*spec.argv(store.folder(spec.id) / "run", resume=False, threads=1)).exit_code == 0
-    run = look(store, "trial").runs[0]
+    train_in_directory(spec.subject, spec.agent_config(), folder=store.folder(spec.id) / "run")
+    (run,) = look(store, [spec]).runs
     result = store.result(spec.id)
     assert (run.state, run.steps, run.score) == ("done", 400, result["score_last_100"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from svrl.mdp.model import Model, Sampler
     from svrl.planning.plan import Plan
     from svrl.planning.score import Judge
+    from svrl.runs.stop_signals import Signals
 
 WIDE = 110
 """Columns of the closing table with the longest names."""
@@ -114,17 +115,10 @@ def plan(
 
 
 def _plan(request: PlanRequest, bars: Bars, out: Path | None, resume: bool) -> dict[str, Any]:
-    from svrl.cli.plan_run import Kept
-    from svrl.runs.run_directory import RunDirectory
     from svrl.runs.stop_signals import Signals
 
-    device = names.check_device(request.device)
-    method = names.make_requested_method(request)
-    if request.task != "toy":
-        names.make_control_task(request)  # whatever is wrong with it is found before a folder is made
     if out is None:
-        return _carry_out(request, bars, method, device)
-    directory = (RunDirectory.resume if resume else RunDirectory.begin)(out, request.config())
+        return _carry_out(request, bars, *_checked(request))
     again = f"{request.command()} --out {out} --resume"
     with (
         Signals().held_back() as signals,
@@ -134,12 +128,56 @@ def _plan(request: PlanRequest, bars: Bars, out: Path | None, resume: bool) -> d
         ),
         _sentences(),
     ):
-        signals.at_once = True
-        try:
-            return _carry_out(request, bars, method, device, Kept(directory, signals))
-        except (ValueError, BadInputError):
-            directory.take_back()
-            raise
+        return _plan_in(request, bars, out, resume, signals)
+
+
+def plan_in_directory(settings: Mapping[str, Any], out: Path, *, resume: bool, signals: Signals) -> dict[str, Any]:
+    """Plan in a run directory; what result.json holds.
+
+    Args:
+        settings: The options of `svrl plan` by their names.
+        out: The folder.
+        resume: Resume the interrupted run in it.
+        signals: Held back by the caller.
+
+    Raises:
+        Stopped: If a signal came; everything is saved.
+        ValueError: If an option is wrong, in one sentence.
+    """
+    from svrl.cli.plan_run import Bars
+
+    grid = settings.get("states")
+    if isinstance(grid, list | tuple):
+        grid = "x".join(map(str, grid))
+    try:
+        with Bars() as bars, _sentences():
+            request = PlanRequest(**{**settings, "states": None if grid is None else str(grid)})
+            return _plan_in(request, bars, out, resume, signals)
+    except BadInputError as error:
+        raise ValueError(str(error)) from error
+
+
+def _checked(request: PlanRequest) -> tuple[Any, Any]:
+    """Method and device; whatever is wrong with them, or the task, is found before a folder is made."""
+    device = names.check_device(request.device)
+    method = names.make_requested_method(request)
+    if request.task != "toy":
+        names.make_control_task(request)
+    return method, device
+
+
+def _plan_in(request: PlanRequest, bars: Bars, out: Path, resume: bool, signals: Signals) -> dict[str, Any]:
+    from svrl.cli.plan_run import Kept
+    from svrl.runs.run_directory import RunDirectory
+
+    checked = _checked(request)
+    directory = (RunDirectory.resume if resume else RunDirectory.begin)(out, request.config())
+    signals.at_once = True
+    try:
+        return _carry_out(request, bars, *checked, Kept(directory, signals))
+    except (ValueError, BadInputError):
+        directory.take_back()
+        raise
 
 
 def _carry_out(

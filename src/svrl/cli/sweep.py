@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import shlex
+import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from svrl.cli.answers import BAD_INPUT, BadInputError, answering, nearest, print_json, say, sentences
 from svrl.cli.sweep_request import SweepRequest, shipped_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from svrl.sweeps.engine import Summary
-    from svrl.sweeps.states import State
+    from svrl.sweeps.driver import Effort, Summary
+    from svrl.sweeps.run_spec import RunSpec
+    from svrl.sweeps.status import Overview
+    from svrl.sweeps.store import State
 
 STORE = "runs/sweeps"
+SHOWN = 12
+"""Runs that `svrl sweep plan` lists; the rest are counted."""
+REFRESH = 2.0
+"""Seconds between two looks at the store for the table."""
+WIDE = 110
+"""Columns where there is no terminal."""
 ENGINES, RETRIES = ("local", "ray"), 2
 ROWS = ("results", "episodes", "learning", "evaluations", "trace")
-STOPPED = "Stopped at once; runs go on from their last checkpoints with the same command."
+STOPPED = "Stopped at once; the same command resumes runs from their last checkpoints."
 
 app = typer.Typer(
     name="sweep", help="Many runs from one file, on this machine or on a Ray cluster.", no_args_is_help=True
@@ -34,9 +48,7 @@ File = Annotated[
         autocompletion=shipped_names,
     ),
 ]
-Kept = Annotated[
-    str, typer.Option("--store", metavar="DIR|URL", help="Folder, or address such as s3://bucket/prefix, of all runs.")
-]
+Kept = Annotated[str, typer.Option("--store", metavar="DIR", help="Folder of all runs; several machines may share it.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="In place of what the file says, in every run; may be repeated."),
@@ -45,7 +57,6 @@ Where = Annotated[
     list[str] | None,
     typer.Option("--where", metavar="NAME=VALUE", help="Only runs with this setting, as in seed=0,1; may be repeated."),
 ]
-Code = Annotated[str | None, typer.Option(metavar="VERSION", help="Runs of another code version, as status names it.")]
 Cores = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="CPU cores of each run, in place of the file's resources.")
 ]
@@ -58,25 +69,61 @@ def plan(
     store: Kept = STORE,
     changes: Changes = None,
     where: Where = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Processes at a time.")] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Runs at a time.")] = None,
     cores: Cores = None,
-    tries: Annotated[
-        bool, typer.Option("--tries/--no-tries", help="Try a run of each sort for a moment, to estimate the time.")
-    ] = True,
     as_json: Json = False,
 ) -> None:
-    """What a sweep would do: its runs, their steps, and how long they take.
-
-    Nothing is begun. Runs of which the store has a finished one of the same sort are timed by it.
-    """
-    from svrl.cli.sweep_plan import planned, print_plan
-
+    """List the runs of a sweep, their steps, and how long they take if some are finished. Nothing is begun."""
     with answering(), sentences():
-        found = planned(SweepRequest.read(file, store, changes, where, cores=cores), jobs=jobs, tries=tries)
+        found = _planned(SweepRequest.read(file, store, changes, where, cores=cores), jobs)
     if as_json:
         print_json(found)
     else:
-        print_plan(found)
+        _print_plan(found)
+
+
+def _planned(request: SweepRequest, jobs: int | None) -> dict[str, Any]:
+    from svrl.sweeps.local import Room
+    from svrl.sweeps.status import look
+
+    request.check_environments()
+    runs = look(request.store, request.specs).runs
+    left = [spec for spec, run in zip(request.specs, runs, strict=True) if run.state != "done"]
+    notes, at_a_time = list[str](), None
+    try:
+        at_a_time = Room.of(request.sweep.resources, jobs, {spec.device for spec in left}, notes.append).at_a_time
+    except ValueError as error:  # no GPU here: the runs can still be listed
+        notes.append(str(error))
+    taken = [run.seconds for run in runs if run.seconds]
+    return {
+        "name": request.sweep.name,
+        "store": request.store.address,
+        "runs": [{**spec.as_json(), "state": run.state} for spec, run in zip(request.specs, runs, strict=True)],
+        "left": len(left),
+        "steps": sum(spec.steps or 0 for spec in left) if request.sweep.kind == "train" else None,
+        "at_a_time": at_a_time,
+        "seconds": fmean(taken) * max(1, len(left) / at_a_time) if taken and left and at_a_time else None,
+        "notes": [*notes, *(f"Note: {sentence}" for sentence in request.what_stands_against())],
+    }
+
+
+def _print_plan(found: dict[str, Any]) -> None:
+    from svrl.reporting.sweep_table import duration
+
+    console = _console()
+    runs = Table("run", "state", "id", box=None, pad_edge=False, header_style="bold")
+    for row in found["runs"][:SHOWN]:
+        runs.add_row(row["label"], row["state"], row["id"])
+    console.print(runs)
+    if len(found["runs"]) > SHOWN:
+        console.print(f"and {len(found['runs']) - SHOWN} more", highlight=False)
+    for note in found["notes"]:
+        console.print(note, markup=False, highlight=False)
+    took = "time not known before a run is finished"
+    if found["seconds"] is not None:
+        took = f"about {duration(found['seconds'])} with {found['at_a_time']} at a time, like the finished ones"
+    steps = "" if found["steps"] is None else f" {found['steps']:,} agent steps,"
+    console.print(f"{len(found['runs'])} runs, {found['left']} to be done,{steps} {took}.", highlight=False)
 
 
 @app.command("run")
@@ -93,7 +140,7 @@ def run(
     where: Where = None,
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Processes at a time (default: what cores, cards and memory allow)."),
+        typer.Option(metavar="N", min=1, help="Runs at a time (default: what cores, GPUs and memory allow)."),
     ] = None,
     cores: Cores = None,
     checkpoint_every: Annotated[
@@ -105,28 +152,32 @@ def run(
     hours: Annotated[
         float | None, typer.Option(metavar="H", help="Save and stop after so many (default: the file's budget).")
     ] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars of trainings for TensorBoard.")] = (
+        False
+    ),
     as_json: Json = False,
 ) -> None:
     """Do the runs of a sweep that are not done, and say what became of each.
 
-    The same run is never done twice, whichever sweep asks for it. Ctrl-C saves, and the same command goes on; so it
-    does after a crash. Runs that failed stay so until svrl sweep retry.
+    No run is done twice, whichever sweep asks for it. After Ctrl-C, or a crash, the same command resumes. Runs that
+    failed stay so until svrl sweep retry.
     """
-    from svrl.cli.sweep_run import carry_out
-
     with answering(STOPPED), sentences():
+        from svrl.sweeps.driver import Effort
+
         if on not in ENGINES:
             raise nearest("engine", on, ENGINES)
         if address is not None and on != "ray":
             raise BadInputError("--address is of a Ray cluster: add --on ray.")
         request = SweepRequest.read(file, store, changes, where, cores=cores)
-        found = carry_out(
-            request,
-            on=on,
-            address=address,
-            effort={"jobs": jobs, "checkpoint_every": checkpoint_every, "retries": retries, "hours": hours},
-            quiet=as_json,
+        effort = Effort(
+            jobs=jobs,
+            checkpoint_every=checkpoint_every,
+            retries=retries,
+            hours=request.sweep.budget.hours if hours is None else hours,
+            tensorboard=tensorboard,
         )
+        found = _carry_out(request, effort, on=on, address=address, quiet=as_json)
     asked = _options(store, changes, where)
     more: list[tuple[str, Any, Any]] = [
         ("--on", on, "local"),
@@ -135,28 +186,118 @@ def run(
         ("--cores", cores, None),
     ]
     more += [("--checkpoint-every", checkpoint_every, 60.0), ("--retries", retries, RETRIES), ("--hours", hours, None)]
-    given = [word for flag, value, default in more if value != default for word in (flag, str(value))]
+    given = ["--tensorboard"] if tensorboard else []
+    given += [word for flag, value, default in more if value != default for word in (flag, str(value))]
     again = shlex.join(["svrl", "sweep", "run", file, *asked, *given])
     _conclude(request, found, again, shlex.join(["svrl", "sweep", "retry", file, "--failed", *asked]), as_json)
 
 
+class Onlooker:
+    """A table in a terminal, or a line for every run that begins or ends."""
+
+    def __init__(self, look: Callable[[], Any], live: Live | None) -> None:
+        self._look, self._live = look, live
+        self._looked = 0.0
+
+    def begins(self, spec: RunSpec) -> None:
+        """A process works on a run now."""
+        if self._live is None:
+            say(f"begun    {spec.label}")
+
+    def ends(self, spec: RunSpec, ended: str, reason: str) -> None:
+        """It no longer does."""
+        if self._live is None or ended in ("failed", "killed"):
+            self.notes(f"{ended:8} {spec.label}" + (f": {reason}" if reason else ""))
+
+    def looks(self) -> None:
+        """Look at the store now and then."""
+        if self._live is not None and time.monotonic() - self._looked > REFRESH:
+            self._live.update(self._look(), refresh=True)
+            self._looked = time.monotonic()
+
+    def notes(self, sentence: str) -> None:
+        """Above the table, or as a line."""
+        if self._live is not None:
+            self._live.console.print(sentence, markup=False, highlight=False)
+        else:
+            say(sentence)
+
+
+def _carry_out(request: SweepRequest, effort: Effort, *, on: str, address: str | None, quiet: bool) -> Summary:
+    """Do what is left of a sweep. What is not there is found out before anything is written."""
+    from svrl.sweeps.local import Room, run_locally
+    from svrl.sweeps.ray_pool import run_on_ray
+
+    sweep, store = request.sweep, request.store
+    request.check_environments()
+    against = request.what_stands_against()
+    if on == "local":
+        Room.of(sweep.resources, effort.jobs, {spec.device for spec in request.to_be_done()})
+        if against:
+            raise BadInputError(f"{' '.join(against)} Or leave them out by --where. Nothing was begun.")
+    for sentence in against:  # nodes may have what this machine has not
+        say(f"Note: {sentence} On a cluster its nodes need it, and this machine does not.")
+    earlier = store.sweep(sweep.name) or {"runs": []}
+    # Those of other calls too, with other --set and --where: what was done is not to look lost.
+    runs = list(dict.fromkeys([*earlier["runs"], *(spec.id for spec in request.specs)]))
+    store.keep_sweep(sweep.name, {"name": sweep.name, "runs": runs, "file": sweep.text})
+    console = Console(stderr=True)
+    shown: AbstractContextManager[Live | None] = nullcontext(None)
+    if console.is_terminal and not quiet:
+        shown = Live(console=console, auto_refresh=False, transient=True)
+    with shown as live:
+        seen: list[Overview] = []
+
+        def view() -> Any:
+            seen[:] = [_overview(request, *seen)]
+            return _view(seen[0], console)
+
+        common: dict[str, Any] = {"resources": sweep.resources, "effort": effort, "listener": Onlooker(view, live)}
+        if on == "local":
+            return run_locally(request.specs, store.address, **common)
+        return run_on_ray(request.specs, store.address, cluster=address, **common)
+
+
+def _overview(request: SweepRequest, before: Overview | None = None) -> Overview:
+    from svrl.sweeps.status import look
+
+    return look(request.store, request.specs, name=request.sweep.name, before=before)
+
+
+def _view(overview: Overview, console: Console) -> Any:
+    from svrl.reporting.sweep_table import sweep_view
+
+    return sweep_view(overview.as_json(), width=console.width)
+
+
+def _print(overview: Overview) -> None:
+    console = _console()
+    console.print(_view(overview, console))
+    for note in overview.notes:
+        say(note)
+
+
+def _console() -> Console:
+    """Of a width in which no number is cut where there is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, WIDE))
+
+
 def _conclude(request: SweepRequest, found: Summary, again: str, retry: str, as_json: bool) -> None:
     """Say how a sweep stands, and end with the code that fits."""
-    from svrl.cli.sweep_run import overview_of, print_overview
-
-    overview = overview_of(request)
+    overview = _overview(request)
     if as_json:
         print_json(overview.as_json())
     else:
-        print_overview(overview)
+        _print(overview)
     if found.broken:
-        say(f"Error: {found.broken} Nothing that was written is lost. When that is repaired, go on with: {again}")
+        say(f"Error: {found.broken} Nothing that was written is lost. When that is repaired, resume with: {again}")
         raise typer.Exit(BAD_INPUT)
     if found.stopped is not None:
-        say(f"Stopped; what was done is in {request.store.address}. Go on with: {again}")
+        say(f"Stopped; what was done is in {request.store.address}. Resume with: {again}")
         raise typer.Exit(128 + found.stopped)
     if found.out_of_time:
-        say(f"The hours are over; what was done is in {request.store.address}. Go on with: {again}")
+        say(f"The hours are over; what was done is in {request.store.address}. Resume with: {again}")
     if found.count("failed"):
         say(f"{found.count('failed')} of {len(found.states)} runs failed. When that is repaired: {retry}")
     if found.count("done") < len(found.states):
@@ -174,24 +315,45 @@ def status(
     store: Kept = STORE,
     changes: Changes = None,
     where: Where = None,
-    code: Code = None,
     as_json: Json = False,
 ) -> None:
     """How the runs of a sweep stand: done, running, failed, their scores, and when all will be done."""
-    from svrl.cli.sweep_run import overview_of, print_overview, print_sweeps, sweeps_in
-
     with answering(), sentences():
         if file is None:
-            listed = sweeps_in(store)
-            print_json(listed) if as_json else print_sweeps(listed, store)
+            listed = _sweeps_in(store)
+            print_json(listed) if as_json else _print_sweeps(listed, store)
             return
-        overview = overview_of(SweepRequest.read(file, store, changes, where, code))
-    if "://" not in store and not Path(store).exists():
+        overview = _overview(SweepRequest.read(file, store, changes, where))
+    if not Path(store).exists():
         say(f"Note: there is no store at {store} yet.")
     if as_json:
         print_json(overview.as_json())
     else:
-        print_overview(overview)
+        _print(overview)
+
+
+def _sweeps_in(address: str) -> list[dict[str, Any]]:
+    """The sweeps of a store, with how their runs stand."""
+    from svrl.sweeps.store import STATES, open_store
+
+    store, found = open_store(address), []
+    for name in store.sweeps():
+        states = [store.state(run) for run in (store.sweep(name) or {}).get("runs", ())]
+        counts: dict[str, Any] = {state: states.count(state) for state in STATES}
+        found.append({"name": name, "runs": len(states), **counts})
+    return found
+
+
+def _print_sweeps(listed: list[dict[str, Any]], address: str) -> None:
+    if not listed:
+        say(f"{address} has no sweep yet. Begin one with: svrl sweep run FILE")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in listed[0]:
+        table.add_column(name, justify="left" if name == "name" else "right")
+    for row in listed:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
 
 
 @app.command("watch")
@@ -200,26 +362,25 @@ def watch(
     store: Kept = STORE,
     changes: Changes = None,
     where: Where = None,
-    code: Code = None,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks.")] = 2.0,
-    page: Annotated[bool, typer.Option("--page", help="Show it in a web page instead, with curves.")] = False,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Of the page; 0 takes a free one.")] = 0,
-    host: Annotated[
-        str, typer.Option(help="Address that the page is bound to; others than loopback let the network see it.")
-    ] = "127.0.0.1",
 ) -> None:
     """Follow a sweep that runs, here or elsewhere, until all its runs have ended or Ctrl-C.
 
-    Reads the store alone, so it can be begun and left at any time.
+    It only reads the store, so you can start and leave it at any time. Where stdout is no terminal it prints once.
     """
-    from svrl.cli.sweep_watch import show_page, show_table
-
     with answering("No longer watched; the sweep goes on."), sentences():
-        request = SweepRequest.read(file, store, changes, where, code)
-        if page:
-            show_page(request, host=host, port=port, every=every)
-        else:
-            show_table(request, every=every)
+        request = SweepRequest.read(file, store, changes, where)
+        overview, console = _overview(request), Console()
+        if not console.is_terminal:
+            _print(overview)
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                live.update(_view(overview, console), refresh=True)
+                if overview.is_over:
+                    return
+                time.sleep(every)
+                overview = _overview(request, overview)
 
 
 @app.command("retry")
@@ -232,12 +393,16 @@ def retry(
     as_json: Json = False,
 ) -> None:
     """Let runs that failed be worked on again by the next svrl sweep run, from their last checkpoints."""
-    from svrl.cli.sweep_run import retried
+    from datetime import UTC, datetime
 
     with answering(), sentences():
         if not failed:
             raise BadInputError("Say which runs to try again: --failed, and perhaps some of them by --where.")
-        labels = retried(SweepRequest.read(file, store, changes, where))
+        request, labels = SweepRequest.read(file, store, changes, where), []
+        for spec in request.specs:
+            if request.store.state(spec.id) == "failed":
+                request.store.note(spec.id, {"retry": datetime.now(UTC).isoformat(timespec="milliseconds")})
+                labels.append(spec.label)
     if as_json:
         print_json({"retried": labels})
         return
@@ -250,11 +415,10 @@ def retry(
 @app.command("export")
 def export(
     file: File,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The table to write, .csv or .parquet.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The table to write, .csv, .json or .parquet.")],
     store: Kept = STORE,
     changes: Changes = None,
     where: Where = None,
-    code: Code = None,
     rows: Annotated[
         str, typer.Option(metavar="NAME", help=f"One of {', '.join(ROWS)}.", autocompletion=lambda: list(ROWS))
     ] = "results",
@@ -268,13 +432,15 @@ def export(
         if rows not in ROWS:
             raise nearest("table", rows, ROWS)
         check_folder("--out", out)
-        request = SweepRequest.read(file, store, changes, where, code)
-        done = write(request.store, [spec.id for spec in request.specs], out, rows=cast(Any, rows))
+        request = SweepRequest.read(file, store, changes, where)
+        done = write(request.store, request.specs, out, rows=cast(Any, rows))
     if as_json:
         told = {"out": str(out), "table": rows, "rows": done.rows, "runs": done.runs, "columns": done.columns}
         print_json({**told, "left_out": done.left_out})
     else:
         typer.echo(f"written: {out} ({done.rows:,} rows of {done.runs} runs)")
+    for note in request.store.notes_on_versions(spec.id for spec in request.specs):
+        say(note)
     if done.left_out:
         say(_left_out(done.left_out, len(request.specs), rows))
 

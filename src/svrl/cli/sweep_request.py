@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from svrl.cli.answers import BadInputError, say
-from svrl.cli.sweep_codes import recorded_runs
 
 if TYPE_CHECKING:
     from svrl.sweeps.run_spec import RunSpec
@@ -26,7 +25,7 @@ class SweepRequest:
     Attributes:
         sweep: The file.
         specs: Its runs, after --set and --where.
-        store: Of the code version that is meant.
+        store: The folder of all runs.
     """
 
     sweep: Sweep
@@ -40,7 +39,6 @@ class SweepRequest:
         store: str,
         changes: Iterable[str] | None = None,
         where: Iterable[str] | None = None,
-        code: str | None = None,
         *,
         cores: int | None = None,
     ) -> SweepRequest:
@@ -55,20 +53,55 @@ class SweepRequest:
         wanted: dict[str, list[Any]] = {}
         for name, text in _pairs("--where", where):
             wanted.setdefault(name, []).extend(_values(name, text))
-        opened = open_store(store, code)
-        if code is None:
-            specs = runs_of(sweep, changes={name: _value(text) for name, text in _pairs("--set", changes)})
-        elif changes:
-            raise BadInputError("--set has no place beside --code: runs of another code are what they are.")
-        else:
-            specs = recorded_runs(opened, sweep.name)
+        opened = open_store(store)
+        specs = runs_of(sweep, changes={name: _value(text) for name, text in _pairs("--set", changes)})
         if wanted:
             specs, notes = chosen(sweep.name, specs, wanted)
             for note in notes:
                 say(note)
-        if sweep.kind == "plan" and code is None:
+        if sweep.kind == "plan":
             _check_plans(specs)
         return cls(sweep=sweep, specs=tuple(specs), store=opened)
+
+    def to_be_done(self, specs: Iterable[RunSpec] | None = None) -> list[RunSpec]:
+        """Runs that a sweep would work on: what is done, or has failed, needs nothing more."""
+        return [spec for spec in specs or self.specs if self.store.state(spec.id) not in ("done", "failed")]
+
+    def check_environments(self) -> None:
+        """Raise BadInputError for environments of runs to be done that Gymnasium does not know; none is made."""
+        from svrl.sweeps.settings import check_registered
+
+        wrong = []
+        for env, specs in self._by_environment().items():
+            try:
+                check_registered(env)
+            except ValueError as error:
+                wrong += [str(error)] if self.to_be_done(specs) else []
+        if wrong:
+            raise BadInputError(" ".join(wrong))
+
+    def what_stands_against(self) -> list[str]:
+        """A sentence for every reason why runs that are to be done cannot be made here, as a missing package."""
+        from svrl.sweeps.settings import why_not_here
+
+        needing: dict[str, list[RunSpec]] = {}
+        for env, specs in self._by_environment().items():
+            sentence = why_not_here(env)
+            if sentence is not None:
+                needing.setdefault(sentence, []).extend(specs)
+        counts = {sentence: len(self.to_be_done(specs)) for sentence, specs in needing.items()}
+        return [
+            f"{count:,} run{'s' * (count != 1)} cannot be made here: {sentence}"
+            for sentence, count in counts.items()
+            if count
+        ]
+
+    def _by_environment(self) -> dict[str, list[RunSpec]]:
+        found: dict[str, list[RunSpec]] = {}
+        for spec in self.specs:
+            if spec.kind == "train":
+                found.setdefault(spec.subject, []).append(spec)
+        return found
 
 
 def shipped_names() -> list[str]:

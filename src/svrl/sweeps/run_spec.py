@@ -1,4 +1,4 @@
-"""One run of a sweep: what was asked for, everything that follows from it, and the command that does it."""
+"""One run of a sweep: what was asked for, and everything that follows from it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from svrl.agents.config import AgentConfig
 
 Kind = Literal["train", "plan"]
 
 SUBJECT: dict[str, str] = {"train": "env", "plan": "task"}
 """The setting that is the command's argument."""
+_BESIDE_THE_AGENT = ("env", "seed", "device", "precision")
 _NOT_IN_LABEL = ("env", "task", "agent", "structured", "method", "seed", "preset", "device", "precision", "threads")
 
 
@@ -66,24 +69,13 @@ class RunSpec:
         more = [f"{name}={_shown(value)}" for name, value in self.settings.items() if name not in _NOT_IN_LABEL]
         return " ".join([self.subject, self.arm, *more, f"seed {self.seed}"])
 
-    def argv(self, folder: Path, *, resume: bool, threads: int | None = None) -> list[str]:
-        """The words after "svrl" that do this run.
+    def agent_config(self) -> AgentConfig:
+        """All settings of a training's agent."""
+        from svrl.agents.config import AgentConfig
 
-        Args:
-            folder: The run directory.
-            resume: Go on with what is there.
-            threads: CPU threads; a run that goes on keeps its own.
-        """
-        words = [self.kind, self.subject]
-        for name, value in self.settings.items():
-            if name != SUBJECT[self.kind]:
-                words += _flag(name, value)
-        # Written out, so that config.json is the same whichever sweep asked for the run, and in a population too.
-        if self.kind == "train" and "actions" not in self.settings and self.full.get("actions"):
-            words += _flag("actions", self.full["actions"])
-        if threads is not None and not resume:
-            words += ["--threads", str(threads)]
-        return [*words, "--out", str(folder), *(["--resume"] if resume else [])]
+        fields = {name: value for name, value in self.full.items() if name not in _BESIDE_THE_AGENT}
+        preset = self.settings.get("preset", AgentConfig.for_env(self.subject).preset)
+        return AgentConfig.from_json({"preset": preset, **fields})
 
     def as_json(self) -> dict[str, Any]:
         """For spec.json."""
@@ -101,13 +93,6 @@ class RunSpec:
     def from_json(cls, fields: Mapping[str, Any]) -> RunSpec:
         """Back from `as_json`."""
         return cls(kind=fields["kind"], settings=fields["settings"], full=fields["full"], steps=fields["steps"])
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    flag = f"--{name.replace('_', '-')}"
-    if isinstance(value, bool):
-        return [flag if value else f"--no-{flag[2:]}"]
-    return [flag, _shown(value)]
 
 
 def _shown(value: Any) -> str:

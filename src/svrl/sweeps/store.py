@@ -1,160 +1,70 @@
-"""Where sweeps keep their runs: one folder a run, named by its configuration, below one a code version.
+"""Where sweeps keep their runs: a folder, on this machine or shared by several, with one folder a run.
 
 ```
-STORE/sweeps/NAME.json       which runs a sweep has
-STORE/CODE/ID/spec.json      what the run is
-STORE/CODE/ID/run/           the run directory of svrl train or svrl plan; result.json in it means: done
-STORE/CODE/ID/attempts.jsonl who worked on it, and how that ended
-STORE/CODE/ID/log.txt        what the attempts printed
+STORE/sweeps/NAME.json        which runs a sweep has
+STORE/runs/ID/spec.json       what the run is
+STORE/runs/ID/run/            the run directory of svrl train or svrl plan; result.json in it means: done
+STORE/runs/ID/attempts.jsonl  who worked on it, with which svrl, and how that ended
+STORE/runs/ID/log.txt         what the attempts printed
 ```
 
-Nothing is remembered anywhere else, so whoever comes later, after a crash or on another machine, sees the same. The
-files appear whole or not at all. Whoever works on a run holds a lock on its folder, which the system takes back
-however the process ends.
+Nothing is remembered anywhere else, so whoever comes later, after a crash or on another machine, sees the same. Files
+appear whole or not at all. Whoever works on a run holds a lock on its folder, which the system releases however the
+process ends.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal
 
+from svrl import __version__
 from svrl.runs.atomic import writing
+from svrl.runs.provenance import commit
 from svrl.runs.regular_file import read_object
 from svrl.runs.rows import RowLog, last_rows, read_rows
 from svrl.runs.run_directory import RESULT
 from svrl.runs.training_run import is_running, locked
-from svrl.sweeps.code_version import code_version
 from svrl.sweeps.run_spec import RunSpec
 
-SPEC, RUN, ATTEMPTS, LOG, SWEEPS = "spec.json", "run", "attempts.jsonl", "log.txt", "sweeps"
+SPEC, RUN, ATTEMPTS, LOG, SWEEPS, RUNS = "spec.json", "run", "attempts.jsonl", "log.txt", "sweeps", "runs"
+PROGRESS_ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")
+
+State = Literal["done", "running", "failed", "stopped", "waiting"]
+STATES: tuple[State, ...] = ("done", "running", "failed", "stopped", "waiting")
+TO_DO: tuple[State, ...] = ("waiting", "stopped")
+"""States of runs that can be begun or resumed."""
+Attempts = Sequence[Mapping[str, Any]]
 
 
 class BusyError(Exception):
-    """Somebody else works on the run."""
+    """Another process works on the run."""
 
 
-class Workplace(Protocol):
-    """A run that this process may work on, for as long as it holds it."""
-
-    @property
-    def folder(self) -> Path:
-        """Where its files are on this machine: spec.json, run/, log.txt."""
-        ...
-
-    def save(self) -> None:
-        """Make what is in the folder outlive this machine."""
-        ...
-
-
-class Store(Protocol):
-    """What engines and views need of a store; `open_store` opens one."""
-
-    @property
-    def address(self) -> str:
-        """What opens it."""
-        ...
-
-    @property
-    def code(self) -> str:
-        """The code version whose runs are meant."""
-        ...
-
-    def keep_sweep(self, name: str, record: Mapping[str, Any]) -> None:
-        """Write sweeps/NAME.json."""
-        ...
-
-    def sweep(self, name: str) -> dict[str, Any] | None:
-        """What `keep_sweep` kept, if there is any."""
-        ...
-
-    def sweeps(self) -> list[str]:
-        """Names of all sweeps."""
-        ...
-
-    def codes(self) -> list[str]:
-        """Code versions that have runs here."""
-        ...
-
-    def add(self, spec: RunSpec) -> None:
-        """Make the folder of a run with its spec.json, unless it is there."""
-        ...
-
-    def spec(self, run: str) -> RunSpec:
-        """What a run is, by its id; FileNotFoundError if it was never added."""
-        ...
-
-    def attempts(self, run: str) -> list[dict[str, Any]]:
-        """Rows about the attempts of a run, by its id; none if there is nothing."""
-        ...
-
-    def note(self, run: str, row: Mapping[str, Any]) -> None:
-        """Append a row to the attempts of a run; only by whoever holds it, or where nobody does."""
-        ...
-
-    def result(self, run: str) -> dict[str, Any] | None:
-        """result.json of a finished run."""
-        ...
-
-    def rows(self, run: str, name: str, last: int | None = None) -> list[dict[str, Any]]:
-        """Rows of a file of the run directory, such as episodes.jsonl, or the last of them."""
-        ...
-
-    def log_tail(self, run: str, lines: int) -> list[str]:
-        """The last lines that attempts printed."""
-        ...
-
-    def has_begun(self, run: str) -> bool:
-        """Whether there is something to go on with."""
-        ...
-
-    def is_running(self, run: str) -> bool:
-        """Whether somebody works on it now."""
-        ...
-
-    def looked_at(self, runs: Sequence[str]) -> Store:
-        """The same store for one look at many runs, what is small of all read at once where that is quicker."""
-        ...
-
-    def working_on(self, run: str) -> AbstractContextManager[Workplace]:
-        """Hold a run; BusyError if somebody else does."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A folder of a local store that this process holds."""
-
-    folder: Path
-
-    def save(self) -> None:
-        """Nothing is to be done: the folder is the store."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalStore:
-    """A folder, on this machine or shared by several.
+@dataclass(frozen=True)
+class Store:
+    """A folder of runs; `open_store` opens one.
 
     Attributes:
         root: The folder.
-        code: The code version whose runs are meant.
     """
 
     root: Path
-    code: str
 
     @property
     def address(self) -> str:
-        """What opens it."""
+        """The folder, for a person."""
         return str(self.root)
 
     def folder(self, run: str) -> Path:
-        """Of a run."""
-        return self.root / self.code / run
+        """The folder of a run, by its id."""
+        return self.root / RUNS / run
 
     def keep_sweep(self, name: str, record: Mapping[str, Any]) -> None:
         """Write sweeps/NAME.json."""
@@ -162,39 +72,38 @@ class LocalStore:
         _write_json(self.root / SWEEPS / f"{name}.json", record)
 
     def sweep(self, name: str) -> dict[str, Any] | None:
-        """What `keep_sweep` kept, if there is any."""
+        """What `keep_sweep` wrote, or None."""
         return _read_json(self.root / SWEEPS / f"{name}.json")
 
     def sweeps(self) -> list[str]:
         """Names of all sweeps."""
         return sorted(path.stem for path in (self.root / SWEEPS).glob("[!.]*.json"))
 
-    def codes(self) -> list[str]:
-        """Code versions that have runs here."""
-        return sorted({path.parent.parent.name for path in self.root.glob(f"*/*/{SPEC}")})
-
     def add(self, spec: RunSpec) -> None:
         """Make the folder of a run with its spec.json, unless it is there."""
         folder = self.folder(spec.id)
-        if not (folder / SPEC).exists():
-            folder.mkdir(parents=True, exist_ok=True)
+        if (folder / SPEC).exists():
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
             _write_json(folder / SPEC, spec.as_json())
-
-    def spec(self, run: str) -> RunSpec:
-        """What a run is, by its id; FileNotFoundError if it was never added."""
-        return read_spec(self.folder(run))
+        except FileNotFoundError:  # another sweep added it at the same moment and cleared temporary files
+            _write_json(folder / SPEC, spec.as_json())
+        except OSError as error:
+            error.filename = error.filename or self.address
+            raise
 
     def attempts(self, run: str) -> list[dict[str, Any]]:
-        """Rows about the attempts of a run, by its id; none if there is nothing."""
+        """Rows about the attempts at a run."""
         return read_rows(self.folder(run) / ATTEMPTS)
 
     def note(self, run: str, row: Mapping[str, Any]) -> None:
-        """Append a row to the attempts of a run; only by whoever holds it, or where nobody does."""
+        """Append a row to the attempts at a run; only for the process that holds it."""
         with RowLog(self.folder(run) / ATTEMPTS) as log:
             log.append(row)
 
     def result(self, run: str) -> dict[str, Any] | None:
-        """result.json of a finished run."""
+        """result.json of a finished run, or None."""
         return _read_json(self.folder(run) / RUN / RESULT)
 
     def rows(self, run: str, name: str, last: int | None = None) -> list[dict[str, Any]]:
@@ -203,54 +112,79 @@ class LocalStore:
         return read_rows(path) if last is None else last_rows(path, last)
 
     def log_tail(self, run: str, lines: int) -> list[str]:
-        """The last lines that attempts printed."""
-        return last_lines(self.folder(run) / LOG, lines)
-
-    def has_begun(self, run: str) -> bool:
-        """Whether there is something to go on with."""
-        return (self.folder(run) / RUN).exists()
+        """The last lines that attempts printed, without reading a long log."""
+        path = self.folder(run) / LOG
+        if not path.exists():
+            return []
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 400 * lines))
+            return file.read().decode("utf-8", "replace").splitlines()[-lines:]
 
     def is_running(self, run: str) -> bool:
-        """Whether somebody works on it now."""
+        """Whether a process holds the run now."""
         return self.folder(run).exists() and is_running(self.folder(run))
 
-    def looked_at(self, runs: Sequence[str]) -> LocalStore:
-        """Itself: files are near."""
-        return self
+    def state(self, run: str) -> State:
+        """Whether a run is done, running, failed, stopped (begun, to be resumed) or waiting."""
+        if self.result(run) is not None:
+            return "done"
+        if self.is_running(run):  # it may have ended between the two looks
+            return "done" if self.result(run) is not None else "running"
+        if failure_of(self.attempts(run)) is not None:
+            return "failed"
+        return "stopped" if (self.folder(run) / RUN).exists() else "waiting"
+
+    def steps(self, run: str) -> int:
+        """Agent steps of a training so far, by its rows."""
+        last = (row for name in PROGRESS_ROWS for row in self.rows(run, name, 1))
+        return max((int(row.get("steps", 0)) for row in last), default=0)
 
     @contextmanager
-    def working_on(self, run: str) -> Iterator[Place]:
-        """Hold a run; BusyError if somebody else does."""
+    def working_on(self, run: str) -> Iterator[Path]:
+        """Hold a run; its folder.
+
+        Raises:
+            BusyError: If another process holds it.
+        """
+        held = locked(self.folder(run))
         try:
-            held = locked(self.folder(run))
             held.__enter__()
         except ValueError:
             raise BusyError(run) from None
         try:
-            yield Place(folder=self.folder(run))
+            yield self.folder(run)
         finally:
             held.__exit__(None, None, None)
 
+    def notes_on_versions(self, runs: Iterable[str]) -> list[str]:
+        """A note if finished runs were computed by another svrl than this one."""
+        found: Counter[tuple[str, str]] = Counter()
+        for run in runs:
+            begun = [row for row in self.attempts(run) if "began" in row]
+            if begun and self.result(run) is not None:
+                found[str(begun[-1].get("svrl", "?")), str(begun[-1].get("commit", ""))] += 1
+        others = {version: count for version, count in found.items() if version != this_version()}
+        listed = ", ".join(f"{count:,} by svrl {_version(*version)}" for version, count in others.items())
+        return [f"Note: not all results are of this svrl, {_version(*this_version())}: {listed}."] if others else []
 
-def open_store(address: str | Path, code: str | None = None) -> Store:
-    """The store at a folder, or at an address such as s3://bucket/prefix.
 
-    Args:
-        address: Where it is.
-        code: The code version whose runs are meant; by default the one that runs now.
+def open_store(address: str | Path) -> Store:
+    """The store in a folder, which need not be there yet.
 
     Raises:
-        ValueError: If a file is there.
+        ValueError: If a file is there, or if it is an address of an object store.
     """
-    code = code or code_version()
-    if "://" not in str(address):
-        root = Path(address)
-        if root.exists() and not root.is_dir():
-            raise ValueError(f"{root} is a file, and a store is a folder. Give another place.")
-        return LocalStore(root=root, code=code)
-    from svrl.sweeps.remote_store import RemoteStore
+    if "://" in str(address):
+        raise ValueError(f"A store is a folder, which several machines may share; got {address}.")
+    root = Path(address)
+    if root.exists() and not root.is_dir():
+        raise ValueError(f"{root} is a file, and a store is a folder. Give another place.")
+    return Store(root)
 
-    return RemoteStore(address=str(address), code=code)
+
+def this_version() -> tuple[str, str]:
+    """Version and commit of the svrl that runs."""
+    return __version__, commit()
 
 
 def read_spec(folder: Path) -> RunSpec:
@@ -258,13 +192,24 @@ def read_spec(folder: Path) -> RunSpec:
     return RunSpec.from_json(read_object(folder / SPEC))
 
 
-def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a text, without reading a long one."""
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 400 * count))
-        return file.read().decode("utf-8", "replace").splitlines()[-count:]
+def failure_of(attempts: Attempts) -> Mapping[str, Any] | None:
+    """The row of the attempt that made a run a failed one, or None; what came before a retry does not count."""
+    ended = _ended(attempts)
+    return ended[-1] if ended and ended[-1]["outcome"] == "failed" else None
+
+
+def kills_of(attempts: Attempts) -> int:
+    """How often the process of a run was killed since its last retry."""
+    return sum(row["outcome"] == "killed" for row in _ended(attempts))
+
+
+def _ended(attempts: Attempts) -> list[Mapping[str, Any]]:
+    since = max((place for place, row in enumerate(attempts) if "retry" in row), default=-1)
+    return [row for row in attempts[since + 1 :] if "outcome" in row]
+
+
+def _version(version: str, commit: str) -> str:
+    return f"{version} ({commit})" if commit else version
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
@@ -279,6 +224,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
     except ValueError as error:
         raise ValueError(
-            f"{path} is damaged ({error}). Remove it; a run then goes on from its last checkpoint."
+            f"{path} is damaged ({error}). Remove it; a run then resumes from its last checkpoint."
         ) from error
     return found if isinstance(found, dict) else None

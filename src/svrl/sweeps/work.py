@@ -1,169 +1,225 @@
-"""What a process does for one run: hold it, carry its command out, and write down how that ended.
-
-A run is the command that anyone can type, `svrl train ENV ... --out FOLDER --resume`, carried out in this process.
-"""
+"""One run of a sweep as one function call: hold its folder, train or plan in it, write down how that ended."""
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
-import resource
 import shutil
-import signal
 import socket
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from svrl.runs.run_directory import CHECKPOINT, CONFIG, RESULT, read_config
+from svrl.runs.stop_signals import Signals, Stopped
 from svrl.runs.training_run import STATE
-from svrl.sweeps.child import Told, end_with, leave_the_terminal, see_only, stay_on, told_once, words_to
-from svrl.sweeps.lease import LostLeaseError
-from svrl.sweeps.outcome import BUSY, DONE, STOPPED, STORE_BROKEN, Outcome, outcome_of
 from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.store import LOG, RUN, BusyError, Store, Workplace, open_store, read_spec
+from svrl.sweeps.store import LOG, RUN, BusyError, Store, failure_of, read_spec, this_version
 
-SAVE_EVERY = 30.0
-"""Seconds between two copies of a run to a store that is not a folder."""
+Ended = Literal["done", "failed", "stopped", "killed", "busy", "broken"]
+"""How an attempt ended. busy: another process has the run. broken: the store cannot be written to, so no run can go on.
+"""
+LAST_LINES = 20
+_OF_THE_STORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+_AS_TORCH_SAYS_IT = ("iostream error", "PytorchStreamWriter failed", *map(os.strerror, _OF_THE_STORE))
+"""torch.save hides the error number of a file that could not be written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Under which a process works on a run; nothing here changes what is learned.
+    """How a process works on runs; nothing here changes what is learned.
 
     Attributes:
-        cores: Numbers of the cores to stay on; none given leaves it to the system.
-        threads: CPU threads of a run that begins; one that goes on keeps its own.
+        threads: CPU threads of a run that begins; one that is resumed keeps its own.
         checkpoint_every: Seconds between two checkpoints of a training.
-        parent: The process to end with.
-        card: The one to see, as CUDA_VISIBLE_DEVICES names it, whatever number the run asked for: so a run can go on
-            with another one. None leaves it to the settings.
-        together: Runs at a time, where a process takes several one after another.
+        tensorboard: Write scalars for TensorBoard.
+        device: In place of the one in the run's settings: "cuda", where this process sees one GPU only.
     """
 
-    cores: tuple[int, ...] = ()
     threads: int = 1
     checkpoint_every: float = 60.0
-    parent: int | None = None
-    card: str | None = None
-    together: int = 1
+    tensorboard: bool = False
+    device: str | None = None
 
 
-def on_stderr(sentence: str) -> None:
-    """Say why no run can be worked on, to whoever started this process."""
-    sys.stderr.write(f"Error: {sentence}\n")
+class Attempt:
+    """One attempt at a run, under the lock of its folder.
+
+    Attributes:
+        run: The id of the run.
+        folder: The folder of the run in the store.
+    """
+
+    def __init__(self, store: Store, run: str, held: ExitStack) -> None:
+        self.run, self.folder = run, store.folder(run)
+        self._store, self._held = store, held
+        self._number = 1 + sum("began" in row for row in store.attempts(run))
+        self._began = time.monotonic()
+        version, commit = this_version()
+        who = {"host": socket.gethostname(), "pid": os.getpid(), "svrl": version, "commit": commit}
+        store.note(run, {"attempt": self._number, **who, "began": now(), "steps": store.steps(run)})
+        clear_remains(self.folder)
+
+    @classmethod
+    def begin(cls, store: Store, run: str) -> Attempt | None:
+        """Hold a run; None if another process holds it, has done it or has failed at it."""
+        with ExitStack() as holding:
+            try:
+                holding.enter_context(store.working_on(run))
+            except BusyError:
+                return None
+            if store.result(run) is not None:
+                _tidy(store, run)
+                return None
+            if failure_of(store.attempts(run)) is not None:
+                return None
+            attempt = cls(store, run, holding)
+            attempt._held = holding.pop_all()
+            return attempt
+
+    def end(self, error: BaseException | None) -> tuple[Ended, str]:
+        """Write down how it ended, and release the run.
+
+        Args:
+            error: What the run raised, or None.
+
+        Returns:
+            How it ended, and why in one sentence; empty if there is nothing to say.
+        """
+        try:
+            with self._held:
+                ended, reason = self._outcome(error)
+                row: dict[str, Any] = {"outcome": "stopped" if ended == "broken" else ended, "reason": reason}
+                if reason:
+                    with suppress(OSError):
+                        self._log(error)
+                    row["last_lines"] = self._store.log_tail(self.run, LAST_LINES)
+                seconds = round(time.monotonic() - self._began, 3)
+                self._store.note(self.run, {"attempt": self._number, "ended": now(), **row, "seconds": seconds})
+        except OSError as failure:
+            return "broken", sentence_of(failure, self._store.address)
+        return ended, reason
+
+    def _outcome(self, error: BaseException | None) -> tuple[Ended, str]:
+        if (self.folder / RUN / RESULT).exists():
+            return "done", ""
+        if error is None or isinstance(error, Stopped):
+            return "stopped", ""
+        said = str(error)
+        if isinstance(error, OSError) and error.errno in _OF_THE_STORE:
+            return "broken", sentence_of(error, str(self.folder))
+        if any(words in said for words in _AS_TORCH_SAYS_IT):
+            return "broken", f"{self.folder}: a file could not be written, as on a disk without room ({said})."
+        if isinstance(error, ValueError | ImportError):
+            return "failed", said
+        return "failed", f"{type(error).__name__}: {said}"
+
+    def _log(self, error: BaseException | None) -> None:
+        if error is not None:
+            lines = [] if isinstance(error, ValueError) else traceback.format_exception(error)
+            with (self.folder / LOG).open("a", encoding="utf-8") as log:
+                log.write("".join([*lines, f"Error: {error}\n"]))
 
 
-def work_on(address: str, code: str, run: str, terms: Terms, tell: Callable[[str], None] = on_stderr) -> int:
-    """Work on a run until it is done, fails, or is told to stop by SIGTERM.
+def carry_out(
+    store: Store, run: str, terms: Terms, signals: Signals, begun: Callable[[], None] = lambda: None
+) -> tuple[Ended, str]:
+    """Do a run, or what is left of it, in this process.
 
     Args:
-        address: Of the store.
-        code: The code version.
+        store: Where it is.
         run: Its id.
-        terms: What it may take.
-        tell: Is told in one sentence why the store cannot be written to.
+        terms: How it is done.
+        signals: Held back by the caller. When one came, the run saves and stops.
+        begun: Called when the run is held.
 
     Returns:
-        What `Outcome.exit_code` says.
+        How it ended, and why in one sentence; empty if there is nothing to say.
     """
-    leave_the_terminal()
     try:
-        with told_once() as told:
-            end_with(terms.parent)
-            stay_on(terms.cores)
-            see_only(terms.card)
-            store = open_store(address, code)
-            if told.came():
-                return STOPPED
-            with store.working_on(run) as place:
-                if (place.folder / RUN / RESULT).exists():
-                    clear_remains(place.folder)
-                    return DONE
-                if told.came():  # to fetch a run may take a while
-                    return STOPPED
-                outcome = _attempt(store, run, place, terms, told)
-                if outcome.store_broken:
-                    tell(outcome.reason if address in outcome.reason else f"{address}: {outcome.reason}")
-                return outcome.exit_code
-    except (BusyError, LostLeaseError):
-        return BUSY
-    except OSError as error:
-        tell(f"{error.filename or address}: {error.strerror or error}.")
-        return STORE_BROKEN
+        attempt = Attempt.begin(store, run)
+        if attempt is None:
+            return "busy", ""
+        begun()
+        error: BaseException | None = None
+        try:
+            with _output_to(attempt.folder / LOG):
+                do_run(read_spec(attempt.folder), attempt.folder / RUN, terms, signals)
+        except (Exception, Stopped) as raised:  # whatever it is, it is this run's alone
+            error = raised
+        signals.at_once = False
+        return attempt.end(error)
+    except OSError as failure:
+        return "broken", sentence_of(failure, store.address)
 
 
-def _attempt(store: Store, run: str, place: Workplace, terms: Terms, told: Told) -> Outcome:
-    number = next_attempt(store.attempts(run))
-    began = time.monotonic()
-    store.note(run, beginning(number))
-    try:
-        clear_remains(place.folder)
-        spec = read_spec(place.folder)
-        with saved_now_and_then(place):
-            outcome = _carry_out(spec, place.folder, terms, told)
-    except ValueError as error:  # a file of the run is damaged
-        outcome = Outcome(ended="failed", reason=str(error))
-    place.save()
-    store.note(run, ending(number, outcome, time.monotonic() - began))
-    return outcome
+def do_run(spec: RunSpec, folder: Path, terms: Terms, signals: Signals) -> None:
+    """Train or plan in a run directory; resume what is there.
 
+    Raises:
+        Stopped: If a signal came; everything is saved.
+        ValueError: If a setting is wrong, or the run fails in another way that it can name.
+    """
+    import torch
 
-def _carry_out(spec: RunSpec, folder: Path, terms: Terms, told: Told) -> Outcome:
-    argv = command(spec, folder / RUN, terms)
-    with words_to(folder / LOG) as words:
-        code = run_command(argv, told)
-    return outcome_of(code, (folder / RUN / RESULT).exists(), words.lines(), told=told.came())
-
-
-def command(spec: RunSpec, folder: Path, terms: Terms) -> list[str]:
-    """The words after "svrl"."""
+    threads = threads_of(folder, terms.threads)
+    torch.set_num_threads(threads)
     resume = (folder / CONFIG).exists()
-    argv = spec.argv(folder, resume=resume, threads=terms.threads)
-    if spec.kind == "train":
-        argv += ["--checkpoint-every", f"{terms.checkpoint_every:g}"]
-    elif resume:  # a plan does not look up by itself how many it was begun with
-        argv += ["--threads", str(read_config(folder).get("threads", terms.threads))]
-    if terms.card is not None:
-        argv += ["--device", "cuda"]
-    return argv
+    device = terms.device or spec.device
+    if spec.kind == "plan":
+        # The planning call is the command line's, which stands above this package.
+        plan = importlib.import_module("svrl.cli.plan").plan_in_directory
+        plan({**spec.settings, "device": device, "threads": threads}, folder, resume=resume, signals=signals)
+        return
+    from svrl.training.session import Habits, train_in_directory
+
+    train_in_directory(
+        spec.subject,
+        spec.agent_config(),
+        folder=folder,
+        seed=spec.seed,
+        device=device,
+        precision=spec.full["precision"],
+        env_threads=threads,
+        resume=resume,
+        habits=Habits(checkpoint_every=terms.checkpoint_every, tensorboard=terms.tensorboard),
+        say=lambda sentence: print(sentence, flush=True),  # noqa: T201, to log.txt
+        signals=signals,
+    )
 
 
-def run_command(argv: Sequence[str], told: Told | None = None) -> int:
-    """Carry a command out as `python -m svrl` does; its exit code.
+def threads_of(folder: Path, otherwise: int) -> int:
+    """CPU threads of a run; one that is resumed keeps its own. If its files are damaged, the run itself says so."""
+    with suppress(ValueError):
+        if (folder / CONFIG).exists():
+            return int(read_config(folder).get("threads", otherwise))
+    return otherwise
 
-    Args:
-        argv: The words after "svrl".
-        told: Interrupts it.
-    """
-    earlier, sys.argv = sys.argv, ["svrl", *argv]
-    try:
-        with told.interrupts() if told else nullcontext():
-            importlib.import_module("svrl.__main__").run()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except KeyboardInterrupt:
-        return 130
-    except BaseException:  # a mistake of the program fails this run, not the process that tells of it
-        traceback.print_exc()
-        return 1
-    finally:
-        sys.argv = earlier
-    return 0
+
+def tidy(store: Store, run: str) -> None:
+    """Complete what a process left behind that was killed when all but that was done."""
+    attempts = store.attempts(run)
+    if remains_in(store.folder(run)) or (attempts and "began" in attempts[-1]):
+        with suppress(BusyError, OSError), store.working_on(run):
+            _tidy(store, run)
+
+
+def _tidy(store: Store, run: str) -> None:
+    clear_remains(store.folder(run))
+    attempts = store.attempts(run)
+    if attempts and "began" in attempts[-1]:
+        store.note(run, {"attempt": attempts[-1]["attempt"], "ended": now(), "outcome": "done", "reason": ""})
 
 
 def clear_remains(folder: Path) -> None:
-    """Remove what a killed process left behind.
-
-    That is temporary files, a run directory without its config.json, and of a finished run what it would go on from.
-    """
+    """Remove what a killed process left behind."""
     for path in remains_in(folder):
         if path.is_dir():
             shutil.rmtree(path)
@@ -172,36 +228,19 @@ def clear_remains(folder: Path) -> None:
 
 
 def remains_in(folder: Path) -> list[Path]:
-    """What `clear_remains` removes; somebody who works on the run has such files too."""
+    """Temporary files, a run directory without its config.json, and the checkpoints of a finished run."""
     run = folder / RUN
-    if run.exists() and not (run / CONFIG).exists():
-        return [run, *(path for path in folder.glob(".*") if path.is_file())]
     found = [path for path in folder.rglob(".*") if path.is_file()]
+    if run.exists() and not (run / CONFIG).exists():
+        found.append(run)
     if (run / RESULT).exists():
         found += [run / name for name in (*STATE, CHECKPOINT) if (run / name).exists()]
     return found
 
 
-def next_attempt(attempts: Sequence[Mapping[str, Any]]) -> int:
-    """Attempts are counted from 1."""
-    return 1 + sum("began" in row for row in attempts)
-
-
-def beginning(number: int) -> dict[str, Any]:
-    """The row of an attempt that begins."""
-    return {"attempt": number, "host": socket.gethostname(), "pid": os.getpid(), "began": now()}
-
-
-def ending(number: int, outcome: Outcome, seconds: float, peak_gb: float | None = None) -> dict[str, Any]:
-    """The row of an attempt that ended."""
-    peak = _peak_gb() if peak_gb is None else peak_gb
-    return {
-        "attempt": number,
-        "ended": now(),
-        **outcome.as_json(),
-        "seconds": round(seconds, 3),
-        "peak_gb": round(peak, 3),
-    }
+def sentence_of(error: OSError, otherwise: str) -> str:
+    """What the system said, with the file; `otherwise` is the place if it did not say which."""
+    return f"{error.filename or otherwise}: {error.strerror or error}."
 
 
 def now() -> str:
@@ -209,31 +248,22 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _peak_gb() -> float:
-    """Most memory that this process has had, in 10^9 bytes."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-
-
 @contextmanager
-def saved_now_and_then(place: Workplace, every: float = SAVE_EVERY) -> Iterator[None]:
-    """Copy what is done to the store while the run goes on; a copy that fails is tried again."""
-    over = threading.Event()
-
-    def save() -> None:
-        while not over.wait(every):
-            try:
-                place.save()
-            except LostLeaseError:
-                os.kill(os.getpid(), signal.SIGTERM)  # somebody else has the run: what is done here from now on is lost
-                return
-            except OSError as error:
-                sys.stderr.write(f"Warning: the run could not be copied to its store, which is tried again: {error}\n")
-
-    saver = threading.Thread(target=save, daemon=True, name="saver")
-    saver.start()
+def _output_to(path: Path) -> Iterator[None]:
+    """Append everything that this process prints, also by libraries in C, to a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    earlier = [os.dup(number) for number in (1, 2)]
     try:
+        for number in (1, 2):
+            os.dup2(log, number)
         yield
     finally:
-        over.set()
-        saver.join()
+        with suppress(OSError):  # on a full disk
+            sys.stdout.flush()
+            sys.stderr.flush()
+        for number, copy in zip((1, 2), earlier, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(log)
