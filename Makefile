@@ -50,7 +50,7 @@ test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou,
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu" \
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
-		tests/benchmarks tests/sweeps/test_remote_store.py tests/sweeps/test_remote_store_failures.py \
+		tests/benchmarks \
 		tests/sweeps/test_export.py
 	@# Two machines on this one are made with ip; where that cannot be had, their test is skipped and says so.
 	@command -v ip >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq iproute2 >/dev/null 2>&1; } || true

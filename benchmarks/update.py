@@ -150,7 +150,14 @@ def measure_device(
     rounds: int = 15,
     steps: int = 128,
 ) -> Iterator[Row]:
-    """Rows for structure in bursts, from a buffer of 16 environments and `steps` steps, and for SB3's update."""
+    """Rows for structure's share in bursts, and for Stable-Baselines3's update.
+
+    Args:
+        device: Of the networks and of the buffer.
+        agents, batches: Kinds of agents and sizes of batches.
+        burst, rounds: Updates in a burst, and rounds of two plain and two structured bursts.
+        steps: Of each of the buffer's 16 environments.
+    """
     where = device_name(device)
     with torch_threads(1):
         memory, spec = recorded_buffer(16, steps, device)
