@@ -45,7 +45,7 @@ test-slow: $(VENV)/.dev ## run the slow tests
 test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 	@$(BIN)/python -m pytest -m gpu
 
-test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou, Ray and object stores, in an environment of their own
+test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou and Ray, in an environment of their own
 	@echo "==> running the tests of the integrations"
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu" \
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
