@@ -15,7 +15,7 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 
 from svrl import StructuredTargets
-from svrl.integrations.stable_baselines3 import RankMonitorCallback, StructuredDQN
+from svrl.integrations.stable_baselines3 import StructuredDQN
 
 TORQUES = np.linspace(-2.0, 2.0, 21, dtype=np.float32)[:, None]
 
@@ -52,10 +52,9 @@ model = StructuredDQN(
     device="cpu",
 )
 print(f"before: mean score {evaluate_policy(model, games, n_eval_episodes=3)[0]:7.0f}")
-monitor = RankMonitorCallback()  # for the plain DQN as well
-model.learn(3_000, callback=monitor)
+model.learn(3_000)
 print(f" after: mean score {evaluate_policy(model, games, n_eval_episodes=3)[0]:7.0f}")
-print(" ranks:", ", ".join(f"{name} {rank:.0f}" for name, rank in monitor.ranks.items()), "of a batch of 64 x 21")
+print(" ranks:", ", ".join(f"{name} {rank:.0f}" for name, rank in model.ranks().items()), "of a batch of 64 x 21")
 
 with tempfile.TemporaryDirectory() as folder:
     model.save(Path(folder) / "pendulum")

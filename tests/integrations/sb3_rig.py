@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from gymnasium import Env, ObservationWrapper, make, spaces
 from stable_baselines3 import HerReplayBuffer
-from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor
@@ -130,8 +129,8 @@ class Rows(KVWriter):
         pass
 
 
-def logged(model: OffPolicyAlgorithm, steps: int, callback: BaseCallback | None = None) -> list[dict[str, Any]]:
+def logged(model: OffPolicyAlgorithm, steps: int) -> list[dict[str, Any]]:
     rows = Rows()
     model.set_logger(Logger(None, [rows]))
-    model.learn(steps, log_interval=1, callback=callback)
+    model.learn(steps, log_interval=1)
     return rows.rows

@@ -27,7 +27,7 @@ SMALLER = {
         "learning_starts=1_000": "learning_starts=200",
         "model.learn(8_000)": "model.learn(600)",
     },
-    "sb3_dqn.py": {"model.learn(3_000,": "model.learn(300,"},
+    "sb3_dqn.py": {"model.learn(3_000)": "model.learn(300)"},
 }
 """What stands for which part of a script; the slow tests run it as it is."""
 SCRIPTS = {path.name: path for path in sorted(FOLDER.glob("*.py")) if path.name not in ELSEWHERE}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -73,36 +76,6 @@ def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
     assert max(lengths) <= 100
 
 
-def test_many_observations_at_once() -> None:
-    envs = gymnasium.make_vec("FrozenLake-v1", num_envs=6, vectorization_mode="sync")
-    agent = agent_from_plan(plan(mdp_from_env("FrozenLake-v1", 0.99), PolicyIteration()))
-    seen, info = envs.reset(seed=0)
-    for _ in range(30):
-        actions = agent.act(seen, info)
-        assert actions.tolist() == [agent.act(int(one)) for one in seen]
-        seen, *_, info = envs.step(actions)
-    envs.close()
-
-
-def test_stable_baselines_evaluates_a_plan() -> None:
-    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
-    from stable_baselines3.common.env_util import make_vec_env
-
-    envs = make_vec_env("FrozenLake-v1", n_envs=4, seed=0, env_kwargs={"is_slippery": False})
-    model = mdp_from_env(gymnasium.make("FrozenLake-v1", is_slippery=False), 0.9)
-    found = plan(model, PolicyIteration())
-    assert float(found.v[0]) == pytest.approx(0.9**5)
-    mean, spread = evaluation.evaluate_policy(agent_from_plan(found), envs, n_eval_episodes=8)
-    assert (mean, spread) == (1.0, 0.0)
-
-
-def test_what_has_no_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="CartPole-v1 carries no table P of its transitions"):
-        mdp_from_env("CartPole-v1", 0.9)
-    with pytest.raises(ValueError, match="Blackjack-v1 carries no table P"):
-        start_probabilities(gymnasium.make("Blackjack-v1"))
-
-
 def test_what_the_table_does_not_say_is_refused() -> None:
     taxi = gymnasium.make(newest("Taxi"))
     taxi.unwrapped.fickle_passenger = True  # as its argument of that name does, since Gymnasium 1.2
@@ -114,16 +87,34 @@ def test_what_the_table_does_not_say_is_refused() -> None:
         mdp_from_env(env, 0.9)
 
 
-def test_a_discount_of_1_is_refused() -> None:
-    with pytest.raises(ValueError, match="discount between 0 and 1"):
-        mdp_from_env("FrozenLake-v1", 1.0)
+LAKE = mdp_from_env("FrozenLake-v1", 0.9)
+PLANNED = plan(LAKE, PolicyIteration())
+VECTOR: Any = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
 
 
-@pytest.mark.parametrize(("seen", "sentence"), [(16, "states 0 to 15, got 16"), (0.5, "observes their numbers")])
-def test_observations_of_another_environment_are_refused(seen: float, sentence: str) -> None:
-    agent = PlannedAgent(policy=np.zeros(16, dtype=np.int64))
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: mdp_from_env("CartPole-v1", 0.9), "CartPole-v1 carries no table P of its transitions"),
+        (lambda: start_probabilities(gymnasium.make("Blackjack-v1")), "Blackjack-v1 carries no table P"),
+        (lambda: mdp_from_env(VECTOR, 0.9), r"from one environment, got a SyncVectorEnv of 3\. Give one"),
+        (lambda: mdp_from_env("FrozenLake-v1", 1.0), "discount between 0 and 1"),
+        (lambda: agent_from_plan(LAKE, PLANNED), "the plan first and then the model"),
+        (lambda: agent_from_plan(PLANNED.policy, LAKE), "needs a Plan, got Tensor"),
+        (lambda: agent_from_plan(PLANNED, VECTOR), "needs a model, got"),
+        (lambda: agent_from_plan(PLANNED).act(16), "states 0 to 15, got 16"),
+        (lambda: agent_from_plan(PLANNED).act(0.5), "observes their numbers"),
+    ],
+)
+def test_bad_input_is_one_sentence(call: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        agent.act(seen)
+        call()
+
+
+def test_many_observations_at_once() -> None:
+    agent = agent_from_plan(PLANNED)
+    seen, info = VECTOR.reset(seed=0)
+    assert agent.act(seen, info).tolist() == [agent.act(int(one)) for one in seen]
 
 
 def test_a_plan_of_another_model_is_refused() -> None:
@@ -138,26 +129,6 @@ def test_a_plan_of_another_model_is_refused() -> None:
     assert kept.q is not None
     with pytest.raises(ValueError, match="16 states and 4 actions, and the model 16 and 5"):
         agent_from_plan(kept, toy_mdp(0, n_states=16, n_actions=5))
-
-
-def test_swapped_and_foreign_arguments_get_a_sentence() -> None:
-    lake = mdp_from_env("FrozenLake-v1", 0.9)
-    found = plan(lake, PolicyIteration())
-    with pytest.raises(ValueError, match="the plan first and then the model"):
-        agent_from_plan(lake, found)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="needs a Plan, got Tensor"):
-        agent_from_plan(found.policy, lake)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="needs a model, got"):
-        agent_from_plan(found, gymnasium.make("FrozenLake-v1"))  # type: ignore[arg-type]
-
-
-def test_a_vector_of_environments_is_refused() -> None:
-    envs = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
-    for call in (lambda: mdp_from_env(envs, 0.9), lambda: start_probabilities(envs)):  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match=r"from one environment, got a SyncVectorEnv of 3\. Give one"):
-            call()
-    assert mdp_from_env(envs.envs[0], 0.9).n_states == 16  # type: ignore[attr-defined]
-    envs.close()
 
 
 def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float) -> tuple[float, int]:

@@ -52,24 +52,12 @@ def test_a_shape_only_arranges_the_entries(shape: tuple[int, ...]) -> None:
     assert found.flatten().tolist() == reference(found.numel(), 0.6, 2, 9)
 
 
-def test_a_number_of_updates_may_be_a_tensor() -> None:
-    for update in (0, 7, 2**40):
-        plain = observed_entries((8, 4), 0.5, seed=1, updates=update)
-        assert torch.equal(observed_entries((8, 4), 0.5, seed=1, updates=torch.tensor(update)), plain)
-
-
 def test_a_probability_may_be_a_tensor_that_broadcasts() -> None:
     p = torch.tensor([0.2, 1.0]).view(2, 1, 1)
     found = observed_entries((2, 64, 8), p, seed=0, updates=0)
     low = observed_entries((2, 64, 8), 0.2, seed=0, updates=0)
     assert torch.equal(found[0], low[0])
     assert bool(found[1].all())
-
-
-def test_a_larger_probability_observes_more_of_the_same() -> None:
-    few, many = (observed_entries((64, 18), p, seed=4, updates=11) for p in (0.3, 0.8))
-    assert bool((many | ~few).all())
-    assert int(many.sum()) > int(few.sum())
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])

@@ -165,6 +165,19 @@ def test_completed_expected_values_choose_among_distributions() -> None:
     assert torch.equal(differs, moved)
 
 
+@pytest.mark.parametrize("make", [loss_of, distributional])
+def test_structure_can_be_changed(make: Any) -> None:
+    straight, changed, ended = make(structure=0.5), make(structure=None), make(structure=0.5)
+    changed.structure, ended.structure = 0.5, None
+    said = [train(loss, SoftUpdate(loss, eps=0.9), times=5) for loss in (straight, changed, ended)]
+    assert said[0] == said[1] != said[2]
+    assert changed.structure == straight.structure
+    assert int(changed.structure_updates) == 5
+    with pytest.raises(ValueError, match="a probability"):
+        changed.structure = "0.5"
+    assert changed.structure == straight.structure
+
+
 def test_only_updates_are_counted() -> None:
     loss = loss_of(structure=0.5)
     batch = batch_of()
@@ -191,26 +204,6 @@ def test_what_was_saved_goes_on(make: Any, tmp_path: Any) -> None:
         assert int(loss.structure_updates) == 8
     assert said[0] == said[1] == said[2]
     assert same(resumed, straight)
-
-
-@pytest.mark.parametrize(("make", "settings"), [(loss_of, {}), (loss_of, {"double_dqn": True}), (distributional, {})])
-def test_structure_can_be_changed(make: Any, settings: dict[str, Any]) -> None:
-    straight, changed = make(structure=0.5, **settings), make(structure=None, **settings)
-    rule = straight.structure
-    for structure in (0.5, rule):
-        changed.structure = structure
-        assert changed.structure == rule
-    said = [train(loss, SoftUpdate(loss, eps=0.9), times=5) for loss in (straight, changed)]
-    assert said[0] == said[1]
-    assert int(changed.structure_updates) == 5
-    plain, ended = make(structure=None, **settings), make(structure=0.5, **settings)
-    ended.structure = None
-    said = [train(loss, SoftUpdate(loss, eps=0.9), times=5) for loss in (plain, ended)]
-    assert said[0] == said[1]
-    for wrong in ("0.5", 1.5, *([AUTHORS_WAY] if make is distributional else [])):
-        with pytest.raises(ValueError, match=r"a probability|can only choose"):
-            changed.structure = wrong
-    assert changed.structure == rule
 
 
 @pytest.mark.parametrize(

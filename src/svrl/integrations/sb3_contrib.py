@@ -5,7 +5,7 @@
 The target network gives N quantiles of the return of each action, (B, N, A). Their means (B, A) are completed, and
 all quantiles of an action are moved by what its mean moved: the shape of a distribution stays, its place changes.
 With value "network" the completed means choose, and the quantiles are the network's. See
-`svrl.integrations.stable_baselines3` for how, and for `RankMonitorCallback`, which serves this agent as well.
+`svrl.integrations.stable_baselines3` for how.
 """
 
 from __future__ import annotations

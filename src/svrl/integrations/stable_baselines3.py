@@ -13,6 +13,9 @@ honoured: its last layer is each stream's own, the ones before it are shared. So
 units, and one of 64 in each stream; [] gives two linear streams. With pictures the default is that of the paper: the
 three convolutions of the Nature network, then 512 units in each stream.
 
+Approximate ranks of the values of next states are logged under structure/, with `structure=None`, too, which is the
+library's own agent.
+
 Masks are drawn from the model's seed and its number of updates, which the library saves: a model that was saved and
 loaded goes on as it would have. No random number of the library's is used, so p = 1 with output "fill" gives exactly
 its own result.
@@ -31,13 +34,12 @@ from torch import Tensor, nn
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import chooser_and_valuer, completes_online
 from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
-from svrl.integrations.target_hook import RankMonitor, ranks_of
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import LIBRARIES, require
 
 require("stable-baselines3")
 from stable_baselines3 import DQN  # noqa: E402
 from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
-from stable_baselines3.common.callbacks import BaseCallback  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.policies import BasePolicy  # noqa: E402
 from stable_baselines3.common.torch_layers import NatureCNN, create_mlp  # noqa: E402
@@ -80,14 +82,11 @@ class StructuredTraining(OffPolicyAlgorithm):
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """The library's updates, with other values of the next states."""
         self.structure = rule_of(self.structure)  # somebody may have set a number
-        if self.structure is None and not self.double:
-            super().train(gradient_steps, batch_size)
-            return
         online, target = networks_of(self)
         first, seed = self._n_updates, self.seed or 0
 
         def replace(observations: Any, values: Tensor, update: int) -> Tensor:
-            self._last_values = values
+            self._last_values = values.detach()
             choosing = _greedily(online, observations) if self.double else None
             return next_state_values(values, choosing, rule=self.structure, seed=seed, updates=first + update)
 
@@ -111,11 +110,16 @@ class StructuredTraining(OffPolicyAlgorithm):
             )
         return model
 
+    def ranks(self) -> dict[str, float]:
+        """Approximate ranks of the last batch's next states, before completion; nothing before the first update."""
+        return {} if self._last_values is None else ranks_of(_means(self._last_values))
+
     def dump_logs(self) -> None:
-        """The library's, and how low-rank the last batch was before it was completed."""
+        """The library's, with ranks and p under structure/."""
+        for name, rank in self.ranks().items():
+            self.logger.record(f"structure/{name}", rank)
         if self.structure is not None and self._last_values is not None:
             self.logger.record("structure/observe", self.structure.probability(self._n_updates))
-            _record_ranks(self.logger, ranks_of(_means(self._last_values)))
         super().dump_logs()
 
     def _excluded_save_params(self) -> list[str]:
@@ -240,52 +244,6 @@ class DuelingDQN(StructuredDQN):
         super().__init__(policy, env, *args, **{"structure": None, "dueling": True, **kwargs})
 
 
-class RankMonitorCallback(BaseCallback):
-    """Logs how low-rank the values of next states are, for any DQN or QR-DQN of the library, structured or not.
-
-    Under structure/: rank_99, rank_9999 and row_centred_rank_99 of the target network's values in the last batch, as
-    the network gave them.
-
-    Attributes:
-        ranks: The last look.
-    """
-
-    def __init__(self, every: int = 100, verbose: int = 0) -> None:
-        """Make one.
-
-        Args:
-            every: Updates between two looks; the last look is what the library logs.
-            verbose: The library's.
-        """
-        super().__init__(verbose)
-        if every < 1:
-            raise ValueError(f"RankMonitorCallback looks every 1 update or more, got {every}.")
-        self.every = every
-        self.ranks: dict[str, float] = {}
-        self._monitor: RankMonitor | None = None
-
-    def _on_training_start(self) -> None:
-        if self._monitor is not None:
-            self._monitor.remove()  # a training that broke off left one behind
-        self._monitor = RankMonitor(networks_of(self.model)[1], quantiles=hasattr(self.model, "quantile_net"))
-        self._due = 1
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_rollout_end(self) -> None:
-        if self._monitor is not None and self._monitor.updates >= self._due:
-            self._due = self._monitor.updates + self.every
-            self.ranks = self._monitor.ranks()
-            _record_ranks(self.logger, self.ranks)
-
-    def _on_training_end(self) -> None:
-        if self._monitor is not None:
-            self._monitor.remove()
-            self.ranks = self._monitor.ranks()
-            _record_ranks(self.logger, self.ranks)
-
-
 def networks_of(model: BaseAlgorithm) -> tuple[nn.Module, nn.Module]:
     """The online and the target network of a DQN or a QR-DQN.
 
@@ -362,12 +320,6 @@ def replaced_output(network: nn.Module, replace: Callable[[Any, Tensor, int], Te
             f"{times} updates asked the target network {asked} times, so targets are not formed from it as svrl knows "
             f"it. {_TESTED}"
         )
-
-
-def _record_ranks(logger: Any, ranks: dict[str, float]) -> None:
-    """To the library's logger."""
-    for name, rank in ranks.items():
-        logger.record(f"structure/{name}", rank)
 
 
 def _greedily(network: nn.Module, observations: Any) -> Tensor:
