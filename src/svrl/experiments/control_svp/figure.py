@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from svrl.experiments.control_cells import INPUTS, METRICS, OPTIMUM, PLANNED, TASKS, values_of
-from svrl.experiments.control_svp.settings import BASELINES, HIGH, LOW, PAPER_SVP, WITHOUT_SHARE
+from svrl.experiments.control_svp.settings import BASELINES, BESIDE_PATHS, HIGH, LOW, PAPER_SVP, WITHOUT_SHARE
 from svrl.experiments.paper.evidence import Evidence
 from svrl.experiments.paper.store import Kept
 from svrl.plots.planning import Map, Path, draw_maps, draw_methods, draw_paths, draw_shares
@@ -78,11 +78,7 @@ def _map(title: str, best: Kept, cell: Kept) -> Map:
 def _paths(task: str, evidence: Evidence) -> Figure:
     best = evidence.only(OPTIMUM.name, task=task, variant="paper")
     named = {"optimum": best} | {f"SVP, p = {share:g}": _first(evidence, task, share) for share in (HIGH, LOW)}
-    # Beside them, from as many pairs, our combination and the simplest way to do without estimation.
-    named |= {
-        f"{label}, p = {LOW:g}": _first(evidence, task, LOW, method)
-        for method, label in (("svp", "svp (ours)"), ("row-mean-update", "row-mean-update"))
-    }
+    named |= {f"{_label(method)}, p = {LOW:g}": _first(evidence, task, LOW, method) for method in BESIDE_PATHS}
     return draw_starts_of(named, best.rows[0], task)
 
 

@@ -18,6 +18,8 @@ WITHOUT_ESTIMATION = tuple(name for name in BASELINES if name not in ("svp", "cr
 DRAWS_NOTHING = ("coarse",)
 """Another seed changes nothing: one plan is enough."""
 PAPER_SVP = "paper-svp"
+BESIDE_PATHS = ("svp", "row-mean-update")
+"""Whose trajectories stand beside the paper's: our combination, and the simplest way to do without estimation."""
 SIZES: dict[str, dict[str, tuple[list[int], int]]] = {
     "smoke": {name: ([15, 15], 80) for name in TASKS} | {"cart-pole": ([5, 5, 3, 3], 80)},
     "laptop": {name: ([50, 50], 1000) for name in TASKS} | {"cart-pole": ([10, 10, 10, 10], 1000)},
@@ -86,10 +88,10 @@ PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
 
 
 def needs(figure: str, cell: Cell) -> bool:
-    """Whether a figure reads a cell: those of a task read the paper's method on that task."""
-    task = cell.settings["task"]
-    return figure == "baselines" or (
-        figure in (POLICIES[task], PATHS[task]) and cell.settings.get("method", PAPER_SVP) == PAPER_SVP
+    """Whether a figure reads a cell: policies and metrics all of their task, trajectories those that they show."""
+    task, method = cell.settings["task"], cell.settings.get("method")
+    return figure in ("baselines", POLICIES[task]) or (
+        figure == PATHS[task] and method in (None, PAPER_SVP, *BESIDE_PATHS)
     )
 
 
