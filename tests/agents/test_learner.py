@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.learner import Learner
+from svrl.agents.learner import Learner, _eager
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Batch
 from svrl.agents.structured_targets import StructuredTargets
@@ -256,3 +258,31 @@ def test_the_learning_rate_falls_linearly_to_what_is_left_of_it() -> None:
         rates.append(learner.optimiser.param_groups[0]["lr"])
     assert rates == pytest.approx(np.linspace(0.1, 0.02, 11)[:10])
     assert BASE.learning_rate_at(7) == BASE.learning_rate
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop])
+def test_the_eager_optimiser_is_torchs(kind: type[torch.optim.Optimizer]) -> None:
+    start = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
+    found = []
+    for make in (kind, _eager(kind)):
+        weights = nn.Parameter(start.clone())
+        optimiser = make([weights], lr=0.1)
+        for _ in range(5):
+            optimiser.zero_grad()
+            (weights**2).sin().sum().backward()
+            optimiser.step()
+        found.append((weights.detach(), optimiser.state_dict()["state"][0]))
+    assert torch.equal(found[0][0], found[1][0])
+    for name, value in found[0][1].items():
+        assert torch.equal(torch.as_tensor(value), torch.as_tensor(found[1][1][name])), name
+
+
+def test_training_imports_no_compiler_and_no_computer_algebra() -> None:
+    code = (
+        "import sys, svrl\n"
+        "config = svrl.AgentConfig.for_env('CartPole-v1', 'smoke', agent='dueling', steps=100, learn_from=50)\n"
+        "svrl.train('CartPole-v1', config)\n"
+        "print([name for name in ('torch._dynamo', 'sympy', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

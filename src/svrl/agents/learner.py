@@ -10,7 +10,9 @@ next states too, which moves with every step, so that part stays inside the step
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -321,7 +323,19 @@ def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.opt
     # On a card the rate lies there too: a captured step reads it when it is replayed.
     rate = torch.tensor(config.learning_rate, device=parameters[0].device) if on_card else config.learning_rate
     if config.optimiser == "rmsprop":
-        return torch.optim.RMSprop(
+        return _eager(torch.optim.RMSprop)(
             parameters, lr=rate, alpha=RMSPROP_DECAY, eps=epsilon, centered=True, capturable=on_card
         )
-    return torch.optim.Adam(parameters, lr=rate, eps=epsilon, fused=True, capturable=on_card)
+    return _eager(torch.optim.Adam)(parameters, lr=rate, eps=epsilon, fused=True, capturable=on_card)
+
+
+@cache
+def _eager(kind: type[torch.optim.Optimizer]) -> Any:
+    """The same optimiser, for training that is never compiled.
+
+    Methods of torch's optimisers are wrapped for torch.compile, and import its front end at their first call. That
+    takes seconds of each process that trains, and does nothing here.
+    """
+    names = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(inspect.unwrap(kind.step))})

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init as _skip_init
 
 from svrl.agents.config import AgentConfig
 from svrl.envs.vector import EnvSpec
@@ -30,8 +29,14 @@ MINATAR = ((16, 3, 1),)
 
 
 def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
-    """A layer whose weights are not drawn, so that torch's global generator is left alone."""
-    return _skip_init(kind, *sizes, **options)  # type: ignore[no-untyped-call]
+    """A layer whose weights are not drawn, so that torch's global generator is left alone.
+
+    `torch.nn.utils.skip_init` does the same and imports sympy for it, which takes a second and a half.
+    """
+    layer = kind(*sizes, device="meta", **options)
+    for name, parameter in list(layer.named_parameters()):
+        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
+    return layer
 
 
 class Stream(nn.Module):
