@@ -54,7 +54,8 @@ def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterabl
     unjudged = [
         found.name
         for found in library.experiments
-        if not any(one.experiment == found.name and one.evidence and one.finding.ours for one in judged)
+        if found.claims
+        and not any(one.experiment == found.name and one.evidence and one.finding.ours for one in judged)
     ]
     if unjudged:
         yield f"Not run at a scale that could be judged: {', '.join(unjudged)}."
