@@ -52,8 +52,6 @@ test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou 
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
 		tests/benchmarks \
 		tests/sweeps/test_export.py
-	@# Two machines on this one are made with ip; where that cannot be had, their test is skipped and says so.
-	@command -v ip >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -y -qq iproute2 >/dev/null 2>&1; } || true
 	@# One cluster at a time.
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest $(IF_STUCK) -m "not slow and not gpu" tests/sweeps/test_ray_engine.py
 

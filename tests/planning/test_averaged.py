@@ -16,7 +16,7 @@ from svrl.mdp.simulator import NoisyBackups
 from svrl.planning.averaged import NO_STRUCTURE, AveragedStructuredIteration, AveragedValueIteration
 from svrl.planning.evaluation import evaluate_policy, policy_loss, solve_exactly
 from svrl.planning.method import Method
-from svrl.planning.plan import advance, begin, conclude, plan
+from svrl.planning.plan import DIVERGED, advance, begin, conclude, plan
 
 from .oracles import Dense, low_rank_model, small_grid
 
@@ -249,6 +249,17 @@ def test_without_structure_the_plan_is_the_plain_one_and_says_so(observe: float)
     assert result.q is not None
     assert torch.equal(result.policy, result.q.argmax(1))
     assert torch.linalg.matrix_rank(result.q) == 30
+
+
+@pytest.mark.parametrize("observe", [1.0, 0.5])
+def test_a_sampler_that_breaks_is_no_success(observe: float):
+    class Breaking(Fixed):
+        def _draw(self, index: Tensor, v: Tensor, generator: torch.Generator, count: int) -> Tensor:
+            values = super()._draw(index, v, generator, count)
+            return values if len(self.given) < 12 else torch.full_like(values, torch.inf)
+
+    result = plan(Breaking(signal(40, 30), 1.0), AveragedStructuredIteration(observe=observe, max_iterations=20))
+    assert result.outcome == DIVERGED
 
 
 def test_a_policy_of_nothing_is_not_called_a_success():

@@ -163,7 +163,7 @@ def _lanes(space: spaces.Space, got: Any, what: str) -> tuple[Any, set[int | Non
         named = isinstance(space, spaces.Dict)
         keys: Any = space.spaces if named else range(len(space.spaces))
         if not (isinstance(got, Mapping) and all(key in got for key in keys) if named else _is_row(got, len(keys))):
-            parts = f"a dictionary with {', '.join(keys)}" if named else f"a tuple of {len(keys)} parts"
+            parts = f"a dictionary with {', '.join(map(str, keys))}" if named else f"a tuple of {len(keys)} parts"
             raise ValueError(f"{what} must be {parts}, got {kind_of(got)}.")
         found = {key: _lanes(space.spaces[key], got[key], f"{what}[{key!r}]") for key in keys}
         lanes: Any = {key: arrays for key, (arrays, _) in found.items()}

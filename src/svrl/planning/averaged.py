@@ -162,10 +162,10 @@ class AveragedStructuredIteration:
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """The low-rank part of the mean of the second half's backups, and its best actions."""
         state.finished = True
-        if not _has_halves(state):
+        if state.outcome or not _has_halves(state):  # it diverged, or ended early
             # What the last step chose, the plain average if that was it.
             structured = torch.equal(state.memory["policy"], state.memory["structured"])
-            state.outcome = "" if structured else NO_STRUCTURE
+            state.outcome = state.outcome or ("" if structured else NO_STRUCTURE)
             q = state.memory["estimate"] if structured else _filled(state)[0]
             return Found(policy=state.memory["policy"], v=state.v.double(), q=q)
         with meter.estimating():

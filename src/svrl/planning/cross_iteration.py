@@ -88,7 +88,7 @@ class CrossValueIteration:
     def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
         """Factors and the verified actions, or those of one full sweep."""
         v, policy = state.v, state.memory["policy"]
-        if not state.outcome:
+        if not state.outcome and "before" in state.memory:  # a checkpoint of an earlier version has it not
             state.outcome = self._judged(meter, state, generator)
         if self.final_sweep:
             v, policy = meter.improve(state.v)

@@ -157,6 +157,7 @@ class _Worker:
         sort: What its runs have in common; see `_sort`.
         gpu: The one that it has, or None.
         open: Runs that it has and that have not ended.
+        begun: Those of them that it has said it began.
         leaving: It was told to stop, so it takes no more runs.
     """
 
@@ -166,6 +167,7 @@ class _Worker:
     sort: tuple[Any, ...]
     gpu: str | None = None
     open: dict[str, RunSpec] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
     leaving: bool = False
 
 
@@ -256,8 +258,8 @@ class LocalPool(Pool):
             except (EOFError, OSError):
                 self._forget(worker)
                 code = worker.process.exitcode
-                for spec in worker.open.values():
-                    told = code == 0  # to stop, before it began the run
+                for run, spec in worker.open.items():
+                    told = code == 0 and run not in worker.begun  # to stop
                     found.append(
                         News("ended", spec, "stopped") if told else News("lost", spec, reason=_how_it_ended(code))
                     )
@@ -265,6 +267,7 @@ class LocalPool(Pool):
 
     def _heard(self, worker: _Worker, run: str, ended: Ended | None, reason: str) -> Iterator[News]:
         if ended is None:
+            worker.begun.add(run)
             yield News("begins", worker.open[run])
         else:
             worker.leaving |= ended == "stopped"

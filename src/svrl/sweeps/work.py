@@ -152,7 +152,7 @@ def carry_out(
         try:
             with _output_to(attempt.folder / LOG):
                 do_run(read_spec(attempt.folder), attempt.folder / RUN, terms, signals)
-        except (Exception, Stopped) as raised:  # whatever it is, it is this run's alone
+        except (Exception, Stopped, SystemExit) as raised:  # whatever it is, it is this run's alone
             error = raised
         signals.at_once = False
         return attempt.end(error)
@@ -221,7 +221,7 @@ def _tidy(store: Store, run: str) -> None:
 def clear_remains(folder: Path) -> None:
     """Remove what a killed process left behind."""
     for path in remains_in(folder):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():  # of a link nothing but itself
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
