@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,8 +32,8 @@ from local_rig import (
 )
 
 from svrl.cli.plan_request import PlanRequest
-from svrl.runs.stop_signals import ONE_WISH
-from svrl.sweeps import local
+from svrl.runs.stop_signals import ONE_WISH, Signals
+from svrl.sweeps import local, work
 from svrl.sweeps.driver import Effort, Summary
 from svrl.sweeps.local import LocalPool, Room, run_locally
 from svrl.sweeps.run_spec import RunSpec
@@ -335,3 +336,14 @@ def test_a_store_that_cannot_be_read_any_more_lets_runs_save(tmp_path, monkeypat
     found = run_locally(specs, str(tmp_path), effort=Effort(jobs=2, checkpoint_every=0.2), listener=Told(broken))
     assert found.broken == "the store: Input/output error."
     assert {outcomes(tmp_path, spec)[-1] for spec in LONG} <= {"stopped", "done"}
+
+
+def test_a_run_that_exits_is_a_failed_run(tmp_path, monkeypatch):
+    def exits(*_: object) -> None:
+        sys.exit(0)
+
+    monkeypatch.setattr(work, "do_run", exits)
+    store = store_at(tmp_path)
+    store.add(SMALL[0])
+    assert work.carry_out(store, SMALL[0].id, work.Terms(), Signals()) == ("failed", "SystemExit: 0")
+    assert store.attempts(SMALL[0].id)[-1]["outcome"] == "failed"
