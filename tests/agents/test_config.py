@@ -102,3 +102,8 @@ def test_arms() -> None:
 def test_families(env: str, family: str) -> None:
     assert family_of(env) == family
     assert BY_FAMILY[family] in PRESETS
+
+
+def test_an_environment_of_your_own_has_the_preset_of_gymnasium() -> None:
+    assert AgentConfig.for_env(dict, "smoke") == AgentConfig.for_env("CartPole-v1", "smoke")
+    assert AgentConfig.for_env(lambda: None).preset == "classic"

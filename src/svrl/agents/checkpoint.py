@@ -158,7 +158,7 @@ class Checkpoints:
     def _lost_rows(self, tree: dict[str, Any]) -> str:
         """Which files of rows are not as they were at a checkpoint; one from before that was kept says nothing."""
         return " ".join(
-            f"{path} is damaged: rows are missing or changed. It still has {len(read_rows(path)):,} rows."
+            f"{path} is damaged: rows are missing or changed. The run goes on with {len(read_rows(path)):,} of them."
             for path, mark in ((self.folder / name, mark) for name, mark in tree.get("rows", {}).items())
             if rows_mark(path, mark[0]) != mark
         )

@@ -16,6 +16,7 @@ The last four add structure as our runs favour it (`OUR_STRUCTURE`), `smoke` eve
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -154,9 +155,12 @@ class AgentConfig:
         return cls(**{**PRESETS[preset], "preset": preset, **changes})
 
     @classmethod
-    def for_env(cls, env: str, preset: str | None = None, **changes: Any) -> AgentConfig:
-        """A preset as it suits an environment, with changes; by default the preset of the environment's family."""
-        family = family_of(env)
+    def for_env(cls, env: str | Callable[[], Any], preset: str | None = None, **changes: Any) -> AgentConfig:
+        """A preset as it suits an environment, with changes; by default the preset of the environment's family.
+
+        The environment is a name, or a function or class that makes one of your own.
+        """
+        family = family_of(env) if isinstance(env, str) else "gymnasium"
         preset = BY_FAMILY[family] if preset is None else preset
         own = SMOKE_BY_FAMILY[family] if preset == "smoke" else {}
         return cls.of(preset, **{**own, **changes})

@@ -92,7 +92,7 @@ class PlanRequest:
                 f"{self.method} needs exact backups, so it has no --sample-noise; that belongs to {', '.join(NOISY)}."
             )
         if self.sample_noise is None and self.method in NOISY[:2]:
-            raise BadInputError(f"{self.method} plans from samples: give their --sample-noise, which may be 0.")
+            raise BadInputError(f"{self.method} plans from samples. Give their noise, as in --sample-noise 0.3.")
         if self.rank is not None and self.estimator not in (None, "factor-als", "hard-impute"):
             raise BadInputError(f"{self.estimator} has no --rank; it belongs to factor-als and hard-impute.")
         if self.task == "toy":

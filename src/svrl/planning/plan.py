@@ -15,7 +15,7 @@ from svrl.mdp.model import Model, Sampler
 from svrl.planning.meter import Ledger, Meter
 from svrl.planning.method import Found, Method, State
 
-OUT_OF_ITERATIONS = "It ran out of iterations before its stop rule fired."
+OUT_OF_ITERATIONS = "The iterations ran out before the stop rule fired. Allow more of them, or a larger tolerance."
 DIVERGED = "Its values left the attainable range and grow: it diverges. Use a method with clip and verify."
 
 

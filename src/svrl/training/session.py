@@ -189,6 +189,11 @@ class TrainingSession:
             self._saved_at = self.training.steps
             if loaded.note:
                 self.say(f"Note: {loaded.note}")
+        elif rows := len(read_rows(self.run.path / files.EPISODES)):
+            self.say(
+                f"Note: {self.run.path} has no checkpoint, so training begins anew at step 0. Its {rows:,} episodes are "
+                "made again."
+            )
         for name in files.STATE:
             if (self.run.path / name).is_symlink():
                 self.say(f"Note: {self.run.path / name} is a link. Nothing behind it is removed, so its files add up.")

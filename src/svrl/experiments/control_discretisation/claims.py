@@ -83,7 +83,7 @@ def _stays_low(evidence: Evidence) -> Finding:
     tight = ", ".join(f"{row['rank_tight']} at {size_of(*grid)}" for grid, row in ranks.items())
     verdict = Verdict.REPRODUCED if largest <= MOST_RANK else Verdict.NOT_REPRODUCED
     return Finding(
-        verdict=verdict, ours=f"at most {largest}", value=largest, note=f"at 1 - 1e-6 of the energy: {tight}"
+        verdict=verdict, ours=f"rank at most {largest}", value=largest, note=f"at 1 - 1e-6 of the energy: {tight}"
     )
 
 

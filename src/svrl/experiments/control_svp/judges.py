@@ -126,7 +126,7 @@ def judge_timed_work(evidence: Evidence) -> Finding:
     worst = max(ratios, key=lambda task: float(np.mean(ratios[task])))
     alone = ", ".join(f"{task} {np.mean(timed(evidence, task, estimation=False)[0]):.2g}" for task in ratios)
     note = f"slowest on {worst}; backups alone, without estimation: {alone} times; {note}"
-    judged = judged_below(ratios[worst], 2 * LOW, show=lambda value: f"{value:.3g} times", note=note)
+    judged = judged_below(ratios[worst], 2 * LOW, show=lambda value: f"{value:.3g} times the seconds", note=note)
     untimed = [task for task in TASKS if task not in ratios]
     if judged.verdict is Verdict.REPRODUCED and untimed:
         return replace(judged, verdict=Verdict.NOT_RUN, note=f"no times to compare on {', '.join(untimed)}; {note}")
@@ -141,7 +141,9 @@ def judge_total_work(evidence: Evidence) -> Finding:
         ratios[task] = [value / exact for value in of_masks(evidence, "sweep_equivalents", task)]
     shown = ", ".join(f"{task} {np.mean(values):.2g}" for task, values in ratios.items())
     worst = max(ratios, key=lambda task: float(np.mean(ratios[task])))
-    return judged_below(ratios[worst], 1.0, show=lambda value: f"{value:.3g} times", note=f"times as many: {shown}")
+    return judged_below(
+        ratios[worst], 1.0, show=lambda value: f"{value:.3g} times the backups", note=f"times as many: {shown}"
+    )
 
 
 def judge_all_low_rank(evidence: Evidence) -> Finding:
@@ -152,7 +154,7 @@ def judge_all_low_rank(evidence: Evidence) -> Finding:
         f"{task} {row['rank_tight']}, row-centred {row['rank_tight_centred']}" for task, row in rows.items()
     )
     verdict = Verdict.REPRODUCED if largest <= MOST_RANK else Verdict.NOT_REPRODUCED
-    return Finding(verdict=verdict, ours=f"at most {largest}", value=largest, note=f"at 1 - 1e-6: {tight}")
+    return Finding(verdict=verdict, ours=f"rank at most {largest}", value=largest, note=f"at 1 - 1e-6: {tight}")
 
 
 def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, tuple[float, float]]]:
