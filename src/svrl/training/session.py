@@ -191,8 +191,8 @@ class TrainingSession:
                 self.say(f"Note: {loaded.note}")
         elif rows := len(read_rows(self.run.path / files.EPISODES)):
             self.say(
-                f"Note: {self.run.path} has no checkpoint, so training begins anew at step 0. Its {rows:,} episodes are "
-                "made again."
+                f"Note: {self.run.path} has no checkpoint, so training begins anew at step 0, "
+                f"and its {rows:,} episodes are made again."
             )
         for name in files.STATE:
             if (self.run.path / name).is_symlink():

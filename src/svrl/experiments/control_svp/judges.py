@@ -141,9 +141,7 @@ def judge_total_work(evidence: Evidence) -> Finding:
         ratios[task] = [value / exact for value in of_masks(evidence, "sweep_equivalents", task)]
     shown = ", ".join(f"{task} {np.mean(values):.2g}" for task, values in ratios.items())
     worst = max(ratios, key=lambda task: float(np.mean(ratios[task])))
-    return judged_below(
-        ratios[worst], 1.0, show=lambda value: f"{value:.3g} times the backups", note=f"times as many: {shown}"
-    )
+    return judged_below(ratios[worst], 1.0, show=lambda value: f"{value:.3g} times as many", note=f"backups: {shown}")
 
 
 def judge_all_low_rank(evidence: Evidence) -> Finding:
