@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -74,6 +75,18 @@ def test_a_signal_saves_and_resume_goes_on(tmp_path: Path):
     assert first[0].steps == 71
     assert_same_weights(broken, weights_of(svrl.load_agent(straight).network))
     assert read_rows(broken / "episodes.jsonl") == read_rows(straight / "episodes.jsonl")
+
+
+def test_a_resume_without_a_checkpoint_says_that_it_begins_anew(tmp_path: Path):
+    run, said = tmp_path / "run", []
+    with pytest.raises(Stopped):
+        train_in_directory(ENV, SMOKE, folder=run, watch=at_step(150, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+    before = len(read_rows(run / "episodes.jsonl"))
+    assert before > 0
+    shutil.rmtree(run / "checkpoints")
+    result = train_in_directory(ENV, SMOKE, folder=run, resume=True, say=said.append)
+    assert any(f"begins anew at step 0, and its {before} episodes are made again" in sentence for sentence in said)
+    assert len(read_rows(run / "episodes.jsonl")) == result["episodes"]
 
 
 def test_a_run_in_another_thread(tmp_path: Path):
