@@ -136,6 +136,14 @@ def test_markup_in_a_label_is_text():
     assert "[b]" in text
 
 
+def test_a_label_does_not_steer_the_terminal():
+    runs = [run(0, "running", label="\x1b[2Jx"), run(1, "failed", reason="\x1b]0;title\x07")]
+    text = printed(sweep_view(overview(runs), width=90), 90)
+    assert "\x1b[2J" not in text
+    assert "\x1b]0" not in text
+    assert r"\x1b[2Jx" in text
+
+
 def test_every_state_that_has_runs_is_in_the_bar():
     runs = [run(0, "failed"), run(1, "running"), *(run(at, "waiting") for at in range(998))]
     bar = totals_lines(overview(runs), width=80).plain.splitlines()[1]

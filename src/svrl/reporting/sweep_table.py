@@ -14,6 +14,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from svrl.runs.printable import printable
+
 Row = Mapping[str, Any]
 
 COLOURS = {"done": "green", "running": "blue", "failed": "red", "stopped": "yellow", "waiting": "bright_black"}
@@ -106,7 +108,9 @@ def running_table(overview: Row, *, width: int, most: int) -> Table:
     for run in runs[:most]:
         cells = [_short(run["steps_per_second"]), duration(run["eta_seconds"]), number(overview, run["score"])]
         steps = _steps(run["steps"], run["steps_in_all"])
-        table.add_row(Text(run["label"], overflow="ellipsis"), steps, _progress(run, width), *map(Text, cells))
+        table.add_row(
+            Text(printable(run["label"]), overflow="ellipsis"), steps, _progress(run, width), *map(Text, cells)
+        )
     _say_more(table, len(runs) - most)
     table.width = min(width, _WIDEST)
     return table
@@ -121,7 +125,7 @@ def failed_table(overview: Row, *, width: int, most: int) -> Table:
     runs = [run for run in overview["runs"] if run["state"] == "failed"]
     for run in runs[:most]:
         reason = _cut(run["reason"] or "it did not say why", 3 * width)
-        table.add_row(Text(run["label"]), Text(str(run["attempts"])), Text(reason))
+        table.add_row(Text(printable(run["label"])), Text(str(run["attempts"])), Text(printable(reason)))
     _say_more(table, len(runs) - most)
     table.width = min(width, _WIDEST)
     return table
