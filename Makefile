@@ -122,4 +122,6 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@# Meanwhile the other core compiles what many tests would wait for; if that fails, they do.
 	@$(BIN)/python tests/compile_kernels.py >/dev/null 2>&1 & \
 		$(PIP_INSTALL) -e ".[dev]" || exit 1; wait
+	@# It keeps compiled code, and breaks for good if two processes compile it at the same time.
+	@$(BIN)/python -c "import quantecon"
 	@touch $@ $(VENV)/.demo

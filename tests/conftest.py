@@ -21,6 +21,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Workers that crash before their first test leave nothing behind, and pytest-xdist calls that a success."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    shared_out = session.config.getoption("numprocesses", None) and not session.config.option.collectonly
+    if exitstatus == pytest.ExitCode.OK and shared_out and reporter and not reporter.stats.get("passed"):
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
 @pytest.fixture(autouse=True)
 def _threads_as_they_were() -> None:
     """Importing QuantEcon raises torch's number of threads, and small tensors on several are many times slower."""
