@@ -83,7 +83,7 @@ docs: $(VENV)/.dev $(REPRODUCING)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pages on the paper are built from the committed tables, not committed themselves.
-$(REPRODUCING): $(wildcard results/paper/* src/svrl/experiments/*/*.py) | $(VENV)/.dev
+$(REPRODUCING): $(wildcard results/paper/* src/svrl/experiments/*.py src/svrl/experiments/*/*.py) | $(VENV)/.dev
 	@echo "==> figures and claims of the paper, for the docs (about a minute)"
 	@rm -rf $(@D)
 	@$(BIN)/svrl paper report --scale full --store .no-cells-of-ones-own --format md --out $(@D) >/dev/null

@@ -63,7 +63,7 @@ score, over = 0.0, False
 while not over:
     observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
     score, over = score + float(reward), terminated or truncated
-print(f"  a game of one's own: score {score:.1f}")
+print(f"  one more game: score {score:.1f}")
 
 study = svrl.rank_study(agent, states=5_000, batches=2_000)
 print(f"batches of {study.batch_size} states x {study.actions} actions, mean rank at {study.energy:.0%} of the energy:")

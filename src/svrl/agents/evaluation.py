@@ -244,7 +244,7 @@ def with_evaluation(training: Training, progress: Callable[[int, int], None] | N
     `Stepped`, the last event of a step: whoever saves at `Stepped` has the evaluation already, and a run
     resumed from there neither repeats nor skips one. One more comes at the end, unless that step has just been
     evaluated. The seed follows from the training's seed and the step, so that a resumed run plays the games
-    that an uninterrupted one does. `progress` is told of (games over, games to play).
+    that an uninterrupted one does. `progress` is called with (games over, games to play).
     """
     every = training.config.eval_every
     passed = training.steps // every if every else 0

@@ -154,7 +154,7 @@ def make_control_task(request: PlanRequest) -> ControlTask:
 
 
 def make_model(request: PlanRequest, device: torch.device, progress: Callable[[int, int], None]) -> Model:
-    """The exact model of a request; `progress(done, of)` is told of tabulated pairs."""
+    """The exact model of a request; `progress(done, of)` is called with tabulated pairs."""
     if request.task == "toy":
         from svrl.mdp.toy import toy_mdp
 

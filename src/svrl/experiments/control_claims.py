@@ -129,10 +129,10 @@ def judged_rank(rows: Mapping[str, Mapping[str, Any]], printed: int) -> Finding:
     stated = rows["paper"]["rank_99"]
     note = f"99% of the energy gives {stated}; 1 - 1e-6 gives {tight}"
     if any(row["rank_99"] == printed for row in rows.values()):
-        return Finding(verdict=Verdict.REPRODUCED, ours=f"{printed} at 99%", value=printed, note=note)
+        return Finding(verdict=Verdict.REPRODUCED, ours=f"{printed} at 99% of the energy", value=printed, note=note)
     if any(row["rank_tight"] == printed for row in rows.values()):
-        return Finding(verdict=Verdict.OTHERWISE, ours=f"{printed} at 1 - 1e-6", value=printed, note=note)
-    return Finding(verdict=Verdict.NOT_REPRODUCED, ours=f"{stated} at 99%", value=stated, note=note)
+        return Finding(verdict=Verdict.OTHERWISE, ours=f"{printed} at 1 - 1e-6 of the energy", value=printed, note=note)
+    return Finding(verdict=Verdict.NOT_REPRODUCED, ours=f"{stated} at 99% of the energy", value=stated, note=note)
 
 
 def best_of(findings: Sequence[Finding]) -> Finding:

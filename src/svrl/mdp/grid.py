@@ -59,7 +59,7 @@ class GridMDP:
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Discretise; `progress(done, of)` is told of tabulated pairs, `dtype` is that of fractions and rewards."""
+        """Discretise; `progress(done, of)` is called with tabulated pairs, `dtype` is that of fractions and rewards."""
         if not isinstance(task, ControlTask):
             raise ValueError(f"GridMDP takes a ControlTask, as make_task('inverted-pendulum') makes it; got {task!r}.")
         if mode not in ("auto", "table", "on-the-fly"):

@@ -8,9 +8,8 @@ STORE/runs/ID/attempts.jsonl  who worked on it, with which svrl, and how that en
 STORE/runs/ID/log.txt         what the attempts printed
 ```
 
-Nothing is remembered anywhere else, so whoever comes later, after a crash or on another machine, sees the same. Files
-appear whole or not at all. Whoever works on a run holds a lock on its folder, which the system releases however the
-process ends.
+Nothing is kept anywhere else, so a later command, after a crash or on another machine, sees the same. Files appear
+whole or not at all. The process that works on a run locks its folder; the system releases the lock however it ends.
 """
 
 from __future__ import annotations
