@@ -51,9 +51,9 @@ test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou 
 		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
 		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
 		tests/benchmarks \
-		tests/sweeps/test_export.py
+		tests/runs/test_export.py
 	@# One cluster at a time.
-	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest $(IF_STUCK) -m "not slow and not gpu" tests/sweeps/test_ray_engine.py
+	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest $(IF_STUCK) -m "not slow and not gpu" tests/runs/test_ray_engine.py
 
 check: format lint types spelling structure docs ## all checks that are not tests
 	@echo "==> all checks passed"
@@ -83,7 +83,7 @@ docs: $(VENV)/.dev $(REPRODUCING)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pages on the paper are built from the committed tables, not committed themselves.
-$(REPRODUCING): $(wildcard results/paper/* src/svrl/experiments/*.py src/svrl/experiments/*/*.py) | $(VENV)/.dev
+$(REPRODUCING): $(wildcard results/paper/* src/svrl/paper/*.py src/svrl/paper/*/*.py) | $(VENV)/.dev
 	@echo "==> figures and claims of the paper, for the docs (about a minute)"
 	@rm -rf $(@D)
 	@$(BIN)/svrl paper report --scale full --store .no-cells-of-ones-own --format md --out $(@D) >/dev/null

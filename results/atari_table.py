@@ -6,11 +6,11 @@ import sys
 from functools import partial
 
 from svrl.envs.atari_games import GAMES
-from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.table import committed_table
-from svrl.experiments.training_cells.atari import ARMS_OF, env_names
-from svrl.experiments.training_cells.gains import gain_of, shown
-from svrl.experiments.training_cells.reading import (
+from svrl.paper.catalogue import load_experiment
+from svrl.paper.table import committed_table
+from svrl.paper.training_cells.atari import ARMS_OF, env_names
+from svrl.paper.training_cells.gains import gain_of, shown
+from svrl.paper.training_cells.reading import (
     centred_rank_share,
     envs_of,
     mean_rank,
@@ -20,7 +20,7 @@ from svrl.experiments.training_cells.reading import (
     title_of,
     values,
 )
-from svrl.experiments.training_cells.relation import correlation
+from svrl.paper.training_cells.relation import correlation
 
 PLAIN, *STRUCTURED = ARMS_OF["dqn"]
 MEASURES = {

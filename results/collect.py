@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from svrl.experiments.paper.store import Store
-from svrl.experiments.paper.table import Table
+from svrl.paper.store import Store
+from svrl.paper.table import Table
 
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3) or not Path(sys.argv[1]).is_dir():

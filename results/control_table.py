@@ -12,13 +12,14 @@ from ways_table import evaluation_of
 
 from svrl.agents.diagnostics import distinct_rows
 from svrl.envs.control import task_with
-from svrl.experiments.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
-from svrl.experiments.control_learning.settings import ACTIONS, DISCOUNT
-from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.table import committed_table
-from svrl.experiments.training_cells.compute import config_of
-from svrl.experiments.training_cells.gains import gain_of
-from svrl.experiments.training_cells.reading import (
+from svrl.matrix.rank import approximate_rank
+from svrl.paper.catalogue import load_experiment
+from svrl.paper.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
+from svrl.paper.control_learning.settings import ACTIONS, DISCOUNT
+from svrl.paper.table import committed_table
+from svrl.paper.training_cells.compute import config_of
+from svrl.paper.training_cells.gains import gain_of
+from svrl.paper.training_cells.reading import (
     ENERGY,
     TIGHT_ENERGY,
     mean_rank,
@@ -29,7 +30,6 @@ from svrl.experiments.training_cells.reading import (
     title_of,
     trainings,
 )
-from svrl.matrix.rank import approximate_rank
 from svrl.training.q_star import CONTROL, QStarError
 
 BATCHES = 2_000

@@ -13,7 +13,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from svrl.experiments.paper.provenance import commit
+from svrl.paper.provenance import commit
 
 from svrl import load_agent, rank_study
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from means_with_intervals import RESAMPLES, ends, mean_and_ends
 
-from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.evidence import Evidence
-from svrl.experiments.paper.table import committed_table
-from svrl.experiments.training_cells.gains import gain_of
-from svrl.experiments.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
+from svrl.paper.catalogue import load_experiment
+from svrl.paper.evidence import Evidence
+from svrl.paper.table import committed_table
+from svrl.paper.training_cells.gains import gain_of
+from svrl.paper.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
 from svrl.stats import ends as middle_of
 
 PLAIN, *STRUCTURED = ("dqn", "sv-dqn", "sv-dqn-network")

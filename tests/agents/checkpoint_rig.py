@@ -8,7 +8,7 @@ import torch
 
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.replay import Replay
-from svrl.runs.arrays import read_arrays
+from svrl.runtime.arrays import read_arrays
 
 from .replay_oracle import Counting, all_of, spec_of
 

@@ -16,7 +16,7 @@ from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.training import Training
 from svrl.envs.vector import step
-from svrl.runs.arrays import read_arrays, write_arrays
+from svrl.runtime.arrays import read_arrays, write_arrays
 
 CONFIG = AgentConfig.of("smoke", network="mlp", hidden=(16,))
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float64)

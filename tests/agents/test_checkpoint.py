@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from svrl.agents import replay_segments
 from svrl.agents.checkpoint import Checkpoints
-from svrl.runs.arrays import read_arrays, write_arrays
+from svrl.runtime.arrays import read_arrays, write_arrays
 
 from .checkpoint_rig import Rig, assert_equal_memories, listed, names
 from .replay_oracle import all_of

@@ -12,7 +12,7 @@ import pytest
 
 from svrl.agents import checkpoint as checkpoint_module
 from svrl.agents.checkpoint import Checkpoints
-from svrl.runs.arrays import read_arrays, write_arrays
+from svrl.runtime.arrays import read_arrays, write_arrays
 
 from .checkpoint_rig import Rig, assert_equal_memories, delete, empty, garble, listed, names, truncate
 from .replay_oracle import all_of

@@ -18,7 +18,7 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.events import Learned, Stepped
 from svrl.agents.replay import Replay
 from svrl.agents.training import Training
-from svrl.runs.arrays import read_arrays
+from svrl.runtime.arrays import read_arrays
 
 from .checkpoint_rig import Rig, assert_equal_memories, delete, empty, garble, listed, names, truncate
 from .replay_oracle import Transition, all_of

@@ -15,7 +15,7 @@ from svrl.agents.agent import load_agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
 from svrl.cli.train_progress import TrainProgress
-from svrl.runs.arrays import read_arrays, write_arrays
+from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.training.session import Habits, train_in_directory
 
 KEYS = {"run", "env", "arm", "episodes", "mean", "ci_low", "ci_high", "human_normalised", "scores", "epsilon", "seed"}

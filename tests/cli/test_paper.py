@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from svrl.cli.paper_work import PaperWork
-from svrl.experiments.paper.catalogue import load_experiment
-from svrl.experiments.paper.figure_map import FIGURES
-from svrl.experiments.paper.store import Store
+from svrl.paper.catalogue import load_experiment
+from svrl.paper.figure_map import FIGURES
+from svrl.paper.store import Store
 
 
 @pytest.fixture(scope="module")

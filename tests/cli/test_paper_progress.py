@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from svrl.cli.paper_progress import CellProgress
-from svrl.experiments.paper.cell import Cell, CellResult, Kind
+from svrl.paper.cell import Cell, CellResult, Kind
 
 KIND = Kind(name="square", version=1, compute=lambda settings, work: CellResult(rows=[]))
 LONG, MIDDLE, BRIEF = (Cell(kind=KIND, settings={"x": weight}, weight=weight) for weight in (6.0, 3.0, 1.0))

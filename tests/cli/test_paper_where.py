@@ -11,7 +11,7 @@ import pytest
 
 from svrl.cli.paper_progress import CellProgress
 from svrl.cli.paper_work import fits
-from svrl.experiments.paper.catalogue import load_experiment
+from svrl.paper.catalogue import load_experiment
 
 ARMS = ("dqn", "sv-dqn")
 """Of CartPole at smoke scale, one seed each."""

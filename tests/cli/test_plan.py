@@ -23,8 +23,8 @@ from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.planning import checkpoint, score
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
 from svrl.planning.score import Judge, Recorder
-from svrl.runs.run_directory import RunDirectory
-from svrl.runs.stop_signals import ONE_WISH
+from svrl.runtime.run_directory import RunDirectory
+from svrl.runtime.stop_signals import ONE_WISH
 
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
 TIMINGS = ("seconds_backup", "seconds_estimate", "break_even_cost", "break_even_cost_against_value_iteration")

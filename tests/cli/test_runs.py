@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from svrl.cli.train_progress import TrainProgress
-from svrl.runs.rows import read_rows
-from svrl.sweeps.grid import runs_of
-from svrl.sweeps.settings import spec_of
-from svrl.sweeps.store import Store
-from svrl.sweeps.sweep_file import parse_sweep
+from svrl.runs.grid import runs_of
+from svrl.runs.settings import spec_of
+from svrl.runs.store import Store
+from svrl.runs.sweep_file import parse_sweep
+from svrl.runtime.rows import read_rows
 
 
 @pytest.fixture

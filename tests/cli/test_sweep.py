@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from svrl.sweeps.driver import Summary
+from svrl.runs.driver import Summary
 
 SWEEP = """
 [fixed]
@@ -171,7 +171,7 @@ def test_on_a_cluster_a_missing_extra_is_a_note(svrl, extras, tmp_path, monkeypa
         given.extend(specs)
         return Summary(states={spec.id: "waiting" for spec in specs})
 
-    monkeypatch.setattr("svrl.sweeps.ray_pool.run_on_ray", run_on_ray)
+    monkeypatch.setattr("svrl.runs.ray_pool.run_on_ray", run_on_ray)
     result = svrl("sweep", "run", extras, "--store", tmp_path / "store", "--on", "ray")
     assert len(given) == 8
     for sentence in (ATARI, MINATAR):

@@ -23,7 +23,7 @@ from svrl.cli.answers import BadInputError
 from svrl.cli.train_options import arms_of, command_line, config_of, widths
 from svrl.cli.train_progress import TrainProgress, duration
 from svrl.matrix.catalogue import ESTIMATORS
-from svrl.runs.rows import read_rows
+from svrl.runtime.rows import read_rows
 
 KEYS = {
     "run",

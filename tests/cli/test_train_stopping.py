@@ -21,8 +21,8 @@ from training_runs import SMOKE, assert_same_run, interrupting, names, sending, 
 
 from svrl.agents import evaluation
 from svrl.cli.train_progress import TrainProgress
-from svrl.runs.rows import read_rows
-from svrl.runs.stop_signals import ONE_WISH, Signals, Stopped
+from svrl.runtime.rows import read_rows
+from svrl.runtime.stop_signals import ONE_WISH, Signals, Stopped
 
 KINDS = {
     "plain": (),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from svrl.cli.train_progress import TrainProgress
-from svrl.runs.rows import read_rows
+from svrl.runtime.rows import read_rows
 
 SMOKE = ("train", "CartPole-v1", "--preset", "smoke", "--hidden", 32, "--threads", 1)
 ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")

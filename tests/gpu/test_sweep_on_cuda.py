@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.sweeps.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, process_of, store_at, trainings
+from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, process_of, store_at, trainings
 
-from svrl.sweeps.driver import Effort
-from svrl.sweeps.local import run_locally
-from svrl.sweeps.run_spec import RunSpec
-from svrl.sweeps.sweep_file import Resources
+from svrl.runs.driver import Effort
+from svrl.runs.local import run_locally
+from svrl.runs.run_spec import RunSpec
+from svrl.runs.sweep_file import Resources
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2] / "src" / "svrl"
 
 # A package may import those with a smaller number, and itself.
 LAYERS = {
-    "runs": 0,
+    "runtime": 0,
     "stats": 0,
     "matrix": 1,
     "mdp": 2,
@@ -21,8 +21,8 @@ LAYERS = {
     "reporting": 6,
     "integrations": 5,
     "training": 7,
-    "experiments": 8,
-    "sweeps": 9,
+    "runs": 8,
+    "paper": 9,
     "cli": 10,
 }
 
@@ -45,8 +45,8 @@ RESERVED = {
     "tianshou": {"integrations"},
     "torchrl": {"integrations"},
     "tensordict": {"integrations"},
-    "ray": {"integrations", "sweeps"},
-    "pyarrow": {"sweeps"},
+    "ray": {"integrations", "runs"},
+    "pyarrow": {"runs"},
 }
 
 FILES = sorted(ROOT.rglob("*.py"))

@@ -17,7 +17,7 @@ import svrl
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
-from svrl.runs.stop_signals import Signals, Stopped
+from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.training.listeners import Unseen
 from svrl.training.population import Manner, Member, PopulationError, train_population
 from svrl.training.session import train_in_directory

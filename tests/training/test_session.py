@@ -18,8 +18,8 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.events import Event, Stepped
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
-from svrl.runs.rows import read_rows
-from svrl.runs.stop_signals import Stopped
+from svrl.runtime.rows import read_rows
+from svrl.runtime.stop_signals import Stopped
 from svrl.training.listeners import Unseen
 from svrl.training.session import Habits, train_in_directory
 

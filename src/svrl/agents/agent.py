@@ -20,10 +20,10 @@ from svrl.agents.exploration import epsilon_greedy
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
-from svrl.runs.arrays import read_arrays, write_arrays
-from svrl.runs.regular_file import read_object
-from svrl.runs.run_directory import CONFIG
-from svrl.runs.training_run import AGENT, STATE
+from svrl.runtime.arrays import read_arrays, write_arrays
+from svrl.runtime.regular_file import read_object
+from svrl.runtime.run_directory import CONFIG
+from svrl.runtime.training_run import AGENT, STATE
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training

@@ -25,9 +25,9 @@ import numpy as np
 
 from svrl.agents.replay import Replay
 from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, salvage, segments, standing
-from svrl.runs.arrays import arrays_checksum, read_arrays, write_arrays
-from svrl.runs.rows import read_rows, rows_mark
-from svrl.runs.training_run import ROWS, STATE, remove_written
+from svrl.runtime.arrays import arrays_checksum, read_arrays, write_arrays
+from svrl.runtime.rows import read_rows, rows_mark
+from svrl.runtime.training_run import ROWS, STATE, remove_written
 
 FORMAT = 1
 KEPT = 2
@@ -74,7 +74,7 @@ class Checkpoints:
         return bool(self._files())
 
     def save(self, state: Any, replay: Replay) -> None:
-        """Write a checkpoint of a tree (see `svrl.runs.arrays`) and a replay memory, between two of its steps.
+        """Write a checkpoint of a tree (see `svrl.runtime.arrays`) and a replay memory, between two of its steps.
 
         The rows up to this step are in their files already.
 

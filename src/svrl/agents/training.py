@@ -43,7 +43,7 @@ from svrl.agents.replay_room import refuse_too_many
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
-from svrl.runs.device import check_card
+from svrl.runtime.device import check_card
 
 WINDOW = 100
 """Training episodes in the paper's score."""

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from svrl.runs.nearest_name import nearest_name
-from svrl.runs.printable import printable
-from svrl.runs.stop_signals import Stopped
+from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.printable import printable
+from svrl.runtime.stop_signals import Stopped
 
 BAD_INPUT = 2
 INTERRUPTED = 130

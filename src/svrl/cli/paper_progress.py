@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from svrl.experiments.paper.cell import Cell
+from svrl.paper.cell import Cell
 
 
 class CellProgress:

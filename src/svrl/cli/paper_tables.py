@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from svrl.experiments.paper.claim import Verdict
+from svrl.paper.claim import Verdict
 
 _LOOK = {
     Verdict.REPRODUCED: "green",

@@ -10,18 +10,18 @@ from typing import Any
 
 from svrl.cli.answers import BadInputError, progress_line, say
 from svrl.cli.paper_progress import CellProgress
-from svrl.experiments.paper.catalogue import chosen, load_all, load_experiment
-from svrl.experiments.paper.cell import Cell
-from svrl.experiments.paper.drawing import write_figure
-from svrl.experiments.paper.figure_map import PaperFigure
-from svrl.experiments.paper.judging import Library
-from svrl.experiments.paper.page import build_page
-from svrl.experiments.paper.running import Computer
-from svrl.experiments.paper.store import COMMITTED, Reader, Store
-from svrl.experiments.paper.table import committed_table
+from svrl.paper.catalogue import chosen, load_all, load_experiment
+from svrl.paper.cell import Cell
+from svrl.paper.drawing import write_figure
+from svrl.paper.figure_map import PaperFigure
+from svrl.paper.judging import Library
+from svrl.paper.page import build_page
+from svrl.paper.running import Computer
+from svrl.paper.store import COMMITTED, Reader, Store
+from svrl.paper.table import committed_table
 from svrl.reporting.page.content import Page
-from svrl.runs.atomic import writing
-from svrl.runs.cores import usable_cores
+from svrl.runtime.atomic import writing
+from svrl.runtime.cores import usable_cores
 
 TOGETHER = 4
 """Trainings that share a GPU by default."""

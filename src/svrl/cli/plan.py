@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from svrl.mdp.model import Model, Sampler
     from svrl.planning.plan import Plan
     from svrl.planning.score import Judge
-    from svrl.runs.stop_signals import Signals
+    from svrl.runtime.stop_signals import Signals
 
 WIDE = 110
 """Columns of the closing table with the longest names."""
@@ -115,7 +115,7 @@ def plan(
 
 
 def _plan(request: PlanRequest, bars: Bars, out: Path | None, resume: bool) -> dict[str, Any]:
-    from svrl.runs.stop_signals import Signals
+    from svrl.runtime.stop_signals import Signals
 
     if out is None:
         return _carry_out(request, bars, *_checked(request))
@@ -168,7 +168,7 @@ def _checked(request: PlanRequest) -> tuple[Any, Any]:
 
 def _plan_in(request: PlanRequest, bars: Bars, out: Path, resume: bool, signals: Signals) -> dict[str, Any]:
     from svrl.cli.plan_run import Kept
-    from svrl.runs.run_directory import RunDirectory
+    from svrl.runtime.run_directory import RunDirectory
 
     checked = _checked(request)
     directory = (RunDirectory.resume if resume else RunDirectory.begin)(out, request.config())

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from svrl.planning.plan import Plan
     from svrl.planning.score import Judge, Recorder, Score
-    from svrl.runs.run_directory import RunDirectory
+    from svrl.runtime.run_directory import RunDirectory
 
 SHOWN_STARTS = 4
 INPUTS = {

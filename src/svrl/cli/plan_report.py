@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from svrl.runs.run_directory import finite
+from svrl.runtime.run_directory import finite
 
 if TYPE_CHECKING:
     from svrl.cli.plan_request import PlanRequest

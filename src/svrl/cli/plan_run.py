@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan, Run
     from svrl.planning.score import Recorder
-    from svrl.runs.run_directory import RunDirectory
-    from svrl.runs.stop_signals import Signals
+    from svrl.runtime.run_directory import RunDirectory
+    from svrl.runtime.stop_signals import Signals
 
 
 FIRST_LINE, LINE_EVERY = 3.0, 30.0
@@ -109,7 +109,7 @@ def run_plan(
     """Plan with a bar; what is kept in a checkpoint goes on from it.
 
     Raises:
-        svrl.runs.stop_signals.Stopped: If that is kept and Ctrl-C, SIGTERM or SIGHUP came; the next call goes on.
+        svrl.runtime.stop_signals.Stopped: If that is kept and Ctrl-C, SIGTERM or SIGHUP came; the next call goes on.
     """
     from svrl.planning.checkpoint import plan_resumably
     from svrl.planning.plan import advance, begin, conclude

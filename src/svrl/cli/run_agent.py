@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from svrl.cli.answers import BadInputError
-from svrl.runs.run_directory import CONFIG
-from svrl.runs.training_run import AGENT
+from svrl.runtime.run_directory import CONFIG
+from svrl.runtime.training_run import AGENT
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent

@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 
 from svrl.cli.answers import BadInputError, answering, print_json, tell
-from svrl.runs import training_run as files
-from svrl.runs.regular_file import read_object
-from svrl.runs.rows import last_rows
-from svrl.runs.run_directory import CONFIG, RESULT
+from svrl.runtime import training_run as files
+from svrl.runtime.regular_file import read_object
+from svrl.runtime.rows import last_rows
+from svrl.runtime.run_directory import CONFIG, RESULT
 
 RUNS = Path("runs")
 """Where svrl train and svrl plan put them by default: if it is not there, nobody has run anything yet."""
@@ -109,7 +109,7 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 def _of_a_sweep(path: Path) -> dict[str, str]:
     """What a sweep calls its run: the folder is named by a hash."""
-    from svrl.sweeps.store import RUN, read_spec
+    from svrl.runs.store import RUN, read_spec
 
     if path.name != RUN:
         return {}
@@ -129,7 +129,7 @@ def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None)
         "steps_wanted": config.get("steps"),
     }
     if result is not None:
-        from svrl.runs.arrays import read_arrays
+        from svrl.runtime.arrays import read_arrays
 
         names = ("steps", "updates", "episodes", "score_last_100", "score_episodes", "evaluation", "steps_per_second")
         wanted = {*names, *(f"{name}_reason" for name in names)}

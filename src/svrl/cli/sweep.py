@@ -20,10 +20,10 @@ from svrl.cli.sweep_request import SweepRequest, shipped_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from svrl.sweeps.driver import Effort, Summary
-    from svrl.sweeps.run_spec import RunSpec
-    from svrl.sweeps.status import Overview
-    from svrl.sweeps.store import State
+    from svrl.runs.driver import Effort, Summary
+    from svrl.runs.run_spec import RunSpec
+    from svrl.runs.status import Overview
+    from svrl.runs.store import State
 
 STORE = "runs/sweeps"
 SHOWN = 12
@@ -83,8 +83,8 @@ def plan(
 
 
 def _planned(request: SweepRequest, jobs: int | None) -> dict[str, Any]:
-    from svrl.sweeps.local import Room
-    from svrl.sweeps.status import look
+    from svrl.runs.local import Room
+    from svrl.runs.status import look
 
     request.check_environments()
     runs = look(request.store, request.specs).runs
@@ -163,7 +163,7 @@ def run(
     failed stay so until svrl sweep retry.
     """
     with answering(STOPPED), sentences():
-        from svrl.sweeps.driver import Effort
+        from svrl.runs.driver import Effort
 
         if on not in ENGINES:
             raise nearest("engine", on, ENGINES)
@@ -225,8 +225,8 @@ class Onlooker:
 
 def _carry_out(request: SweepRequest, effort: Effort, *, on: str, address: str | None, quiet: bool) -> Summary:
     """Do what is left of a sweep. What is not there is found out before anything is written."""
-    from svrl.sweeps.local import Room, run_locally
-    from svrl.sweeps.ray_pool import run_on_ray
+    from svrl.runs.local import Room, run_locally
+    from svrl.runs.ray_pool import run_on_ray
 
     sweep, store = request.sweep, request.store
     request.check_environments()
@@ -259,7 +259,7 @@ def _carry_out(request: SweepRequest, effort: Effort, *, on: str, address: str |
 
 
 def _overview(request: SweepRequest, before: Overview | None = None) -> Overview:
-    from svrl.sweeps.status import look
+    from svrl.runs.status import look
 
     return look(request.store, request.specs, name=request.sweep.name, before=before)
 
@@ -334,7 +334,7 @@ def status(
 
 def _sweeps_in(address: str) -> list[dict[str, Any]]:
     """The sweeps of a store, with how their runs stand."""
-    from svrl.sweeps.store import STATES, open_store
+    from svrl.runs.store import STATES, open_store
 
     store, found = open_store(address), []
     for name in store.sweeps():
@@ -426,7 +426,7 @@ def export(
 ) -> None:
     """All rows of a sweep as one tidy table: a line a finished run, or a line a game, a log row, an evaluation."""
     from svrl.cli.answers import check_folder
-    from svrl.sweeps.export import export as write
+    from svrl.runs.export import export as write
 
     with answering(), sentences():
         if rows not in ROWS:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from svrl.cli.answers import BadInputError, say
 
 if TYPE_CHECKING:
-    from svrl.sweeps.run_spec import RunSpec
-    from svrl.sweeps.store import Store
-    from svrl.sweeps.sweep_file import Sweep
+    from svrl.runs.run_spec import RunSpec
+    from svrl.runs.store import Store
+    from svrl.runs.sweep_file import Sweep
 
 LISTS = ("hidden", "states")
 """Settings whose values may be lists, as in [50, 50]: that is one value."""
@@ -43,9 +43,9 @@ class SweepRequest:
         cores: int | None = None,
     ) -> SweepRequest:
         """From the words of a command; BadInputError or ValueError if one is wrong."""
-        from svrl.sweeps.grid import chosen, runs_of
-        from svrl.sweeps.store import open_store
-        from svrl.sweeps.sweep_file import read_sweep
+        from svrl.runs.grid import chosen, runs_of
+        from svrl.runs.store import open_store
+        from svrl.runs.sweep_file import read_sweep
 
         sweep = read_sweep(file)
         if cores is not None:
@@ -69,7 +69,7 @@ class SweepRequest:
 
     def check_environments(self) -> None:
         """Raise BadInputError for environments of runs to be done that Gymnasium does not know; none is made."""
-        from svrl.sweeps.settings import check_registered
+        from svrl.runs.settings import check_registered
 
         wrong = []
         for env, specs in self._by_environment().items():
@@ -82,7 +82,7 @@ class SweepRequest:
 
     def what_stands_against(self) -> list[str]:
         """A sentence for every reason why runs that are to be done cannot be made here, as a missing package."""
-        from svrl.sweeps.settings import why_not_here
+        from svrl.runs.settings import why_not_here
 
         needing: dict[str, list[RunSpec]] = {}
         for env, specs in self._by_environment().items():
@@ -106,7 +106,7 @@ class SweepRequest:
 
 def shipped_names() -> list[str]:
     """For completion."""
-    from svrl.sweeps.sweep_file import shipped
+    from svrl.runs.sweep_file import shipped
 
     return shipped()
 

@@ -106,9 +106,9 @@ def train(
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
     with answering():
-        from svrl.runs.run_directory import CONFIG
-        from svrl.runs.stop_signals import Signals
-        from svrl.runs.training_run import refuse_another_env
+        from svrl.runtime.run_directory import CONFIG
+        from svrl.runtime.stop_signals import Signals
+        from svrl.runtime.training_run import refuse_another_env
 
         if resume and out is not None and (out / CONFIG).exists():
             with sentences():
@@ -210,7 +210,7 @@ def _as_begun(request: TrainRequest, fields: Mapping[str, Any], own: Mapping[str
     """Going on with a run takes its number of steps, of threads, and its precision, unless others were given."""
     from dataclasses import replace
 
-    from svrl.runs.run_directory import CONFIG, read_config
+    from svrl.runtime.run_directory import CONFIG, read_config
 
     if not (request.out / CONFIG).exists():
         return request

@@ -18,7 +18,7 @@ from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, Precisi
 from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.cli.answers import BadInputError, nearest
 from svrl.cli.plan_request import ESTIMATORS
-from svrl.runs.cores import usable_cores
+from svrl.runtime.cores import usable_cores
 from svrl.training.card import is_card
 
 PANELS = {

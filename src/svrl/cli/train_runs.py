@@ -20,7 +20,7 @@ from svrl.cli.train_options import TrainRequest
 from svrl.cli.train_progress import Board, TrainProgress
 
 if TYPE_CHECKING:
-    from svrl.runs.stop_signals import Signals
+    from svrl.runtime.stop_signals import Signals
     from svrl.training.population import PopulationError
     from svrl.training.session import Habits
 
@@ -71,7 +71,7 @@ def train_single(request: TrainRequest, order: Order, signals: Signals) -> dict[
 
 def train_several(requests: Sequence[TrainRequest], order: Order, signals: Signals) -> list[dict[str, Any]]:
     """Train those runs that are not finished, and draw the curves of all; what their result.json hold."""
-    from svrl.runs.run_directory import RESULT
+    from svrl.runtime.run_directory import RESULT
 
     _check_folders(requests, order.resume)
     left = [request for request in requests if not _is_enough(request)]
@@ -83,7 +83,7 @@ def train_several(requests: Sequence[TrainRequest], order: Order, signals: Signa
 
 
 def _train_population(requests: Sequence[TrainRequest], order: Order, signals: Signals) -> None:
-    from svrl.runs.run_directory import CONFIG
+    from svrl.runtime.run_directory import CONFIG
     from svrl.training.population import Manner, Member, PopulationError, train_population
 
     together = min(order.together, len(requests))
@@ -129,8 +129,8 @@ def _train_population(requests: Sequence[TrainRequest], order: Order, signals: S
 
 def _check_folders(requests: Sequence[TrainRequest], resume: bool) -> None:
     """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
-    from svrl.runs.run_directory import CONFIG
-    from svrl.runs.training_run import refuse_other_settings, refuse_running
+    from svrl.runtime.run_directory import CONFIG
+    from svrl.runtime.training_run import refuse_other_settings, refuse_running
     from svrl.training.result import settings_as_begun, settings_of
 
     with sentences():
@@ -155,8 +155,8 @@ def _check_folders(requests: Sequence[TrainRequest], resume: bool) -> None:
 
 def _is_enough(request: TrainRequest) -> bool:
     """Whether a run is finished, with as many steps as are wanted."""
-    from svrl.runs.run_directory import read_config
-    from svrl.runs.training_run import is_finished
+    from svrl.runtime.run_directory import read_config
+    from svrl.runtime.training_run import is_finished
 
     if not is_finished(request.out):
         return False
@@ -242,9 +242,9 @@ def _draw(requests: Sequence[TrainRequest]) -> None:
     """All curves in one picture, beside the runs."""
     from svrl.plots.learning import draw_learning
     from svrl.plots.style import save_figure
-    from svrl.runs import training_run as files
-    from svrl.runs.atomic import writing
-    from svrl.runs.rows import read_rows
+    from svrl.runtime import training_run as files
+    from svrl.runtime.atomic import writing
+    from svrl.runtime.rows import read_rows
 
     curves: dict[str, list[Any]] = {}
     evaluations: dict[str, list[Any]] = {}

@@ -23,7 +23,7 @@ from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offset
 from svrl.mdp.model import Chain, sparse_rows
 from svrl.mdp.summary import summary
 from svrl.mdp.threads import share_out
-from svrl.runs.device import check_card
+from svrl.runtime.device import check_card
 
 if TYPE_CHECKING:
     from svrl.mdp.grid_cuda import CardTable

@@ -22,7 +22,7 @@ from svrl.mdp import tabular_kernel as kernel
 from svrl.mdp.model import Chain, check_discount, check_values, sparse_rows
 from svrl.mdp.summary import summary
 from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
-from svrl.runs.device import check_card
+from svrl.runtime.device import check_card
 
 Table: TypeAlias = Any
 """A NumPy array, a torch tensor (dense or sparse CSR), or a SciPy sparse matrix."""

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from svrl.runs.printable import printable
+from svrl.runtime.printable import printable
 
 Row = Mapping[str, Any]
 

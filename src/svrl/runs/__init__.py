@@ -1,1 +1,1 @@
-"""What is written to disk, and how."""
+"""Many runs: what a sweep file asks for, carried out by processes of one machine or by a Ray cluster."""

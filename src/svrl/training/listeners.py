@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned
-from svrl.runs import training_run as files
-from svrl.runs.rows import RowLog, last_rows
+from svrl.runtime import training_run as files
+from svrl.runtime.rows import RowLog, last_rows
 from svrl.training.q_star import QStarError, why_unknown
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
-    from svrl.runs.training_run import TrainingRun
+    from svrl.runtime.training_run import TrainingRun
 
 
 class Consumer(Protocol):

@@ -24,7 +24,7 @@ import torch
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
-from svrl.runs.stop_signals import Signals, Stopped
+from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.training.card import is_card, release
 from svrl.training.listeners import Progress, Unseen
 from svrl.training.session import Habits, train_in_directory

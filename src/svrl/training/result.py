@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
-from svrl.runs import training_run as files
-from svrl.runs.provenance import commit, machine, versions
-from svrl.runs.rows import last_rows, read_rows
-from svrl.runs.run_directory import finite, read_config
+from svrl.runtime import training_run as files
+from svrl.runtime.provenance import commit, machine, versions
+from svrl.runtime.rows import last_rows, read_rows
+from svrl.runtime.run_directory import finite, read_config
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig

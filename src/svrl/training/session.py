@@ -30,11 +30,11 @@ from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
-from svrl.runs import training_run as files
-from svrl.runs.device import check_card
-from svrl.runs.rows import read_rows
-from svrl.runs.stop_signals import Signals
-from svrl.runs.training_run import TrainingRun, locked
+from svrl.runtime import training_run as files
+from svrl.runtime.device import check_card
+from svrl.runtime.rows import read_rows
+from svrl.runtime.stop_signals import Signals
+from svrl.runtime.training_run import TrainingRun, locked
 from svrl.training.card import at_work_on
 from svrl.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
 from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
@@ -87,7 +87,7 @@ def train_in_directory(
     say: Callable[[str], None] | None = None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
-    """Train one agent to its end in a run directory; `svrl.runs.training_run` says what is in it.
+    """Train one agent to its end in a run directory; `svrl.runtime.training_run` says what is in it.
 
     Torch's threads are taken as they are, and are a setting of the run like every other.
 

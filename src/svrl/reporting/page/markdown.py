@@ -28,7 +28,7 @@ from svrl.reporting.page.content import (
     sentence,
     verdict_counts,
 )
-from svrl.runs.atomic import writing
+from svrl.runtime.atomic import writing
 
 FIGURES = "figures"
 NONE = "none yet"

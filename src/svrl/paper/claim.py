@@ -1,0 +1,93 @@
+"""Claims: what the paper says, how it is tested, and what was found.
+
+A claim is judged from evidence, and says itself at which scales there is enough of it. Nothing that depends on
+seeds is called reproduced without an interval.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from svrl.paper.evidence import Evidence
+
+
+class Verdict(enum.StrEnum):
+    """What became of a claim. What was found so far, at a smaller budget than the paper's, settles nothing."""
+
+    REPRODUCED = "reproduced"
+    OTHERWISE = "reproduced under another definition"
+    NOT_REPRODUCED = "not reproduced"
+    SUPPORTED = "supported so far"
+    CONTRADICTED = "contradicted so far"
+    UNDECIDED = "undecided so far"
+    NOT_RUN = "not run at this scale"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What the evidence says about a claim.
+
+    Attributes:
+        verdict: In one of seven words.
+        ours: Our value with its interval, as a person would read it: "0.32% (0.27% to 0.36%)"; empty if there is none.
+        value: The same as a number, for machines, where it is one.
+        interval: Of that number over seeds, 95%; None where nothing is random, or nothing was run.
+        note: Under which definition, at what budget, what stands in the way.
+    """
+
+    verdict: Verdict
+    ours: str = ""
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One statement of the paper, or, for an addition, one of ours.
+
+    Attributes:
+        name: Short, unique, words-with-hyphens.
+        figure: "fig3" or "table1"; that it belongs to, if only by its section.
+        section: Of the paper, "3.3" or "C.1".
+        says: The statement in our words.
+        paper: The paper's value as it is printed, or the direction: "7", "higher in all 4 games".
+        test: How it is tested, in a sentence: which number decides, against which limit.
+        judge: From complete evidence to a finding.
+        scales: At which it can be judged.
+        seeded: Whether the outcome depends on seeds; then no verdict of reproduced comes without an interval.
+        printed: Judged from what the paper prints alone, so nothing has to be run.
+        whole: Judged from all cells of its experiment, not only from those that its figure reads.
+    """
+
+    name: str
+    figure: str
+    section: str
+    says: str
+    paper: str
+    test: str
+    judge: Callable[[Evidence], Finding]
+    scales: tuple[str, ...] = ("laptop", "full")
+    seeded: bool = True
+    printed: bool = False
+    whole: bool = False
+
+    def judged(self, evidence: Evidence | None) -> Finding:
+        """What the evidence says; that it was not run where there is none, or not enough.
+
+        Raises:
+            RuntimeError: If a verdict of reproduced on something random comes without an interval.
+        """
+        if self.printed:
+            return self.judge(evidence or Evidence(scale="none", words="what the paper prints", cells=()))
+        if evidence is None or evidence.scale not in self.scales:
+            return Finding(verdict=Verdict.NOT_RUN, note="" if evidence is None else f"{evidence.scale} is too small")
+        found = self.judge(evidence)
+        positive = found.verdict in (Verdict.REPRODUCED, Verdict.OTHERWISE, Verdict.SUPPORTED)
+        if positive and self.seeded and found.interval is None:
+            raise RuntimeError(f"{self.name} was called {found.verdict} without an interval over seeds.")
+        if found.verdict is Verdict.OTHERWISE and not found.note:
+            raise RuntimeError(f"{self.name} was called {found.verdict}, and no note says which.")
+        return found

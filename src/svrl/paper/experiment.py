@@ -1,0 +1,114 @@
+"""An experiment: which cells it needs at which scale, what it draws from them, what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from svrl.paper.cell import Cell, Kind
+from svrl.paper.claim import Claim
+from svrl.paper.evidence import Evidence
+from svrl.paper.store import Reader, read_first
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCALES = ("smoke", "laptop", "full")
+"""Seconds; about an hour on two cores; the paper's budgets. Some experiments have the budget `short` beside them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What an experiment spends at one scale.
+
+    Attributes:
+        cells: All that it needs; none for a diagram.
+        words: The same for a caption: sizes, seeds, steps.
+        figures: Those that can be drawn from it; all of the experiment's by default.
+        needs: Whether a figure, by its name, reads a cell; by default all figures read all cells.
+        piece_of: The name of what a cell is a part of, for a budget that grows piece by piece: whatever pieces are
+            complete are its evidence. None asks for all cells.
+    """
+
+    cells: tuple[Cell, ...]
+    words: str
+    figures: tuple[str, ...] | None = None
+    needs: Callable[[str, Cell], bool] = lambda figure, cell: True
+    piece_of: Callable[[Cell], str] | None = None
+
+    @property
+    def minutes(self) -> float:
+        """About how long it takes on two cores."""
+        return sum(cell.weight for cell in self.cells) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment.
+
+    Attributes:
+        name: Of its folder.
+        title: A few words.
+        figures: What it draws: "fig3", "table1"; an addition has its own name.
+        says: For each figure what the paper says, in our words; for an addition why it is here.
+        budgets: By scale, and perhaps one called short.
+        draw: From a figure's name and evidence to a picture. It reads and never computes.
+        got: From a figure's name and evidence to a sentence or two on what we got.
+        claims: All of its claims.
+        addition: Ours, not in the paper.
+        shows: Whether evidence has anything for a figure: what grows piece by piece may not, yet.
+    """
+
+    name: str
+    title: str
+    figures: tuple[str, ...]
+    says: Mapping[str, str]
+    budgets: Mapping[str, Budget]
+    draw: Callable[[str, Evidence], Figure]
+    got: Callable[[str, Evidence], str]
+    claims: tuple[Claim, ...]
+    addition: bool = False
+    shows: Callable[[str, Evidence], bool] = lambda figure, evidence: True
+    notes: tuple[str, ...] = field(default=())
+
+    def evidence(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> Evidence | None:
+        """What is kept for a scale, or of it for one figure; None unless that is complete, or a piece of it is."""
+        budget = self.budgets.get(scale)
+        if budget is None:
+            return None
+        cells = self.cells(scale, figure)
+        found = [read_first(cell, stores) for cell in cells]
+        words = budget.words
+        if budget.piece_of is not None:
+            pieces = [budget.piece_of(cell) for cell in cells]
+            lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
+            found = [kept for piece, kept in zip(pieces, found, strict=True) if piece not in lacking]
+            words = f"{', '.join(piece for piece in dict.fromkeys(pieces) if piece not in lacking)}: {words}"
+        if any(kept is None for kept in found) or (cells and not found):
+            return None
+        return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
+
+    def cells(self, scale: str, figure: str | None = None) -> list[Cell]:
+        """All cells of a scale, or those that a figure reads."""
+        budget = self.budgets[scale]
+        return [cell for cell in budget.cells if figure is None or budget.needs(figure, cell)]
+
+    def missing(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> list[Cell]:
+        """Of these, the cells that no store has."""
+        return [cell for cell in self.cells(scale, figure) if read_first(cell, stores) is None]
+
+    def kinds(self) -> dict[str, Kind]:
+        """All kinds of cells by name."""
+        return {cell.kind.name: cell.kind for budget in self.budgets.values() for cell in budget.cells}
+
+    def drawn_from(self, figure: str, evidence: Evidence) -> bool:
+        """Whether a figure is drawn at a scale, and this evidence has something for it."""
+        return self.budget_of(figure, evidence.scale) is not None and self.shows(figure, evidence)
+
+    def budget_of(self, figure: str, scale: str) -> Budget | None:
+        """The budget that a figure is drawn from at a scale; None if it is not drawn there."""
+        budget = self.budgets.get(scale)
+        if budget is None or (budget.figures is not None and figure not in budget.figures):
+            return None
+        return budget

@@ -1,0 +1,165 @@
+"""Every claim against the best evidence there is.
+
+A claim is judged from the scale that was asked for, if it can be judged there and all cells are kept. Otherwise, or
+if that settles nothing, from the largest other budget that is kept, here or committed, and the finding says which it
+was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from svrl.paper.claim import Claim, Finding, Verdict
+from svrl.paper.evidence import Evidence
+from svrl.paper.experiment import SCALES, Experiment
+from svrl.paper.figure_map import ADDITIONS
+from svrl.paper.store import Reader
+
+SMOKE, LAPTOP, FULL = SCALES
+SO_FAR = (Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.UNDECIDED)
+"""Verdicts that settle nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A claim and what was found.
+
+    Attributes:
+        experiment: Its name.
+        claim: The claim.
+        finding: What was found.
+        evidence: What it was judged from; None if there was nothing.
+        asked: The scale that was asked for.
+    """
+
+    experiment: str
+    claim: Claim
+    finding: Finding
+    evidence: Evidence | None
+    asked: str
+
+    @property
+    def scale(self) -> str:
+        """Of the evidence; where there is none, the scale that was asked for."""
+        return self.evidence.scale if self.evidence else self.asked
+
+    @property
+    def source(self) -> str:
+        """Where the evidence comes from: here, committed or both, or from what the paper prints."""
+        if self.claim.printed:
+            return "the paper"
+        return self.evidence.source if self.evidence else "none"
+
+    def as_json(self) -> dict[str, Any]:
+        """One row of `svrl paper check --json`; what is null has its reason beside it."""
+        found = self.finding
+        return {
+            "claim": self.claim.name,
+            "section": self.claim.section,
+            "addition": self.claim.figure in ADDITIONS,
+            "figure": self.claim.figure,
+            "experiment": self.experiment,
+            "says": self.claim.says,
+            "paper": self.claim.paper,
+            "test": self.claim.test,
+            "ours": found.ours,
+            "value": found.value,
+            **({} if found.value is not None else {"value_reason": "not one number" if found.ours else "not run"}),
+            "interval": None if found.interval is None else list(found.interval),
+            **({} if found.interval is not None else {"interval_reason": self._no_interval()}),
+            "verdict": str(found.verdict),
+            "scale": self.scale,
+            "source": self.source,
+            "budget": self.evidence.words if self.evidence else "",
+            "note": found.note,
+        }
+
+    def _no_interval(self) -> str:
+        if self.finding.verdict is Verdict.NOT_RUN:
+            return "not run"
+        return "not one number" if self.claim.seeded else "no seed changes it"
+
+
+@dataclass(frozen=True)
+class Library:
+    """Experiments and where their cells are kept.
+
+    Attributes:
+        experiments: In the order of the paper.
+        stores: Read in this order.
+    """
+
+    experiments: tuple[Experiment, ...]
+    stores: tuple[Reader, ...]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str, str | None], Evidence | None]:
+        return {}
+
+    def evidence(self, experiment: Experiment, scale: str, figure: str | None = None) -> Evidence | None:
+        """What is kept, of all or for one figure, read once."""
+        key = (experiment.name, scale, figure)
+        if key not in self._known:
+            self._known[key] = experiment.evidence(scale, self.stores, figure)
+        return self._known[key]
+
+    def exhibits(self, experiment: Experiment, asked: str, figure: str | None = None) -> list[Evidence]:
+        """All complete evidence: of the asked scale, then from the largest budget down; smoke only if asked.
+
+        Where two scales are the same cells, the larger stands for both. With a figure, what that figure reads.
+        """
+        names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
+        complete = [found for name in names if (found := self.evidence(experiment, name, figure)) is not None]
+        size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
+        by_cells: dict[tuple[str, ...], Evidence] = {}
+        for found in complete:
+            cells = tuple(f"{cell.source} {cell.key}" for cell in found.cells)
+            other = by_cells.get(cells, found)
+            by_cells[cells] = max(other, found, key=lambda one: size[one.scale])
+        return list(by_cells.values())
+
+    def judge(self, asked: str, only: Iterable[str] | None = None) -> list[Judged]:
+        """Every claim, of all figures or only of some."""
+        figures = None if only is None else set(only)
+        return [
+            self._judged(experiment, claim, asked)
+            for experiment in self.experiments
+            for claim in experiment.claims
+            if figures is None or claim.figure in figures
+        ]
+
+    def _judged(self, experiment: Experiment, claim: Claim, asked: str) -> Judged:
+        complete = self.exhibits(experiment, asked, None if claim.whole else claim.figure)
+        usable = [found for found in complete if found.scale in claim.scales]
+        evidence = next(iter(usable), None)
+        finding = claim.judged(evidence)
+        if usable and finding.verdict in SO_FAR:
+            largest = _from_large(experiment)
+            evidence = min(usable, key=lambda found: largest.index(found.scale))
+            finding = claim.judged(evidence)
+        elif evidence is None and complete:
+            evidence = complete[0]
+            finding = claim.judged(evidence)
+        elif evidence is None and not claim.printed:
+            finding = replace(finding, note=self._half_finished(experiment, asked))
+        return Judged(experiment=experiment.name, claim=claim, finding=finding, evidence=evidence, asked=asked)
+
+    def _half_finished(self, experiment: Experiment, asked: str) -> str:
+        """That a run was begun and how to end it; empty if nothing of it is kept."""
+        budget = experiment.budgets.get(asked)
+        kept = len(budget.cells) - len(experiment.missing(asked, self.stores)) if budget else 0
+        if budget is None or not kept:
+            return ""
+        return (
+            f"half-finished: {kept} of {len(budget.cells)} cells are kept; "
+            f"svrl paper run {experiment.name} --scale {asked} goes on"
+        )
+
+
+def _from_large(experiment: Experiment) -> list[str]:
+    """Names of budgets: the paper's, then those run once, then laptop and smoke."""
+    others = [name for name in experiment.budgets if name not in SCALES]
+    return [name for name in (FULL, *others, LAPTOP, SMOKE) if name in experiment.budgets]

@@ -1,0 +1,191 @@
+"""What the page shows: experiments, figures and claims as the plain data that `svrl.reporting.page` renders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from svrl import __version__
+from svrl.paper.claim import Verdict
+from svrl.paper.drawing import caption
+from svrl.paper.evidence import Evidence
+from svrl.paper.experiment import Experiment
+from svrl.paper.figure_map import ADDITIONS, FIGURES, PaperFigure
+from svrl.paper.judging import Judged, Library
+from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
+
+TITLE = "Reproducing Harnessing Structures for Value-Based Planning and Reinforcement Learning"
+SUBTITLE = (
+    "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with "
+    "its verdict."
+)
+
+
+def build_page(
+    library: Library, scale: str, *, notes: Iterable[str] = (), progress: Callable[[str], None] = lambda _: None
+) -> Page:
+    """The whole page at a scale.
+
+    Args:
+        library: Experiments and what is kept of them.
+        scale: That figures are drawn at first; larger budgets that are kept stand beside.
+        notes: For the reader, a sentence each.
+        progress: Told the name of every figure before it is drawn.
+    """
+    judged = library.judge(scale)
+    sections = tuple(_section(library, experiment, scale, judged, progress) for experiment in library.experiments)
+    return Page(
+        title=TITLE,
+        subtitle=SUBTITLE,
+        scale=scale,
+        sections=sections,
+        made=datetime.now(UTC).date().isoformat(),
+        version=__version__,
+        notes=(*_what_was_run(library, scale, judged), *notes),
+    )
+
+
+def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterable[str]:
+    """What a reader has to know before counting verdicts."""
+    additions = sum(found.claim.figure in ADDITIONS for found in judged)
+    yield f"{len(judged) - additions} claims are the paper's; {additions} belong to additions of ours, marked as such."
+    unjudged = [
+        found.name
+        for found in library.experiments
+        if found.claims
+        and not any(one.experiment == found.name and one.evidence and one.finding.ours for one in judged)
+    ]
+    if unjudged:
+        yield f"Not run at a scale that could be judged: {', '.join(unjudged)}."
+    others = Counter(found.scale for found in judged if found.evidence and found.finding.ours and found.scale != scale)
+    if others and scale != "smoke":
+        told = ", ".join(f"{count} at {name} scale" for name, count in others.most_common())
+        yield f"Where not all of that scale is kept, claims are judged from the largest budget that is: {told}."
+    if scale == "smoke":
+        yield "Smoke scale shows that everything works; verdicts come from the larger budgets that are committed."
+
+
+def claim_row(judged: Judged) -> ClaimRow:
+    """A claim as the page shows it."""
+    claim, found = judged.claim, judged.finding
+    return ClaimRow(
+        name=claim.name,
+        section=claim.section,
+        figure=claim.figure,
+        says=claim.says,
+        paper=claim.paper,
+        test=claim.test,
+        ours=found.ours,
+        verdict=str(found.verdict),
+        note=found.note,
+        scale=judged.evidence.scale if judged.evidence else "",
+        source="" if judged.source == "none" else judged.source,
+    )
+
+
+def _section(
+    library: Library, experiment: Experiment, scale: str, judged: list[Judged], progress: Callable[[str], None]
+) -> Section:
+    figures = [figure for figure in FIGURES if figure.experiment == experiment.name]
+    own = [found for found in judged if found.experiment == experiment.name]
+    judged_from = {
+        found.scale for found in own if found.finding.verdict is not Verdict.NOT_RUN and not found.claim.printed
+    }
+    budget = experiment.budgets.get(scale)
+    return Section(
+        name=experiment.name,
+        title=experiment.title,
+        addition=experiment.addition,
+        figures=tuple(_entry(library, experiment, figure, judged_from, scale, progress) for figure in figures),
+        claims=tuple(claim_row(found) for found in own),
+        command=f"svrl paper run {experiment.name} --scale {scale}",
+        minutes=budget.minutes if budget else 0.0,
+        notes=experiment.notes,
+    )
+
+
+def _entry(
+    library: Library,
+    experiment: Experiment,
+    figure: PaperFigure,
+    judged_from: set[str],
+    scale: str,
+    progress: Callable[[str], None],
+) -> FigureEntry:
+    progress(figure.id)
+    shown = library.exhibits(experiment, scale, figure.id)
+    usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
+    if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
+        # What was asked for comes first, unless no claim was judged from it and something larger is kept.
+        usable = [*usable[1:], usable[0]]
+    strongest = next(iter(usable), None)
+    return FigureEntry(
+        id=figure.id,
+        label=figure.label,
+        title=figure.title,
+        says=experiment.says[figure.id],
+        got=experiment.got(figure.id, strongest) if strongest else "",
+        exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in usable),
+        command=f"svrl paper run {figure.id} --scale {_drawable(experiment, figure, scale)}",
+    )
+
+
+def _drawable(experiment: Experiment, figure: PaperFigure, scale: str) -> str:
+    """The asked scale if the figure is drawn there, else the full one."""
+    return scale if experiment.budget_of(figure.id, scale) is not None else "full"
+
+
+def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Exhibit:
+    source = {"here": "run here", "committed": "committed rows"}.get(evidence.source, "run here and committed rows")
+    budget = experiment.budget_of(figure.id, evidence.scale)
+    return Exhibit(
+        label=f"{evidence.scale} scale, {source}",
+        scale=evidence.scale,
+        source=evidence.source,
+        caption=caption(figure, evidence),
+        figure=experiment.draw(figure.id, evidence),
+        # What grows by pieces is drawn from what is kept: to run the figure would be to train all of it.
+        command=f"svrl paper report --scale {evidence.scale}"
+        if budget is not None and budget.piece_of is not None
+        else f"svrl paper run {figure.id} --scale {evidence.scale}",
+        provenance=tuple(_provenance(evidence)),
+    )
+
+
+def _provenance(evidence: Evidence) -> Iterable[str]:
+    """Where the rows come from, one line a distinct origin."""
+    origins: dict[tuple[str, ...], list[float]] = {}
+    for cell in evidence.cells:
+        told = cell.provenance
+        words = [f"svrl {told.get('svrl', '?')}"]
+        words += [f"commit {told['commit']}"] if told.get("commit") else []
+        words += [f"torch {told.get('torch', '?')}", f"Python {told.get('python', '?')}", str(told.get("machine", ""))]
+        words += [str(told.get("ended", ""))[:10], str(told.get("command", ""))]
+        words += [_trained(told["trained"])] if told.get("trained") else []
+        seconds = float(told.get("seconds", 0.0))
+        origins.setdefault(tuple(word for word in words if word), []).append(seconds)
+    for origin, times in origins.items():
+        count = f"{len(times)} cell{'s' if len(times) > 1 else ''}"
+        yield f"{count}, {_duration(sum(times))}: {', '.join(origin)}"
+    seeds = sorted({cell.settings["seed"] for cell in evidence.cells if isinstance(cell.settings.get("seed"), int)})
+    if seeds:
+        yield f"seeds {_span(seeds)}"
+
+
+def _trained(told: Mapping[str, Any]) -> str:
+    """Where the agent of a cell was trained, if that was elsewhere than its study."""
+    commit = f", commit {told['commit']}" if told.get("commit") else ""
+    return f"agents trained before on {told['machine']} with torch {told['torch']}{commit}"
+
+
+def _span(seeds: list[int]) -> str:
+    whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,162 @@
+"""The evidence that ships with svrl: one table for each kind of cell.
+
+    KIND.jsonl         one line a cell, sorted by settings: key, version, settings, who made it, when, seconds, rows
+    KIND.npz           the arrays of all these cells, each named KEY/NAME; absent where there are none
+    provenance.json    machine, versions, command and commit by the number that the lines name
+
+Lines are text, so that added cells are added lines in a diff. `results/collect.py` adds what `svrl paper run` computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svrl.paper.cell import Cell, Kind
+from svrl.paper.store import COMMITTED, Kept, Store
+from svrl.runtime.atomic import writing
+
+PROVENANCE = "provenance.json"
+_OF_THE_CELL = ("ended", "seconds")
+"""What differs from cell to cell of one command."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A folder of tables. What it has read is kept in memory.
+
+    Attributes:
+        root: The folder.
+        source: Always "committed".
+    """
+
+    root: Path
+    source = COMMITTED
+
+    def read(self, cell: Cell) -> Kept | None:
+        """The cell, or None if it is not there in this version."""
+        line = self._lines(cell.kind.name).get(cell.key)
+        if line is None or line["version"] != cell.kind.version:
+            return None
+        names = tuple(line.get("arrays", ()))
+        return Kept(
+            kind=cell.kind.name,
+            key=cell.key,
+            settings=line["settings"],
+            rows=line["rows"],
+            provenance={**self._makers[line["made_by"]], **line["made"]},
+            source=COMMITTED,
+            load=lambda: self._arrays(cell.kind.name, cell.key, names),
+        )
+
+    def keys(self) -> set[str]:
+        """Of all cells."""
+        return {key for path in self.root.glob("*.jsonl") for key in self._lines(path.stem)}
+
+    def outdated(self, kinds: Mapping[str, Kind]) -> int:
+        """Cells of another version of their kind; they are not used."""
+        return sum(
+            line["version"] != kind.version for name, kind in kinds.items() for line in self._lines(name).values()
+        )
+
+    def add(self, store: Store) -> int:
+        """Add the cells of a store that are not here yet; those that are here stay. How many were added."""
+        makers, added = dict(self._makers), 0
+        for folder in sorted(path for path in store.root.iterdir() if path.is_dir()):
+            lines = dict(self._lines(folder.name))
+            new = {path.stem: path for path in sorted(folder.glob("*.json")) if path.stem not in lines}
+            if not new:
+                continue
+            arrays = dict(self._all_arrays(folder.name))
+            for key, path in new.items():
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                maker = {name: value for name, value in kept["provenance"].items() if name not in _OF_THE_CELL}
+                number = hashlib.sha256(json.dumps(maker, sort_keys=True).encode()).hexdigest()[:8]
+                makers[number] = maker
+                made = {name: value for name, value in kept["provenance"].items() if name in _OF_THE_CELL}
+                line = {"key": key, "version": kept["version"], "settings": kept["settings"]}
+                line |= {"made_by": number, "made": made}
+                if kept["arrays"]:
+                    line["arrays"] = kept["arrays"]
+                    with np.load(path.with_suffix(".npz"), allow_pickle=False) as archive:
+                        arrays |= {f"{key}/{name}": archive[name] for name in archive.files}
+                lines[key] = {**line, "rows": kept["rows"]}
+            self._write(folder.name, lines, arrays, makers)
+            added += len(new)
+        return added
+
+    def _write(
+        self, kind: str, lines: Mapping[str, Any], arrays: Mapping[str, np.ndarray], makers: Mapping[str, Any]
+    ) -> None:
+        """Arrays and makers first: every line finds what it names."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        if arrays:
+            with writing(self.root / f"{kind}.npz") as temporary, temporary.open("wb") as file:
+                np.savez_compressed(file, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
+        with writing(self.root / PROVENANCE) as temporary:
+            temporary.write_text(json.dumps(makers, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        ordered = sorted(lines.values(), key=lambda line: json.dumps(line["settings"], sort_keys=True))
+        with writing(self.root / f"{kind}.jsonl") as temporary:
+            text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in ordered)
+            temporary.write_text(text, encoding="utf-8")
+        for name in ("_known", "_makers"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, dict[str, Any]]]:
+        return {}
+
+    @cached_property
+    def _makers(self) -> dict[str, dict[str, Any]]:
+        path = self.root / PROVENANCE
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def _lines(self, kind: str) -> dict[str, dict[str, Any]]:
+        if kind not in self._known:
+            self._known[kind] = {line["key"]: line for line in self._read_lines(self.root / f"{kind}.jsonl")}
+        return self._known[kind]
+
+    def _read_lines(self, path: Path) -> Iterator[dict[str, Any]]:
+        if not path.exists():
+            return
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                line = json.loads(text)
+                _ = (
+                    line["key"],
+                    line["version"],
+                    line["settings"],
+                    line["made"],
+                    line["rows"],
+                    self._makers[line["made_by"]],
+                )
+            except (ValueError, LookupError, TypeError) as error:
+                raise ValueError(f"Line {number} of {path} is damaged. Restore the file.") from error
+            yield line
+
+    def _all_arrays(self, kind: str) -> dict[str, np.ndarray]:
+        path = self.root / f"{kind}.npz"
+        if not path.exists():
+            return {}
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    def _arrays(self, kind: str, key: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        if not names:
+            return {}
+        with np.load(self.root / f"{kind}.npz", allow_pickle=False) as archive:
+            return {name: archive[f"{key}/{name}"] for name in names}
+
+
+def committed_table() -> Table:
+    """The evidence of a checkout, in results/paper, or what was installed with the package."""
+    package = Path(__file__).parents[1]
+    checkout = package.parents[1] / "results" / "paper"
+    return Table(checkout if checkout.is_dir() else package / "committed")

@@ -1,0 +1,159 @@
+"""Rows of a training, of its run directory and its rank study, small enough to be kept in git.
+
+    {"what": "curve", "steps": [...], "score": [...]}       mean of the last 100 games, at most 200 points
+    {"what": "score", "last_100": ..., "evaluation": ..., "evaluation_scores": [...]}
+    {"what": "learning", "steps": [...], "q_mean": [...], ...}     diagnostics, at most 80 points
+    {"what": "q_star", "steps": [...], "greedy_loss": [...], ...}     against the best Q, on control tasks, at most 80
+    {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
+    {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
+    {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
+    {"what": "optimism", "value": ..., "gained": ..., "optimism": ..., ...}    where it is known; older cells have none
+    {"what": "speed", "steps_per_second": ..., "hours": ..., "device": ..., "torch": ...}    of the training, which may
+                                        have been elsewhere than the study; the only row that is not the same every time
+
+Points lie at equal distances of agent steps, the same for all seeds of a budget, and begin with the first game
+that has ended. Numbers have five significant digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svrl.runtime.rows import read_rows
+from svrl.runtime.run_directory import read_config
+from svrl.runtime.training_run import EPISODES, LEARNING, Q_STAR
+
+CURVE_POINTS = 200
+TRACE_POINTS = 80
+TRACED = (
+    "loss",
+    "q_mean",
+    "q_max",
+    "target_bias",
+    "row_max_bias",
+    "rank_99",
+    "rank_9999",
+    "row_centred_rank_99",
+    "feature_rank",
+    "dormant",
+)
+AGAINST_Q_STAR = ("greedy_loss", "mean_error", "value_error", "advantage_error")
+_FEATURES = ("feature_rank", "srank", "dormant", "q_mean", "q_std", "q_min", "q_max")
+_DIGITS = 5
+
+
+def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Curve, score, diagnostics and speed of a finished run.
+
+    Args:
+        folder: Of the run.
+        result: What its result.json holds.
+    """
+    evaluation = result["evaluation"] or {}
+    speed = result["steps_per_second"]
+    return [
+        {"what": "curve", **_curve(read_rows(folder / EPISODES), result["steps"])},
+        {
+            "what": "score",
+            "last_100": shortened(result["score_last_100"]),
+            "games": result["episodes"],
+            "evaluation": shortened(evaluation.get("mean")),
+            "evaluation_scores": [shortened(score) for score in evaluation.get("scores", [])],
+            "updates": result["updates"],
+        },
+        {"what": "learning", **_thinned_rows(read_rows(folder / LEARNING), TRACED)},
+        *against_q_star(folder / Q_STAR),
+        {
+            "what": "speed",
+            "steps_per_second": shortened(speed),
+            "hours": shortened(result["steps"] / speed / 3600.0) if speed else None,
+            "device": result["device"],
+            "torch": read_config(folder)["versions"]["torch"],
+        },
+    ]
+
+
+def rows_of_study(study: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Ranks and features.
+
+    Args:
+        study: What `RankStudy.as_json` gives.
+    """
+    about = {name: study[name] for name in ("batches", "batch_size", "states", "actions")}
+    kinds = (
+        ("", "energy", False),
+        ("tight_", "tight_energy", False),
+        ("row_centred_", "energy", True),
+        ("tight_row_centred_", "tight_energy", True),
+    )
+    ranks = [
+        {
+            "what": "rank",
+            "energy": study[energy],
+            "centred": centred,
+            "mean": study[f"{kind}mean"],
+            "histogram": list(study[f"{kind}histogram"]),
+            **about,
+        }
+        for kind, energy, centred in kinds
+    ]
+    features = {"what": "features", **{name: shortened(study[name]) for name in _FEATURES}}
+    optimism = [] if study["optimism"] is None else [_numbers("optimism", study["optimism"])]
+    return [*ranks, features, *(_numbers("estimation", found) for found in study["estimation"]), *optimism]
+
+
+def _numbers(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {name: shortened(value) if isinstance(value, float) else value for name, value in found.items()}
+    return {"what": what, **numbers}
+
+
+def thinned(steps: np.ndarray, values: np.ndarray, length: int, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """The last value at or before each of `points` equal distances of `length` steps, from the first value on.
+
+    Args:
+        steps: When each value was there, (n,), ascending.
+        values: (n,).
+        length: Steps of the whole training.
+        points: Most points that are left.
+
+    Returns:
+        Steps and values, (m,) each with m <= points; both empty if there is no value.
+    """
+    grid = length * np.arange(1, points + 1) // points
+    at = np.searchsorted(steps, grid, side="right") - 1
+    known = at >= 0
+    return grid[known], values[at[known]]
+
+
+def shortened(value: float | None) -> float | None:
+    """A number with five significant digits; None for None and for what is not finite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list[Any]]:
+    from svrl.plots.learning import smoothed
+
+    steps = np.array([row["steps"] for row in episodes], dtype=np.int64)
+    scores = smoothed(np.array([row["score"] for row in episodes], dtype=np.float64))
+    grid, values = thinned(steps, scores, length, CURVE_POINTS)
+    return {"steps": grid.tolist(), "score": [shortened(value) for value in values.tolist()]}
+
+
+def against_q_star(path: Path) -> list[dict[str, Any]]:
+    """The row of a comparison with the best Q; none where there is no such file, or nothing in it."""
+    rows = read_rows(path) if path.exists() else []
+    return [{"what": "q_star", **_thinned_rows(rows, AGAINST_Q_STAR)}] if rows else []
+
+
+def _thinned_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[Any]]:
+    every = max(1, math.ceil(len(rows) / TRACE_POINTS))
+    kept = rows[::-1][::every][::-1]  # the last one stays
+    trace = {name: [shortened(row.get(name)) for row in kept] for name in columns}
+    return {"steps": [row["steps"] for row in kept], **trace}

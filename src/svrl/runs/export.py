@@ -1,0 +1,153 @@
+"""All runs of a sweep as one tidy table, CSV, JSON or Parquet by the ending of the file.
+
+Every row begins with what its run is: run (its id), svrl (version and commit that computed it), kind, env or task, arm,
+seed, and the settings that vary within the sweep. Then come the columns of result.json, one row a finished run, or
+those of one of the files of rows. Rows stand in the order of the sweep, columns in the order in which they first come.
+
+Objects are flattened, so that the mean of the evaluation is evaluation_mean; lists become JSON text. A column that has
+the name of a setting, and may mean something else, gets the name of its table before it, as in learning_observe. What
+is missing is empty in CSV and null elsewhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from svrl.runs.run_spec import SUBJECT, RunSpec
+from svrl.runs.status import value_of, varied
+from svrl.runs.store import STATES, State, Store
+from svrl.runtime.atomic import writing
+
+RowsOf = Literal["results", "episodes", "learning", "evaluations", "trace"]
+FILES: dict[str, str] = {
+    "episodes": "episodes.jsonl",
+    "learning": "learning.jsonl",
+    "evaluations": "evaluations.jsonl",
+    "trace": "rows.jsonl",
+}
+"""Where the rows of each kind are; trace is of plans."""
+ENDINGS = (".csv", ".json", ".parquet")
+_PREFIX = {"results": "result", "episodes": "episode", "evaluations": "evaluation"}
+_REPEATED = ("run", "out", "env", "task", "arm", "seed")
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        rows: How many.
+        runs: Of how many runs; those without a row are not among them.
+        columns: Their names, in order.
+        left_out: The runs without a row, by their states.
+    """
+
+    rows: int
+    runs: int
+    columns: tuple[str, ...]
+    left_out: Mapping[State, int] = field(default_factory=dict)
+
+
+def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "results") -> Exported:
+    """Write a table of runs.
+
+    Args:
+        store: Where they are.
+        specs: The runs.
+        path: The file; what is there is replaced when the new one is whole.
+        rows: results for one row a finished run, episodes, learning or evaluations of trainings, trace of plans.
+
+    Raises:
+        ValueError: If something asked for is not known, if pyarrow is missing, or if there is no row at all.
+    """
+    if rows not in get_args(RowsOf):
+        raise ValueError(f"There are rows of {', '.join(get_args(RowsOf))}; got {rows!r}.")
+    if path.suffix not in ENDINGS:
+        raise ValueError(f"A table ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {path.name!r}.")
+    pyarrow = _pyarrow() if path.suffix == ".parquet" else None
+    names = varied(specs)
+    found = {spec.id: list(_rows_of(store, spec, names, rows)) for spec in specs}
+    table = [row for rows_of_run in found.values() for row in rows_of_run]
+    if not table:
+        raise ValueError(f"None of {len(specs):,} runs has {rows} yet, so there is nothing to write.")
+    columns = tuple(dict.fromkeys(name for row in table for name in row))
+    table = [{name: row.get(name) for name in columns} for row in table]
+    with writing(path) as temporary:
+        if pyarrow is not None:
+            (arrow, parquet), mixed = pyarrow, _mixed(table)
+            parquet.write_table(arrow.Table.from_pylist([_of_one_kind(row, mixed) for row in table]), temporary)
+        elif path.suffix == ".json":
+            temporary.write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        else:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows([str(x).lower() if isinstance(x, bool) else x for x in row.values()] for row in table)
+    without = [store.state(run) for run, its in found.items() if not its]
+    return Exported(
+        rows=len(table),
+        runs=len(found) - len(without),
+        columns=columns,
+        left_out={state: without.count(state) for state in STATES if state in without},
+    )
+
+
+def _rows_of(store: Store, spec: RunSpec, names: Sequence[str], rows: RowsOf) -> Iterator[Row]:
+    if rows == "results":
+        result = store.result(spec.id)
+        found = [] if result is None else [{name: x for name, x in result.items() if name not in _REPEATED}]
+    else:
+        found = store.rows(spec.id, FILES[rows])
+    if not found:
+        return
+    begun: Mapping[str, Any] = next((row for row in reversed(store.attempts(spec.id)) if "began" in row), {})
+    head: Row = {"run": spec.id, "svrl": " ".join(filter(None, (begun.get("svrl"), begun.get("commit"))))}
+    head |= {"kind": spec.kind, SUBJECT[spec.kind]: spec.subject, "arm": spec.arm, "seed": spec.seed}
+    head |= {name: _cell(value_of(spec, name)) for name in names}
+    for row in found:
+        yield head | {
+            f"{_PREFIX.get(rows, rows)}_{name}" if name in head else name: value for name, value in _flat(row).items()
+        }
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> Row:
+    found: Row = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{before}{name}_")
+        else:
+            found[f"{before}{name}"] = _cell(value)
+    return found
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+
+
+def _mixed(table: Sequence[Row]) -> set[str]:
+    """Columns that mix kinds of values other than whole numbers and numbers."""
+    kinds = {name: {type(row[name]) for row in table} - {type(None)} for name in table[0]}
+    return {name for name, found in kinds.items() if len(found) > 1 and found != {int, float}}
+
+
+def _of_one_kind(row: Row, mixed: set[str]) -> Row:
+    """With text in mixed columns: a column of Parquet has one type."""
+    return {
+        name: json.dumps(value) if name in mixed and value is not None and not isinstance(value, str) else value
+        for name, value in row.items()
+    }
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ValueError('Parquet needs pyarrow: pip install "svrl[parquet]". Or write a .csv or .json.') from error

@@ -1,0 +1,426 @@
+"""From what a sweep says about a run to everything that decides its result, checked before any run begins.
+
+Options that a run has no use for are left out: structure's of a plain agent, those that a method does not take. So
+the plain arm of a grid over p is one run, not one for every p. The grid, the actions and the equations of a plan are
+those of the task that its options make, the shares and numbers those of its method. So an option that is left out and
+the same option given as its default are one run.
+
+A file has texts, whole numbers, numbers, true and false. 0 is no false, 4.0 is no whole number, and "4" is no number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import inspect
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, default_precision, family_of
+from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.runs.run_spec import SUBJECT, Kind, RunSpec
+from svrl.runtime.nearest_name import nearest_name
+
+Form = Literal["text", "whole", "number", "switch"]
+
+_WORDS: dict[Form, str] = {
+    "text": "a text",
+    "whole": "a whole number",
+    "number": "a finite number",
+    "switch": "true or false",
+}
+
+_NEEDS = {
+    "atari": ("ale_py", 'Atari needs ale-py, which is not installed. Run: pip install "svrl[atari]".'),
+    "minatar": ("minatar", 'MinAtar needs minatar, which is not installed. Run: pip install "svrl[minatar]".'),
+}
+"""Families of environments whose package is an extra: the module, and what to say where it is missing."""
+PLAN_DEFAULTS: dict[str, Any] = {
+    "method": "svp",
+    "estimator": None,
+    "observe": None,
+    "rank": None,
+    "states": None,
+    "actions": None,
+    "variant": None,
+    "reward_offset": None,
+    "time_step": None,
+    "noise": None,
+    "sample_noise": None,
+    "iterations": None,
+    "final_sweep": None,
+    "compare": False,
+    "backup_cost": None,
+    "starts": 1000,
+}
+"""Options of svrl plan that decide a result, as its command line has them."""
+PLAN_FORMS: dict[str, Form] = {
+    **dict.fromkeys(("task", "method", "estimator", "variant", "device"), "text"),
+    **dict.fromkeys(("rank", "actions", "iterations", "starts"), "whole"),
+    **dict.fromkeys(("observe", "reward_offset", "time_step", "noise", "sample_noise", "backup_cost"), "number"),
+    **dict.fromkeys(("final_sweep", "compare"), "switch"),
+}
+"""All but states, which is a text, a whole number or a list of them."""
+_OF_A_METHOD = ("observe", "estimator", "rank", "final_sweep")
+_OF_A_TASK = ("variant", "reward_offset", "time_step", "noise")
+_RANKED = ("factor-als", "hard-impute")
+OF_THE_MACHINE = ("device", "precision")
+"""Settings of a training beside the fields of AgentConfig. Threads are resources: `cores`."""
+_FIELDS = [entry.name for entry in dataclasses.fields(AgentConfig)]
+_FLOATS = frozenset(entry.name for entry in dataclasses.fields(AgentConfig) if isinstance(entry.default, float))
+STRUCTURE = frozenset(_FIELDS[_FIELDS.index("structured") + 1 : _FIELDS.index("discount")])
+"""Fields that only structured agents have a use for."""
+OTHER_NAMES = {"p": "observe"}
+PLAIN_ARMS = CHOICES["agent"]
+ARMS = (*PLAIN_ARMS, *(f"sv-{agent}" for agent in PLAIN_ARMS))
+"""What `arm` may be: an agent, plain or structured."""
+
+
+def known_settings(kind: Kind) -> list[str]:
+    """Names that a sweep may set, beside `arm` and `seeds`, which stand for others."""
+    own = [*_FIELDS, *OF_THE_MACHINE] if kind == "train" else [*PLAN_DEFAULTS, "device"]
+    return [SUBJECT[kind], "seed", *own]
+
+
+def spec_of(kind: Kind, given: Mapping[str, Any]) -> RunSpec:
+    """The run with these settings.
+
+    Raises:
+        ValueError: If one is wrong, with a sentence that says which.
+    """
+    settings = renamed(given)
+    settings = _without_arm(settings) if kind == "train" else settings
+    _refuse_unknown(kind, settings)
+    subject, seed = settings.get(SUBJECT[kind]), settings.get("seed", 0)
+    if not isinstance(subject, str):
+        raise ValueError(f"every run needs {SUBJECT[kind]}, as a text; got {subject!r}.")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is a whole number from 0 to 2^63 - 1, got {seed!r}.")
+    settings = {**settings, "seed": seed}
+    return _training(settings) if kind == "train" else _planning(settings)
+
+
+def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their own names, in place of others such as p.
+
+    Raises:
+        ValueError: If one is there by both.
+    """
+    for other, name in OTHER_NAMES.items():
+        if other in given and name in given:
+            raise ValueError(f"{other} is another name of {name}: give one of them, not both.")
+    return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
+
+
+def value_in(spec: RunSpec, name: str) -> Any:
+    """A setting of a run, or its arm.
+
+    Raises:
+        KeyError: If runs of its kind have none of that name.
+    """
+    if name == "arm":
+        return spec.arm
+    if name == "preset" and spec.kind == "train":
+        return spec.settings.get(name, BY_FAMILY[family_of(spec.subject)])
+    return spec.full[name] if name in spec.full else spec.settings[name]
+
+
+def names_in(spec: RunSpec) -> list[str]:
+    """Names that `value_in` knows, the most telling ones first."""
+    first = [SUBJECT[spec.kind], "arm", "seed"]
+    return list(dict.fromkeys([*first, *spec.settings, *spec.full, *(["preset"] if spec.kind == "train" else [])]))
+
+
+def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
+    """A value to compare with that of a run: grids and widths can be written in several ways."""
+    if name == "states" and spec.kind == "plan" and value is not None:
+        return grid_in_one_form(spec.subject, value)
+    if name == "hidden" and isinstance(value, str) and "*" not in value:
+        return _widths(value)
+    if name == "hidden" and isinstance(value, int):
+        return [value]
+    return value
+
+
+def _training(settings: dict[str, Any]) -> RunSpec:
+    check_forms(settings, dict.fromkeys(("preset", "agent", "estimator", *OF_THE_MACHINE), "text"))
+    check_forms(settings, dict.fromkeys(_FLOATS, "number"))
+    env, device = settings["env"], settings.get("device", "cpu")
+    precision = settings.get("precision", default_precision(device))
+    if family_of(env) != "gymnasium":  # which is asked before runs begin, see `check_registered`
+        _check_name("environment", env, _environments())
+    check_device(device)
+    check_precision(precision, device)
+    if "estimator" in settings:
+        _check_name("estimator", settings["estimator"], _estimators())
+    if isinstance(settings.get("hidden"), str):
+        settings["hidden"] = _widths(settings["hidden"])
+    config = _config(settings)  # with what a plain agent has no use for, which may be wrong nevertheless
+    if not config.structured:
+        settings = {name: value for name, value in settings.items() if name not in STRUCTURE}
+        config = _config(settings)
+    if settings.get("actions") == 0:  # as if it were not given
+        settings = {name: value for name, value in settings.items() if name != "actions"}
+    full = {
+        "env": env,
+        "seed": settings["seed"],
+        "device": device.partition(":")[0],  # which card it is changes nothing
+        "precision": precision,
+        **{
+            name: as_float(value) if name in _FLOATS else value
+            for name, value in config.as_json().items()
+            if name != "preset"
+        },
+        "actions": config.actions or _own_actions(env),
+    }
+    return RunSpec(kind="train", settings=settings, full=full, steps=config.steps)
+
+
+def _config(settings: Mapping[str, Any]) -> AgentConfig:
+    env = settings["env"]
+    changes = {name: value for name, value in settings.items() if name in _FIELDS and name != "preset"}
+    return AgentConfig.for_env(env, settings.get("preset", BY_FAMILY[family_of(env)]), **changes)
+
+
+def _widths(text: str) -> list[int]:
+    """Widths of layers from "128x128" or "128,128"."""
+    try:
+        return [int(part) for part in text.lower().replace(",", "x").split("x")]
+    except ValueError:
+        raise ValueError(f"hidden must look like 128x128, got {text!r}.") from None
+
+
+def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
+    """With agent and structured in place of an arm such as sv-dqn."""
+    if "arm" not in settings:
+        return settings
+    for name in ("agent", "structured"):
+        if name in settings:
+            raise ValueError(f"arm stands for agent and structured, so {name} has no place beside it.")
+    check_forms(settings, {"arm": "text"})
+    arm = settings["arm"]
+    _check_name("arm", arm, ARMS, most=2)
+    rest = {name: value for name, value in settings.items() if name != "arm"}
+    return {**rest, "agent": arm.removeprefix("sv-"), "structured": arm.startswith("sv-")}
+
+
+def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
+    known = known_settings(kind)
+    for name in settings:
+        if name == "threads":
+            raise ValueError("threads are resources of a run: set cores in [resources].")
+        if name not in known:
+            if name == "seeds":
+                raise ValueError("seeds is an axis: change it in the file, or take some of them by --where seed=0,1.")
+            raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known, synonyms=FOREIGN_NAMES)}")
+
+
+@functools.cache
+def _own_actions(env: str) -> int:
+    """How many a control task has by itself; 0 for other environments, where their number cannot be set."""
+    if family_of(env) != "control":
+        return 0
+    from svrl.mdp.catalogue import make_task
+
+    return make_task(env.partition("/")[2]).n_actions
+
+
+def _estimators() -> Mapping[str, Any]:
+    from svrl.matrix.catalogue import ESTIMATORS
+
+    return ESTIMATORS
+
+
+@functools.cache
+def _environments() -> frozenset[str]:
+    from svrl.envs.catalogue import known_environments
+
+    return frozenset(known_environments())
+
+
+def _planning(settings: Mapping[str, Any]) -> RunSpec:
+    from svrl.mdp.catalogue import TASKS
+    from svrl.planning.catalogue import METHODS
+
+    check_forms(settings, PLAN_FORMS)
+    device = settings.get("device", "cpu")
+    check_device(device)
+    if "estimator" in settings:
+        _check_name("estimator", settings["estimator"], _estimators())
+    task, method = settings["task"], settings.get("method", PLAN_DEFAULTS["method"])
+    _check_name("task", task, ("toy", *TASKS))
+    _check_name("method", method, METHODS)
+    useless = set(_OF_A_METHOD) - METHODS[method].takes
+    settings = {name: value for name, value in settings.items() if name not in useless}
+    chosen = {name: settings.get(name, default) for name, default in PLAN_DEFAULTS.items()}
+    chosen |= {
+        name: as_float(chosen[name])
+        for name, form in PLAN_FORMS.items()
+        if form == "number" and chosen.get(name) is not None
+    }
+    full = {
+        "task": task,
+        "seed": settings["seed"],
+        "device": device.partition(":")[0],  # which card it is changes nothing
+        **chosen,
+        **_of_the_task(task, chosen),
+        **_of_the_method(method, chosen),
+    }
+    return RunSpec(kind="plan", settings=settings, full=full, steps=chosen["iterations"])
+
+
+def grid_in_one_form(task: str, states: Any) -> Any:
+    """A grid as "50x50", from the same, "2500", 2500 or [50, 50]; what is no grid of the task stays as it is."""
+    try:
+        return _grid(task, states)
+    except ValueError:
+        return states
+
+
+def _grid(task: str, states: Any) -> str:
+    from svrl.mdp.task_options import grid_shape
+
+    dimensions = 1 if task == "toy" else _task_with(task).dimensions
+    return "x".join(str(points) for points in grid_shape(_as_text(states), dimensions))
+
+
+def _as_text(states: Any) -> str:
+    return "x".join(str(points) for points in states) if isinstance(states, list | tuple) else str(states)
+
+
+def _of_the_task(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Grid, actions and equations of the task that these options make."""
+    states = None if chosen["states"] is None else _grid(name, chosen["states"])
+    if name == "toy":
+        from svrl.mdp.toy import toy_mdp
+
+        own = inspect.signature(toy_mdp).parameters
+        actions = own["n_actions"].default if chosen["actions"] is None else chosen["actions"]
+        return {"states": str(own["n_states"].default) if states is None else states, "actions": actions}
+    task = _task_with(name, states=states, actions=chosen["actions"], **{one: chosen[one] for one in _OF_A_TASK})
+    level = max(task.noise)
+    return {
+        "states": "x".join(str(points) for points in task.shape),
+        "actions": task.n_actions,
+        "variant": task.label["variant"],
+        "reward_offset": as_float(task.label["reward_offset"]),
+        "time_step": as_float(task.label["time_step"]),
+        "noise": as_float(level) if set(task.noise) <= {0.0, level} else chosen["noise"],
+    }
+
+
+def _of_the_method(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Shares and numbers of the method that these options make."""
+    from svrl.planning.catalogue import IN_THE_LOOP, METHODS, make_method, most_iterations
+
+    noisy = chosen["sample_noise"] is not None
+    method: Any = make_method(
+        name,
+        **{option: chosen[option] for option in _OF_A_METHOD},
+        iterations=most_iterations(name, chosen["iterations"], noisy=noisy),
+    )
+    takes = METHODS[name].takes
+    full: dict[str, Any] = {"iterations": method.max_iterations}
+    # Beside a method that plans from samples, baselines observe what was given, and each its own share if nothing was.
+    if "observe" in takes and not (noisy and chosen["compare"]):
+        full["observe"] = as_float(method.observe)
+    if "final_sweep" in takes:
+        full["final_sweep"] = method.final_sweep
+    if "estimator" in takes:
+        rank = getattr(method.estimator, "rank", None) if "rank" in takes else None
+        same = [one for one, make in IN_THE_LOOP.items() if make(rank) == method.estimator]
+        full["estimator"] = same[0] if same else chosen["estimator"]
+        if "rank" in takes and full["estimator"] in _RANKED:
+            full["rank"] = rank
+    elif "rank" in takes:
+        full["rank"] = method.rank
+    return full
+
+
+@functools.lru_cache(maxsize=256)
+def _task_with(name: str, **options: Any) -> Any:
+    """One that was made before is taken again: a sweep has many runs of each."""
+    from svrl.mdp.task_options import task_with
+
+    return task_with(name, **options)
+
+
+def _check_name(what: str, got: str, known: Any, most: int = 1) -> None:
+    if got not in known:
+        raise ValueError(f"There is no {what} {got!r}. {nearest_name(got, known, most=most)}")
+
+
+def check_forms(settings: Mapping[str, Any], forms: Mapping[str, Form]) -> None:
+    """Raise ValueError for the first setting that has not the form it should have."""
+    for name, value in settings.items():
+        if name in forms and not _has(value, forms[name]):
+            got = repr(value) if isinstance(value, str) else str(value)
+            raise ValueError(f"{name} is {_WORDS[forms[name]]}, got {got}.")
+
+
+def check_device(device: str) -> None:
+    """Raise ValueError unless it is cpu, cuda or cuda:N. Whether the card is there is known where the run is done."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise ValueError(f"There is no device {device!r}. Use cpu, cuda or cuda:N.")
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Raise ValueError if there is no such precision, or not on this device."""
+    _check_name("precision", precision, PRECISIONS)
+    if precision != "float32" and device == "cpu":
+        raise ValueError(f"precision {precision} needs a CUDA device, and the device is cpu. Take float32.")
+
+
+def check_registered(env: str) -> None:
+    """Raise ValueError, with the nearest name, for an id that Gymnasium does not know. No environment is made.
+
+    An id such as "module:Name-v0" is left to its run, because looking it up would import the module.
+    """
+    if family_of(env) != "gymnasium" or ":" in env:
+        return
+    from svrl.envs.catalogue import known_environments
+    from svrl.envs.classic import registered
+
+    registered(env, also=known_environments(), trusted=False)
+
+
+def why_not_here(env: str) -> str | None:
+    """Why no run can learn in an environment on this machine, in one sentence; None if nothing stands against it.
+
+    One of Gymnasium's is made and closed for it; an id such as "module:Name-v0" is left to its run.
+    """
+    module, sentence = _NEEDS.get(family_of(env), ("", ""))
+    if module:
+        return sentence if importlib.util.find_spec(module) is None else None
+    if family_of(env) != "gymnasium" or ":" in env:
+        return None
+    from svrl.envs.catalogue import describe_env
+
+    try:
+        describe_env(env, trusted=False)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def as_float(value: float) -> float:
+    """1 as 1.0 and -0.0 as 0.0, so that equal numbers are written alike."""
+    return float(value) + 0.0
+
+
+def _has(value: object, form: Form) -> bool:
+    if form == "text":
+        return isinstance(value, str)
+    if form == "switch":
+        return isinstance(value, bool)
+    if form == "whole":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False

@@ -1,0 +1,82 @@
+"""Where a result comes from: versions, machine, time, command, and the commit of a checkout."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from svrl.runtime.cores import usable_cores
+
+
+def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
+    """What is written beside rows.
+
+    Args:
+        device: That it was computed on.
+        command: That makes it again.
+        seconds: That it took, from start to end; of an interrupted computation only what was left.
+    """
+    return {
+        **versions(),
+        "machine": machine(device),
+        "device": device,
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 2),
+        "command": command,
+        **({"commit": found} if (found := commit()) else {}),
+    }
+
+
+@cache
+def commit() -> str:
+    """Of the checkout that svrl runs from, with a + if files were changed since; empty where there is none.
+
+    A copy of a checkout without its history may say it in the variable SVRL_COMMIT.
+    """
+    if os.environ.get("SVRL_COMMIT"):
+        return os.environ["SVRL_COMMIT"]
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return ""
+    try:
+        head = _git(root, "rev-parse", "--short=7", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head + ("+" if changed else "")
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=20)
+    return done.stdout.strip()
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Of svrl, python, torch and numpy."""
+    import numpy as np
+    import torch
+
+    from svrl import __version__
+
+    return {
+        "svrl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+@cache
+def machine(device: str) -> str:
+    """Processor and cores, or the graphics card; the device's own name where there is no card."""
+    import torch
+
+    if device != "cpu":
+        return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else device
+    return f"{platform.machine()}, {usable_cores()} cores"

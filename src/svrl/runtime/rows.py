@@ -1,0 +1,148 @@
+"""Rows that grow: one JSON object a line, only ever added to.
+
+Every row has "steps", the moment that it speaks of. A run that goes on from a checkpoint at step S has
+to forget what was written after it, so a log that is opened again drops the rows later than S, and a last
+line that a crash has cut off. Rows reach the disk every few seconds, and whenever `flush` is called.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from svrl.runtime.atomic import writing
+from svrl.runtime.regular_file import open_regular
+from svrl.runtime.run_directory import finite
+
+SECONDS = 2.0
+"""Most seconds that a row stays in memory while rows keep coming."""
+_BLOCK = 1 << 16
+
+
+class RowLog:
+    """A file of rows that is appended to; it is made when its first row comes.
+
+    Args:
+        path: The file.
+        up_to: Keep the rows up to this step of a file that is there; None keeps all that are whole.
+        seconds: Most seconds between two writes while rows keep coming.
+    """
+
+    def __init__(self, path: Path, *, up_to: int | None = None, seconds: float = SECONDS) -> None:
+        self.path = path
+        self.seconds = seconds
+        self._file: BinaryIO | None = None
+        self._waiting: list[bytes] = []
+        self._written = time.monotonic()
+        if path.exists():
+            _cut(path, up_to)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add a row. A number that is not finite becomes null with its reason beside it."""
+        self._waiting.append(json.dumps(finite(row), allow_nan=False).encode() + b"\n")
+        if time.monotonic() - self._written >= self.seconds:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand all rows to the system, so that they outlive this process.
+
+        Raises:
+            OSError: If they cannot be written, with the name of the file.
+        """
+        self._written = time.monotonic()
+        if not self._waiting:
+            return
+        # Taken out first: whatever interrupts the writing, no row is written twice.
+        waiting, self._waiting = self._waiting, []
+        try:
+            if self._file is None:
+                self._file = self.path.open("ab", buffering=0)
+            text = memoryview(b"".join(waiting))
+            while text:
+                text = text[self._file.write(text) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def close(self) -> None:
+        """Write what is left and let go of the file."""
+        try:
+            self.flush()
+        finally:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def __enter__(self) -> RowLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """All whole rows of a file; none if there is no file."""
+    if not path.exists():
+        return []
+    with open_regular(path) as file:
+        return [row for line in file if (row := _parsed(line)) is not None]
+
+
+def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
+    """The last `count` whole rows, the newest last, without reading the rest of a long file."""
+    if count < 1 or not path.exists():
+        return []
+    with open_regular(path) as file:
+        at = file.seek(0, os.SEEK_END)
+        tail = b""
+        # One line end more than rows: the first line found may have begun before the block. One more for a cut line.
+        while at > 0 and tail.count(b"\n") < count + 2:
+            at, length = max(0, at - _BLOCK), min(_BLOCK, at)
+            file.seek(at)
+            tail = file.read(length) + tail
+    lines = tail.splitlines(keepends=True)[0 if at == 0 else 1 :]
+    return [row for line in lines if (row := _parsed(line)) is not None][-count:]
+
+
+def rows_mark(path: Path, size: int | None = None) -> tuple[int, int]:
+    """Bytes of a file of rows, or the first `size` of them, and their CRC; (0, 0) if there is no file."""
+    count = checksum = 0
+    if path.exists():
+        with open_regular(path) as file:
+            while block := file.read(_BLOCK if size is None else min(_BLOCK, size - count)):
+                count, checksum = count + len(block), zlib.crc32(block, checksum)
+    return count, checksum
+
+
+def _cut(path: Path, up_to: int | None) -> None:
+    kept = b"".join(_kept(path, up_to))
+    if len(kept) == path.stat().st_size:
+        return
+    with writing(path) as temporary:
+        temporary.write_bytes(kept)
+
+
+def _kept(path: Path, up_to: int | None) -> Iterator[bytes]:
+    with open_regular(path) as file:
+        for line in file:
+            row = _parsed(line)
+            if row is not None and (up_to is None or row.get("steps", 0) <= up_to):
+                yield line
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """The row of a line, or None for one that is not whole, or whose "steps" are no number of steps."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("steps", 0), int) else None

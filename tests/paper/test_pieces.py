@@ -1,0 +1,143 @@
+"""A budget that grows piece by piece: whatever pieces are complete are its evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from svrl.paper.atari_batch_size import EXPERIMENT as BATCH_SIZE
+from svrl.paper.atari_diagnosis import EXPERIMENT as DIAGNOSIS
+from svrl.paper.atari_learning import EXPERIMENT as LEARNING
+from svrl.paper.atari_rank import EXPERIMENT as RANK
+from svrl.paper.cell import Cell
+from svrl.paper.claim import Verdict
+from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.judging import Library
+from svrl.paper.minatar_learning import EXPERIMENT as MINATAR
+from svrl.paper.running import Computer
+from svrl.paper.store import Store
+from svrl.paper.training_cells.plan import piece_of, training_cell
+
+from . import small_experiment as small
+from .small_experiment import Committed
+
+# Pieces are named by the first letter of a cell; those of a piece do not stand together.
+CELLS = {name: small.cell(x, name=name) for x, name in enumerate(("b1", "a1", "b2", "c1", "a2"), start=1)}
+
+
+def experiment(piecewise: bool = True) -> Experiment:
+    letter = (lambda cell: cell.settings["name"][0]) if piecewise else None
+    budgets = small.experiment().budgets
+    short = Budget(cells=tuple(CELLS.values()), words="some squares", piece_of=letter)
+    (claim,) = small.experiment().claims
+    return small.experiment(budgets={**budgets, "short": short}, claims=(replace(claim, scales=("short", "full")),))
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> tuple[Store, Store]:
+    return Store(root=tmp_path / "here"), Committed(root=tmp_path / "committed")
+
+
+@pytest.mark.parametrize(
+    ("kept", "words", "found"),
+    [
+        ([], None, []),
+        (["b1", "a1"], None, []),
+        (["c1"], "c: some squares", ["c1"]),
+        (["c1", "a2", "b1", "a1"], "a, c: some squares", ["a1", "c1", "a2"]),
+        (["c1", "b2", "b1"], "b, c: some squares", ["b1", "b2", "c1"]),
+        (list(CELLS), "b, a, c: some squares", list(CELLS)),
+    ],
+)
+def test_complete_pieces_are_named_in_the_order_of_the_budget(
+    stores: tuple[Store, Store], kept: list[str], words: str | None, found: list[str]
+):
+    Computer(store=stores[0]).compute([CELLS[name] for name in kept])
+    evidence = experiment().evidence("short", stores)
+    if words is None:
+        assert evidence is None
+    else:
+        assert evidence is not None
+        assert (evidence.scale, evidence.words) == ("short", words)
+        assert [cell.settings["name"] for cell in evidence.cells] == found
+    missing = [cell.settings["name"] for cell in experiment().missing("short", stores)]
+    assert missing == [name for name in CELLS if name not in kept]
+
+
+def test_a_budget_without_pieces_asks_for_all_cells(stores: tuple[Store, Store]):
+    Computer(store=stores[0]).compute([CELLS[name] for name in ("c1", "a1", "a2", "b1")])
+    assert experiment(piecewise=False).evidence("short", stores) is None
+    Computer(store=stores[0]).compute([CELLS["b2"]])
+    evidence = experiment(piecewise=False).evidence("short", stores)
+    assert evidence is not None
+    assert (evidence.words, len(evidence.cells)) == ("some squares", 5)
+
+
+def test_a_piece_may_lie_in_two_stores(stores: tuple[Store, Store]):
+    Computer(store=stores[0]).compute([CELLS["a1"]])
+    Computer(store=stores[1]).compute([CELLS["a2"]])
+    evidence = experiment().evidence("short", stores)
+    assert evidence is not None
+    assert (evidence.words, evidence.source) == ("a: some squares", "here and committed")
+
+
+def test_a_claim_is_judged_from_the_pieces_that_are_there(stores: tuple[Store, Store]):
+    def judged() -> tuple[Verdict, float | None, str]:
+        (found,) = Library((experiment(),), stores).judge("short")
+        return found.finding.verdict, found.finding.value, found.as_json()["budget"]
+
+    Computer(store=stores[0]).compute([CELLS["b1"]])
+    assert judged() == (Verdict.NOT_RUN, None, "")
+    (found,) = Library((experiment(),), stores).judge("short")
+    assert "1 of 5 cells are kept; svrl paper run toy_rank --scale short goes on" in found.finding.note
+    Computer(store=stores[0]).compute([CELLS["b2"]])
+    # The squares of b1 and b2 are 1 and 9, which is not above 10.
+    assert judged() == (Verdict.NOT_REPRODUCED, 10.0, "b: some squares")
+    Computer(store=stores[0]).compute([CELLS["c1"]])
+    assert judged() == (Verdict.REPRODUCED, 26.0, "b, c: some squares")
+
+
+def cell(env: str, arm: str, seed: int = 0, **overrides: object) -> Cell:
+    return training_cell(
+        env=env, arm=arm, seed=seed, preset="short", steps=10, overrides=overrides, batches=1, states=32
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (cell("atari/frostbite", "dqn"), "Frostbite"),
+        (cell("atari/frostbite", "sv-dqn", seed=2), "Frostbite"),
+        (cell("atari/frostbite", "sv-dqn-network", envs=64), "Frostbite"),
+        (cell("atari/frostbite", "double"), "Frostbite with double DQN"),
+        (cell("atari/frostbite", "sv-double"), "Frostbite with double DQN"),
+        (cell("atari/ms_pacman", "sv-dueling-network", seed=1), "Ms Pacman with dueling DQN"),
+        (cell("atari/seaquest", "dqn", batch_size=128), "Seaquest with batches of 128"),
+        (cell("atari/seaquest", "double", batch_size=64), "Seaquest with double DQN with batches of 64"),
+        (cell("minatar/space_invaders", "dqn"), "Space Invaders"),
+    ],
+)
+def test_a_piece_of_training_is_a_technique_on_a_game(one: Cell, words: str):
+    assert piece_of(one) == words
+
+
+@pytest.mark.parametrize(
+    ("experiment", "pieces", "cells"),
+    [
+        (LEARNING, 57 + 2 * 16, 3 * 3),
+        (DIAGNOSIS, 57, 3 * 3),
+        (RANK, 4, 3),
+        (BATCH_SIZE, 2 * 3, 3 * 3),
+        (MINATAR, 5, 3 * 10),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_a_piece_has_all_arms_and_seeds(experiment: Experiment, pieces: int, cells: int):
+    budget = experiment.budgets["short"]
+    assert budget.piece_of is piece_of
+    counts = Counter(map(piece_of, budget.cells))
+    assert (len(counts), set(counts.values())) == (pieces, {cells})
+    assert experiment.budgets["full"].piece_of is None

@@ -1,0 +1,109 @@
+"""What the settings of committed planning cells lead to, as digests.
+
+If a test here fails, the same settings lead to another result than when the committed cells were computed: a default
+of a method or of an estimator has changed. Raise the version of the Kind that it names; its committed cells must then
+be computed again. Change the constant only together with that. The code behind a method is not pinned here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+import torch
+
+from svrl.matrix import SoftImpute
+from svrl.paper.control_cells import OPTIMUM, PLANNED, method_of
+from svrl.paper.control_discretisation import EXPERIMENT as DISCRETISATION
+from svrl.paper.control_low_rank_policy.run import KIND as LOW_RANK
+from svrl.paper.control_svp import EXPERIMENT as SVP
+from svrl.paper.noisy_simulator import EXPERIMENT as NOISY
+from svrl.paper.noisy_simulator.run import KIND as NOISY_PLAN
+from svrl.paper.noisy_simulator.run import method_of as noisy_method_of
+from svrl.paper.toy_rank.run import KIND as TOY
+from svrl.planning.low_rank_policy import low_rank_policy
+from svrl.planning.policy_iteration import ModifiedPolicyIteration
+from svrl.planning.structured import paper_svp
+from svrl.planning.value_iteration import ValueIteration
+
+VERSIONS = {OPTIMUM.name: 1, PLANNED.name: 1, LOW_RANK.name: 1, NOISY_PLAN.name: 1, TOY.name: 1}
+"""Of the kinds when the digests below were taken."""
+PLANNED_METHODS = {
+    "async": "4dff2a5cb7f6f44a",
+    "coarse": "3aa8fec92ce29a1d",
+    "cross": "01b306d308fbfe36",
+    "incumbent": "47cabed9cf35a733",
+    "paper-svp": "f79391ccbf65f9c6",
+    "row-mean-update": "205fa97b25b1d6b9",
+    "sampled-max": "9f35bff3ba00fa3a",
+    "svp": "41bdb6fd65c9028f",
+}
+NOISY_METHODS = {
+    "averaged": "717e070b2f38d311",
+    "averaged-svp": "3a7894cfff926ce3",
+    "averaged-svp, fixed rank": "e33afeeb21d1c79b",
+    "incumbent": "f2ddcedfa80970b1",
+    "value-iteration": "e2b256a8624ff4c4",
+}
+OTHERS = {
+    "vanilla": "5b1b98b1ca7a5eb7",
+    "exact": "5b67e42dd138b56e",
+    "toy": "a3f4df4fd19b8b17",
+    "low-rank policy": "85dd575543cc9277",
+}
+ESTIMATOR = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
+"""Of policies from a part of Q*."""
+
+
+def digest(method: Any) -> str:
+    return hashlib.sha256(repr(method).encode()).hexdigest()[:16]
+
+
+def test_digests_are_of_these_versions() -> None:
+    assert {kind.name: kind.version for kind in (OPTIMUM, PLANNED, LOW_RANK, NOISY_PLAN, TOY)} == VERSIONS
+
+
+def test_methods_of_control_plans() -> None:
+    cells = [
+        cell for experiment in (SVP, DISCRETISATION) for budget in experiment.budgets.values() for cell in budget.cells
+    ]
+    names = {cell.settings["method"] for cell in cells if cell.kind is PLANNED}
+    assert {name: digest(method_of(name, 0.2, 7)) for name in sorted(names)} == PLANNED_METHODS
+
+
+def test_methods_of_noisy_plans() -> None:
+    cells = [cell for budget in NOISY.budgets.values() for cell in budget.cells]
+    found = {}
+    for name, fixed in sorted({(cell.settings["method"], cell.settings["rank"] is not None) for cell in cells}):
+        settings = {"samples": 1, "observe": 0.5, "challengers": 3, "rank": 5 if fixed else None, "iterations": 7}
+        found[f"{name}, fixed rank" if fixed else name] = digest(noisy_method_of({**settings, "method": name}))
+    assert found == NOISY_METHODS
+
+
+def test_methods_of_optima_and_of_the_toy() -> None:
+    found = {
+        "vanilla": digest(ValueIteration(stop="authors")),
+        "exact": digest(ModifiedPolicyIteration(tolerance=1e-6)),
+        "toy": digest(paper_svp(observe=0.5, max_iterations=40)),
+        "low-rank policy": digest(ESTIMATOR),
+    }
+    assert found == OTHERS
+
+
+def completed(estimator: SoftImpute | None) -> torch.Tensor:
+    """A matrix of full rank (30, 20), completed from half of its entries."""
+    q = torch.rand(30, 20, generator=torch.Generator().manual_seed(0))
+    return low_rank_policy(q, torch.Generator().manual_seed(1), observe=0.5, estimator=estimator).q
+
+
+def test_the_estimator_of_policies_from_a_part_of_q() -> None:
+    assert torch.equal(completed(None), completed(ESTIMATOR))
+
+
+@pytest.mark.parametrize(
+    "change", [{"ratio": 1 / 40}, {"tolerance": 1e-2}, {"max_steps": 3}, {"output": "estimate"}], ids=str
+)
+def test_another_estimator_would_be_seen(change: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"ratio": 1 / 50, "tolerance": 1e-3, "max_steps": 100, "output": "fill"} | change
+    assert not torch.equal(completed(None), completed(SoftImpute(**given)))

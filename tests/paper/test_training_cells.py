@@ -1,0 +1,318 @@
+"""The cell of a training on CartPole, and what is read from hand-made ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from svrl.paper.atari_batch_size import EXPERIMENT as ATARI_BATCH_SIZE
+from svrl.paper.atari_diagnosis import EXPERIMENT as ATARI_DIAGNOSIS
+from svrl.paper.atari_learning import EXPERIMENT as ATARI_LEARNING
+from svrl.paper.atari_rank import EXPERIMENT as ATARI_RANK
+from svrl.paper.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
+from svrl.paper.cell import Cell, CellResult, Work
+from svrl.paper.control_learning import EXPERIMENT as CONTROL_LEARNING
+from svrl.paper.control_ways import EXPERIMENT as CONTROL_WAYS
+from svrl.paper.minatar_learning import EXPERIMENT as MINATAR_LEARNING
+from svrl.paper.training_cells.atari import FULL, SMOKE
+from svrl.paper.training_cells.compute import config_of
+from svrl.paper.training_cells.figure import draw_curves, legend_below
+from svrl.paper.training_cells.gains import gain_of, labels_of, relative_gains
+from svrl.paper.training_cells.plan import training_cell
+from svrl.paper.training_cells.reading import curves, score_of, score_over_time, share_at_most
+from svrl.paper.training_cells.rows import CURVE_POINTS, TRACE_POINTS, against_q_star, thinned
+from svrl.runtime.stop_signals import Stopped
+
+from .hand_made_trainings import evidence, histogram, seeds, training
+
+EXPERIMENTS = (
+    ATARI_BATCH_SIZE,
+    ATARI_DIAGNOSIS,
+    ATARI_LEARNING,
+    ATARI_RANK,
+    CARTPOLE_LEARNING,
+    CONTROL_LEARNING,
+    CONTROL_WAYS,
+    MINATAR_LEARNING,
+)
+CELL = training_cell(
+    env="CartPole-v1",
+    arm="sv-dqn",
+    seed=3,
+    preset="smoke",
+    steps=300,
+    overrides={"hidden": [16]},
+    batches=20,
+    states=40,
+)
+
+
+def compute(cell: Cell, folder: Path, progress: Callable[[float], None] = lambda share: None) -> CellResult:
+    return cell.kind.compute(cell.settings, Work(folder=folder, progress=progress))
+
+
+def told_alike(result: CellResult) -> list[dict]:
+    """All rows but the one that says how fast it was."""
+    return [row for row in result.rows if row["what"] != "speed"]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> CellResult:
+    return compute(CELL, tmp_path_factory.mktemp("straight") / "work")
+
+
+def test_rows_are_as_documented(straight: CellResult):
+    kinds = [row["what"] for row in straight.rows]
+    assert kinds == ["curve", "score", "learning", "speed", *["rank"] * 4, "features", "estimation", "estimation"]
+    by_kind = {row["what"]: row for row in straight.rows}
+    curve, score = by_kind["curve"], by_kind["score"]
+    assert len(curve["steps"]) == len(curve["score"]) <= CURVE_POINTS
+    assert curve["steps"][-1] == 300
+    assert curve["score"][-1] == score["last_100"]  # fewer than 100 games: their mean, at the end and in the curve
+    assert by_kind["learning"]["steps"] == [100, 200, 300]
+    assert {(row["energy"], row["centred"]) for row in straight.rows if row["what"] == "rank"} == {
+        (0.99, False),
+        (0.9999, False),
+        (0.99, True),
+        (0.9999, True),
+    }
+    assert all(sum(row["histogram"]) == 20 for row in straight.rows if row["what"] == "rank")
+    assert len(json.dumps(straight.rows, allow_nan=False)) < 40_000
+
+
+def test_the_longest_rows_stay_small():
+    # What a training of 15,000,000 steps may come to, with all numbers at their longest.
+    number = -1.2345e-05
+    rows = [
+        {"what": "curve", "steps": [15_000_000] * CURVE_POINTS, "score": [number] * CURVE_POINTS},
+        {"what": "learning", **{str(k): [number] * TRACE_POINTS for k in range(11)}},
+        *({"what": "rank", "histogram": [10_000] * 19} for _ in range(4)),
+    ]
+    assert len(json.dumps(rows)) < 40_000
+
+
+def test_a_long_comparison_with_the_best_q_is_thinned_and_keeps_its_end(tmp_path: Path):
+    path = tmp_path / "q_star.jsonl"
+    assert against_q_star(path) == []
+    errors = {"mean_error": 1.0, "max_error": 3.0, "value_error": 0.5, "advantage_error": 0.25}
+    rows = [{"steps": 10 * k, "greedy_loss": 1 / k, **errors} for k in range(1, 202)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (found,) = against_q_star(path)
+    assert found["what"] == "q_star"
+    assert found["steps"] == [row["steps"] for row in rows if row["steps"] % 30 == 0]
+    assert len(found["steps"]) <= TRACE_POINTS
+    assert found["greedy_loss"][-1] == pytest.approx(1 / 201, rel=1e-4)
+    assert found["value_error"] == [0.5] * len(found["steps"])
+
+
+def test_same_settings_same_rows(straight: CellResult, tmp_path: Path):
+    assert told_alike(compute(CELL, tmp_path / "work")) == told_alike(straight)
+
+
+@pytest.mark.parametrize("how", ["listener", "signal"])
+def test_an_interrupted_training_goes_on_to_the_same_rows(straight: CellResult, tmp_path: Path, how: str):
+    def stop(share: float) -> None:
+        if share > 0.5:
+            if how == "listener":
+                raise Stopped(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        compute(CELL, tmp_path / "work", stop)
+    shares: list[float] = []
+    result = compute(CELL, tmp_path / "work", shares.append)
+    assert 0.4 < shares[0] < 0.7  # it did not begin anew
+    assert shares[-1] == 1.0
+    assert told_alike(result) == told_alike(straight)
+
+
+def test_a_finished_training_is_not_repeated(straight: CellResult, tmp_path: Path):
+    def stop(share: float) -> None:
+        if share > 0.95:
+            raise Stopped(signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        compute(CELL, tmp_path / "work", stop)
+    shares: list[float] = []
+    result = compute(CELL, tmp_path / "work", shares.append)
+    assert min(shares) > 0.95
+    assert result.rows[:3] == straight.rows[:3]
+
+
+def test_another_device_is_refused_and_nothing_is_lost(tmp_path: Path):
+    def stop(share: float) -> None:
+        raise Stopped(signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        compute(CELL, tmp_path / "work", stop)
+    with pytest.raises(ValueError, match="begun on cpu, and cuda was asked for"):
+        CELL.kind.compute(CELL.settings, Work(folder=tmp_path / "work", device="cuda"))
+    assert (tmp_path / "work" / "run" / "config.json").exists()
+
+
+def test_a_key_is_of_the_settings_and_not_of_their_order():
+    settings = {name: value for name, value in CELL.settings.items() if name != "overrides"}
+    one, other = (
+        training_cell(**settings, overrides=overrides)
+        for overrides in ({"replay": 500, "hidden": [16]}, {"hidden": [16], "replay": 500})
+    )
+    assert one.key == other.key != CELL.key
+
+
+def test_families_have_their_extras():
+    kinds = {
+        env: training_cell(env=env, arm="dqn", seed=0, preset="smoke", steps=1, overrides={}, batches=1, states=32).kind
+        for env in ("atari/pong", "minatar/breakout", "CartPole-v1")
+    }
+    assert [kind.extra for kind in kinds.values()] == ["atari", "minatar", ""]
+    assert [kind.name for kind in kinds.values()] == ["training-atari", "training-minatar", "training-classic"]
+
+
+def test_arms_and_overrides_reach_the_agent():
+    (cell,) = SMOKE.cells(("minatar/breakout",), ("sv-dqn-network",), batch_size=48)
+    config = config_of(cell.settings)
+    assert (config.arm, config.scale, config.value, config.batch_size) == ("sv-dqn", "row", "network", 48)
+    assert config.steps == SMOKE.steps
+    plain = config_of(FULL.cells(("atari/pong",), ("double",))[0].settings)
+    assert (plain.arm, plain.preset, plain.steps, plain.batch_size) == ("double", "authors", 15_000_000, 32)
+
+
+def test_an_unknown_arm_is_refused():
+    with pytest.raises(ValueError, match="no arm 'sarsa'"):
+        SMOKE.cells(("CartPole-v1",), ("sarsa",))
+
+
+def test_thinning_takes_the_last_value_before_each_point():
+    steps, values = np.array([12, 30, 31, 100]), np.array([1.0, 2.0, 3.0, 4.0])
+    at, found = thinned(steps, values, 100, 10)
+    assert at.tolist() == [20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert found.tolist() == [1, 2, 3, 3, 3, 3, 3, 3, 4]
+
+
+def test_thinning_keeps_the_end_and_may_be_empty():
+    steps = np.arange(1, 10_001)
+    at, found = thinned(steps, steps.astype(float), 10_000, 200)
+    assert (len(at), found[-1]) == (200, 10_000)
+    assert [len(part) for part in thinned(np.array([], dtype=int), np.array([]), 50, 5)] == [0, 0]
+
+
+def test_scores_curves_and_ranks_are_read():
+    kept = training("atari/krull", "dqn", 0, 30.0, ranks=(2.5, 3.0, 9.0, 15.0))
+    assert score_of(kept) == 30.0
+    assert score_over_time(kept) == pytest.approx(3 * 5.5)
+    assert share_at_most(kept, 2) == 0.5
+    assert sum(k * count for k, count in enumerate(histogram(2.5))) / 100 == 2.5
+    steps, scores = curves([kept, training("atari/krull", "dqn", 1, 60.0)])
+    assert (steps.shape, scores.shape) == ((10,), (2, 10))
+    assert scores[1].tolist() == (2 * scores[0]).tolist()
+
+
+def test_relative_gains_are_measured_from_a_random_player():
+    # Frostbite's random player scores 65.2.
+    plain, structured = [np.array([165.2])], [np.array([265.2])]
+    assert relative_gains(plain, structured, ["atari/frostbite"]) == pytest.approx([0.5])
+    assert relative_gains(structured, plain, ["atari/frostbite"]) == pytest.approx([-0.5])
+    lost = [np.array([10.0])]
+    assert relative_gains(lost, [np.array([20.0])], ["atari/frostbite"]) == [0.0]
+    assert labels_of(np.array([0.2, 0.05, -0.2])).tolist() == [1, 0, -1]
+
+
+def test_games_are_put_together_by_their_interquartile_mean():
+    # Of 8 runs the middle 4 count: 2 and 3 of both games for plain DQN, and the outlier of 1000 for none.
+    plain = [seeds(env, "dqn", [1.0, 2.0, 3.0, 4.0]) for env in ("one", "two")]
+    structured = seeds("one", "sv-dqn", [2.0, 3.0, 4.0, 5.0]), seeds("two", "sv-dqn", [2.0, 3.0, 4.0, 1000.0])
+    gain = gain_of(evidence(*plain, *structured), "dqn", "sv-dqn", ("one", "two"))
+    assert gain.difference == pytest.approx(1.0 / 2.5), "in units of plain DQN's mean"
+    assert gain.difference_interval is not None
+    assert "relative IQM difference +0.4 (" in str(gain)
+    larger = [
+        seeds("two", arm, [100.0 * x for x in scores])
+        for arm, scores in (("dqn", [1, 2, 3, 4]), ("sv-dqn", [2, 3, 4, 1000]))
+    ]
+    rescaled = gain_of(evidence(plain[0], structured[0], *larger), "dqn", "sv-dqn", ("one", "two"))
+    assert rescaled.difference == pytest.approx(gain.difference), "however large the scores of a game are"
+    alone = gain_of(evidence(plain[1], structured[1]), "dqn", "sv-dqn", ("two",))
+    assert alone.difference == pytest.approx(1009 / 4 - 2.5)
+    assert alone.difference_interval is None
+
+
+def test_bands_have_the_interval_of_student():
+    panel = Figure().subplots()
+    draw_curves(panel, {"dqn": seeds("CartPole-v1", "dqn", [0.0, 1.0, 2.0])})
+    (band,) = panel.collections
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert heights.max() == pytest.approx(1.0 + 4.3027 / 3**0.5, abs=1e-3)
+
+
+# What the agents of all cells are, for each experiment and budget. If this fails, a preset or an arm has changed what
+# the same settings lead to: raise VERSION in training_cells/plan.py, and compute the committed cells again. Only a
+# budget whose cells were changed on purpose, or a new one, gets a new line without that.
+AGENTS = {
+    "atari_batch_size smoke": "5402b2dece86d8f0",
+    "atari_batch_size laptop": "eebd5e5ce93ad97b",
+    "atari_batch_size short": "a3b8cc4f9640e1f9",
+    "atari_batch_size full": "17975a8e61b0a3d1",
+    "atari_diagnosis smoke": "8334768bc77e48c3",
+    "atari_diagnosis laptop": "eebd5e5ce93ad97b",
+    "atari_diagnosis short": "c39b488b8cc7ee1d",
+    "atari_diagnosis full": "d89ba56ca65634dd",
+    "atari_learning smoke": "6fd3465de675e1a8",
+    "atari_learning laptop": "eebd5e5ce93ad97b",
+    "atari_learning short": "7e0b343bcb6a9489",
+    "atari_learning full": "0a2e223a10846486",
+    "atari_rank smoke": "f48b81e86d414409",
+    "atari_rank laptop": "8a61c9a68603be7f",
+    "atari_rank short": "926766981f81caff",
+    "atari_rank full": "f9c32bfc6924a54c",
+    "cartpole_learning smoke": "69d015ed3d0e8fae",
+    "cartpole_learning laptop": "6a2ddc93000e0d2e",
+    "cartpole_learning full": "648dcc73038f9964",
+    "control_learning smoke": "078e555c8bfb9977",
+    "control_learning laptop": "c9e08826ea6e96ff",
+    "control_learning short": "21c732b02abe9c72",
+    "control_learning full": "c548dec45aeb8738",
+    "control_ways smoke": "fa172fdbadfd4e62",
+    "control_ways laptop": "ceb53d3429c0dedd",
+    "control_ways short": "1e71a72cf8039da9",
+    "control_ways full": "0c72ac3825dbb581",
+    "minatar_learning smoke": "f93396c1d0b201c5",
+    "minatar_learning laptop": "6b257bae681f7c60",
+    "minatar_learning short": "ce2921bd5e4772bd",
+    "minatar_learning full": "36517b5e17840461",
+}
+
+
+def test_the_agents_of_committed_cells_are_what_they_were():
+    found = {
+        f"{experiment.name} {scale}": agents_digest(budget.cells)
+        for experiment in EXPERIMENTS
+        for scale, budget in experiment.budgets.items()
+    }
+    assert found == AGENTS
+
+
+def agents_digest(cells: Sequence[Cell]) -> str:
+    """Of the settings of all cells, with the resolved agent of each; their order does not matter."""
+    told = sorted(json.dumps([cell.settings, config_of(cell.settings).as_json()], sort_keys=True) for cell in cells)
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("width", [2.85, 5.2, 9.9])
+def test_a_legend_is_not_wider_than_its_figure(width: float):
+    figure = Figure(figsize=(width, 2.5), layout="constrained")
+    panel = figure.subplots()
+    for name in ("plain", "structured", "structured, valued by the network", "evaluation at the end"):
+        panel.plot([0, 1], label=name)
+    legend_below(figure, [panel])
+    (legend,) = figure.legends
+    assert len(legend.get_texts()) == 4
+    assert figure.get_figheight() == pytest.approx(2.5 + 0.18 * {2.85: 3, 5.2: 1, 9.9: 0}[width])
+    assert legend.get_window_extent().width <= figure.bbox.width

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from svrl.agents.config import AgentConfig
+from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.runtime.nearest_name import nearest_name
+
+FIELDS = {entry.name for entry in dataclasses.fields(AgentConfig)}
+
+
+def test_a_near_name_is_offered_and_otherwise_all_of_them():
+    assert nearest_name("breakot", ["freeway", "breakout"]) == "Did you mean breakout?"
+    assert nearest_name("zzz", ["b", "a"]) == "Choose one of a, b."
+    assert nearest_name("zzz", ["b", "a"], otherwise="It has") == "It has a, b."
+
+
+def test_what_others_call_it_comes_first_where_it_is_known():
+    assert nearest_name("lr", ["lo", "learning_rate"], synonyms=FOREIGN_NAMES) == "Did you mean learning_rate?"
+    assert nearest_name("lr", ["lo", "states"], synonyms=FOREIGN_NAMES) == "Did you mean lo?"
+
+
+def test_foreign_names_stand_for_fields_and_are_none():
+    assert set(FOREIGN_NAMES.values()) <= FIELDS
+    assert not set(FOREIGN_NAMES) & FIELDS
+
+
+@pytest.mark.parametrize(("name", "meant"), sorted(FOREIGN_NAMES.items()))
+def test_an_agent_is_answered_in_our_words(name, meant):
+    with pytest.raises(ValueError, match=rf"^AgentConfig has no field '{name}'\. Did you mean {meant}\?$"):
+        AgentConfig.of("classic", **{name: 1})
