@@ -12,7 +12,7 @@ from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftove
 
 from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import RunSpec
 from svrl.runs.sweep_file import Resources
 
 pytestmark = [

@@ -20,7 +20,8 @@ import numpy as np
 from svrl.runs.driver import Effort, Listener
 from svrl.runs.grid import runs_of
 from svrl.runs.local import run_locally
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.settings import spec_of
+from svrl.runs.spec import RunSpec
 from svrl.runs.store import Store, open_store
 from svrl.runs.sweep_file import parse_sweep, read_sweep
 from svrl.runtime.rows import read_rows
@@ -197,7 +198,7 @@ def _print(*words: str) -> None:
 
 def _main(file: str, store: str, every: str) -> int:
     if file.endswith(".json"):
-        specs = [RunSpec.from_json(fields) for fields in json.loads(Path(file).read_text())]
+        specs = [spec_of(fields["kind"], fields["settings"]) for fields in json.loads(Path(file).read_text())]
     else:
         specs = runs_of(read_sweep(file))
     try:

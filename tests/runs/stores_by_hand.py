@@ -9,19 +9,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.settings import PLAN
+from svrl.runs.spec import RunSpec
 from svrl.runs.store import Store, this_version
+from svrl.runs.train_run import TRAIN
 
 
 def training(env: str = "CartPole-v1", arm: str = "dqn", seed: int = 0, steps: int = 1000, **more: Any) -> RunSpec:
     agent, structured = arm.removeprefix("sv-"), arm.startswith("sv-")
     settings = {"env": env, "agent": agent, "structured": structured, "seed": seed, **more}
-    return RunSpec(kind="train", settings=settings, full={"batch_size": 32, **settings, "steps": steps}, steps=steps)
+    return RunSpec(kind=TRAIN, settings={"batch_size": 32, **settings, "steps": steps}, given=settings, steps=steps)
 
 
 def plan(task: str = "toy", method: str = "svp", seed: int = 0, **more: Any) -> RunSpec:
     settings = {"task": task, "method": method, "seed": seed, **more}
-    return RunSpec(kind="plan", settings=settings, full={"observe": None, **settings})
+    return RunSpec(kind=PLAN, settings={"observe": None, **settings}, given=settings)
 
 
 def sweep_of(root: Path, specs: Iterable[RunSpec], name: str = "trial") -> Store:
@@ -73,9 +75,9 @@ def end(store: Store, run: str, outcome: str, **more: Any) -> None:
 
 def finish(store: Store, spec: RunSpec, score: float | None, **more: Any) -> str:
     """A finished run: a training of this score, or a plan that loses so much."""
-    begin(store, spec, () if score is None or spec.kind == "plan" else [score])
+    begin(store, spec, () if score is None or spec.kind == PLAN else [score])
     result: dict[str, Any] = {"run": "elsewhere", "arm": spec.arm, "seed": spec.seed}
-    if spec.kind == "train":
+    if spec.kind == TRAIN:
         result |= {"env": spec.subject, "steps": spec.steps, "score_last_100": score, "steps_per_second": 50.0}
     else:
         result |= {"task": spec.subject, "iterations": 80, "policy_loss_relative": score}

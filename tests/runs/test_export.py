@@ -98,7 +98,7 @@ def test_plans_have_traces_and_results(tmp_path):
     specs = [plan(observe=share) for share in (0.2, 0.4)]
     store = sweep_of(tmp_path / "store", specs)
     for spec in specs:
-        finish(store, spec, 0.1, problem={"task": "toy", "states": 1000}, observe=spec.settings["observe"])
+        finish(store, spec, 0.1, problem={"task": "toy", "states": 1000}, observe=spec.given["observe"])
         write_rows(
             store, spec.id, "rows.jsonl", [{"iteration": 1, "residual": 0.5}, {"iteration": 2, "residual": 0.25}]
         )

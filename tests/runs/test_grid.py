@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from svrl.runs.grid import chosen, runs_of
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import RunSpec
 from svrl.runs.sweep_file import parse_sweep
 
 
@@ -15,7 +15,7 @@ def runs(text: str, **more: Any) -> list[RunSpec]:
 
 def told(specs: list[RunSpec], *names: str) -> list[tuple[Any, ...]]:
     values = {"arm": lambda spec: spec.arm, "env": lambda spec: spec.subject, "task": lambda spec: spec.subject}
-    return [tuple(values[name](spec) if name in values else spec.full[name] for name in names) for spec in specs]
+    return [tuple(values[name](spec) if name in values else spec.settings[name] for name in names) for spec in specs]
 
 
 TWO_BY_TWO = '[fixed]\npreset = "smoke"\n[axes]\nenv = "CartPole-v1"\narm = ["dqn", "sv-dqn"]\nseeds = 2\n'
@@ -35,10 +35,10 @@ def test_every_combination_is_a_run_in_the_order_of_the_file():
 def test_fixed_settings_and_the_budget_are_every_run_s():
     specs = runs(TWO_BY_TWO + "[budget]\nsteps = 70\n")
     assert {spec.steps for spec in specs} == {70}
-    assert {spec.full["steps"] for spec in specs} == {70}
+    assert {spec.settings["steps"] for spec in specs} == {70}
     assert {spec.settings["preset"] for spec in specs} == {"smoke"}
     plans = runs('kind = "plan"\n[axes]\ntask = "toy"\n[budget]\nsteps = 7')
-    assert (plans[0].full["iterations"], plans[0].steps) == (7, 7)
+    assert (plans[0].settings["iterations"], plans[0].steps) == (7, 7)
 
 
 def test_an_axis_goes_before_what_is_fixed():
@@ -116,7 +116,7 @@ def test_what_matches_nothing_is_answered_with_what_there_is(where, sentence):
 
 def test_values_that_do_not_come_together_are_told_apart_from_those_that_are_not_there():
     text = TWO_BY_TWO + '[[exclude]]\narm = "sv-dqn"\nseed = 1\n'
-    with pytest.raises(ValueError, match=r"arm=sv-dqn, seed=1\. It has runs with each, and none with all of them\."):
+    with pytest.raises(ValueError, match=r"arm=sv-dqn, seed=1\. Some have each, and none has all of them\."):
         runs(text, where={"arm": ["sv-dqn"], "seed": [1]})
 
 
@@ -180,7 +180,7 @@ def test_wildcards_stand_for_environments_and_tasks():
 
 def test_the_plain_arm_of_a_grid_over_p_is_one_run():
     text = '[axes]\nenv = "CartPole-v1"\narm = ["dqn", "sv-dqn"]\np = [0.5, 0.7, 0.9]\n'
-    assert [(spec.arm, spec.settings.get("observe")) for spec in runs(text)] == [
+    assert [(spec.arm, spec.given.get("observe")) for spec in runs(text)] == [
         ("dqn", None),
         ("sv-dqn", 0.5),
         ("sv-dqn", 0.7),

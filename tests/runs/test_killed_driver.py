@@ -13,7 +13,7 @@ from local_rig import all_of, children_of, driver, is_there, leftovers, plans, s
 
 from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import RunSpec
 
 EVERY = 0.3
 """Seconds between two checkpoints."""

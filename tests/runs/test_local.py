@@ -33,11 +33,13 @@ from local_rig import (
 )
 
 from svrl.cli.plan_request import PlanRequest
-from svrl.runs import local, work
+from svrl.runs import local
 from svrl.runs.driver import Effort, Summary
 from svrl.runs.local import LocalPool, Room, run_locally
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import Kind, RunSpec, Terms
 from svrl.runs.sweep_file import Resources
+from svrl.runs.train_run import config_of
+from svrl.runs.work import carry_out
 from svrl.runtime.stop_signals import ONE_WISH, Signals
 from svrl.training.session import train_in_directory
 
@@ -53,7 +55,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     torch.set_num_threads(1)
     for spec in LONG:
         folder = store_at(place).folder(spec.id) / "run"
-        train_in_directory(spec.subject, spec.agent_config(), folder=folder, seed=spec.seed)
+        train_in_directory(spec.subject, config_of(spec.settings), folder=folder, seed=spec.seed)
     torch.set_num_threads(threads)
     return all_of(place, LONG)
 
@@ -284,7 +286,7 @@ def test_a_process_killed_between_the_result_and_its_row_is_completed(tmp_path):
     (spec,), store = SMALL[:1], store_at(tmp_path)
     store.add(spec)
     folder = store.folder(spec.id) / "run"
-    train_in_directory(spec.subject, spec.agent_config(), folder=folder, seed=spec.seed)
+    train_in_directory(spec.subject, config_of(spec.settings), folder=folder, seed=spec.seed)
     store.note(spec.id, {"attempt": 1, "began": "2026-01-01T00:00:00"})
     (folder / "checkpoints").mkdir()
     assert run_locally([spec], str(tmp_path)).count("done") == 1
@@ -298,8 +300,8 @@ def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "is_card", lambda device: True)
     room = Room(cores=1, jobs=1, gpus={"cpu": ""}, together=2)
     monkeypatch.setattr(local.Room, "of", classmethod(lambda cls, *_: room))
-    terms = local.Terms
-    monkeypatch.setattr(local, "Terms", lambda **given: terms(**{**given, "device": "cpu"}))
+    terms = Effort.terms
+    monkeypatch.setattr(Effort, "terms", lambda self, threads, device: terms(self, threads, "cpu"))
 
 
 @pytest.mark.usefixtures("one_gpu")
@@ -341,12 +343,11 @@ def test_a_store_that_cannot_be_read_any_more_lets_runs_save(tmp_path, monkeypat
     assert {outcomes(tmp_path, spec)[-1] for spec in LONG} <= {"stopped", "done"}
 
 
-def test_a_run_that_exits_is_a_failed_run(tmp_path, monkeypatch):
+def test_a_run_that_exits_is_a_failed_run(tmp_path):
     def exits(*_: object) -> None:
         sys.exit(0)
 
-    monkeypatch.setattr(work, "do_run", exits)
-    store = store_at(tmp_path)
-    store.add(SMALL[0])
-    assert work.carry_out(store, SMALL[0].id, work.Terms(), Signals()) == ("failed", "SystemExit: 0")
-    assert store.attempts(SMALL[0].id)[-1]["outcome"] == "failed"
+    store, spec = store_at(tmp_path), RunSpec(kind=Kind(name="exits", compute=exits), settings={})
+    store.add(spec)
+    assert carry_out(store, spec, Terms(), Signals()) == ("failed", "SystemExit: 0")
+    assert store.attempts(spec.id)[-1]["outcome"] == "failed"

@@ -24,6 +24,7 @@ from svrl.runs.settings import (
     why_not_here,
 )
 from svrl.runs.sweep_file import parse_sweep
+from svrl.runs.train_run import config_of
 
 TRAINING: dict[str, Any] = {"env": "CartPole-v1", "structured": True, "seed": 0, "preset": "smoke"}
 PLAN: dict[str, Any] = {"task": "inverted-pendulum", "seed": 0}
@@ -60,17 +61,6 @@ def test_one_run_of_two_sweeps_has_one_id():
     assert one[1].id == two[0].id
 
 
-def test_the_name_of_a_preset_does_not_matter_but_what_it_sets_does():
-    smoke = spec_of("train", TRAINING)
-    preset = AgentConfig.for_env("CartPole-v1", "smoke").as_json()
-    other = AgentConfig.for_env("CartPole-v1").as_json()
-    spelled = {name: value for name, value in preset.items() if other[name] != value and name != "preset"}
-    assert spelled, "the presets differ"
-    written_out = spec_of("train", {"env": "CartPole-v1", "structured": True, "seed": 0, **spelled})
-    assert written_out.id == smoke.id
-    assert spec_of("train", {"env": "CartPole-v1", "structured": True, "seed": 0}).id != smoke.id
-
-
 OTHER_VALUES: dict[str, Any] = {
     "env": "Acrobot-v1",
     "seed": 1,
@@ -84,15 +74,13 @@ OTHER_VALUES: dict[str, Any] = {
     "replay": 512,
     "envs": 2,
     "hidden": [9],
-    "device": "cuda",
 }
 
 
 def test_precision_changes_the_id_of_a_training():
     card = {**TRAINING, "device": "cuda"}
     ids = {spec_of("train", {**card, "precision": one}).id for one in ("float32", "tf32", "bf16")}
-    assert len(ids) == 3
-    assert spec_of("train", card).id in ids
+    assert len({*ids, spec_of("train", card).id}) == 4, "what is best depends on the device"
 
 
 @pytest.mark.parametrize("name", OTHER_VALUES)
@@ -123,7 +111,7 @@ PLANS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [*PLAN_DEFAULTS, "task", "seed", "device"])
+@pytest.mark.parametrize("name", [*PLAN_DEFAULTS, "task", "seed"])
 def test_every_option_of_a_plan_changes_its_id(name):
     assert spec_of("plan", PLAN).id != spec_of("plan", {**PLAN, name: PLANS[name]}).id
 
@@ -154,7 +142,7 @@ EQUAL_TRAININGS = (
     ({"gradient_clamp": 0}, {"gradient_clamp": 0.0}),
     ({"gradient_clamp": 0.0}, {"gradient_clamp": -0.0}),
     ({"hidden": "8X4"}, {"hidden": [8, 4]}),
-    ({"device": "cuda"}, {"device": "cuda:0", "precision": "tf32"}),
+    ({"device": "cuda"}, {"device": "cpu"}),
     ({}, {"estimator": "soft-impute", "sticky": 0}),
     ({}, {"actions": 0}),
     ({"env": "control/mountain-car"}, {"env": "control/mountain-car", "actions": 0}),
@@ -176,17 +164,17 @@ def test_the_actions_of_a_control_task_are_written_out(task):
         spec_of("train", {**TRAINING, "env": f"control/{task}", **more})
         for more in ({}, {"actions": own}, {"actions": 0})
     )
-    assert left.full["actions"] == own
+    assert left.settings["actions"] == own
     assert left.label == zero.label == f"control/{task} sv-dqn seed 0"
     for spec in (left, given, zero):
-        assert spec.agent_config().actions == own
+        assert config_of(spec.settings).actions == own
     fewer = spec_of("train", {**TRAINING, "env": f"control/{task}", "actions": 8})
-    assert (fewer.full["actions"], fewer.id == left.id) == (8, False)
+    assert (fewer.settings["actions"], fewer.id == left.id) == (8, False)
 
 
 def test_other_environments_have_no_actions_to_write_out():
-    assert spec_of("train", TRAINING).full["actions"] == 0
-    assert spec_of("train", TRAINING).agent_config().actions == 0
+    assert spec_of("train", TRAINING).settings["actions"] == 0
+    assert config_of(spec_of("train", TRAINING).settings).actions == 0
 
 
 @pytest.mark.parametrize("wrong", ["CartPoleX-v1", "CartPole-v9", "CartPole", "NoSuchGame-v7"])
@@ -254,11 +242,11 @@ EQUAL_PLANS: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
 @pytest.mark.parametrize(("one", "other"), EQUAL_PLANS)
 def test_equal_plans_have_one_id_and_are_equal(one, other):
     specs = [spec_of("plan", {**PLAN, **settings}) for settings in (one, other)]
-    assert specs[0].full == specs[1].full
+    assert specs[0].settings == specs[1].settings
     assert specs[0].id == specs[1].id
-    requests = [PlanRequest(**{**spec.settings, "states": spec.full["states"]}) for spec in specs]
+    requests = [PlanRequest(**{**spec.given, "states": spec.settings["states"]}) for spec in specs]
     useless = {"observe", "estimator", "rank", "final_sweep"} - METHODS[requests[0].method].takes
-    assert not useless & set(specs[0].settings)
+    assert not useless & set(specs[0].given)
     assert make_requested_method(requests[0]) == make_requested_method(requests[1])
 
 
@@ -300,7 +288,7 @@ def test_baselines_of_exact_plans_observe_the_share_that_is_written_out():
 @pytest.mark.parametrize("task", ["inverted-pendulum", "cart-pole"])
 def test_what_is_written_out_is_what_was_asked_for(task, method):
     settings = {"task": task, "method": method, "seed": 0, **(SAMPLED if method.startswith("averaged") else {})}
-    full = spec_of("plan", settings).full
+    full = spec_of("plan", settings).settings
     asked, written = PlanRequest(**settings), PlanRequest(**full)
     assert make_requested_method(written) == make_requested_method(asked)
     found, meant = make_control_task(written), make_control_task(asked)
@@ -314,11 +302,11 @@ def test_what_is_written_out_is_what_was_asked_for(task, method):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_is_written_out(task):
-    full = spec_of("plan", {"task": task, "seed": 0}).full
+    full = spec_of("plan", {"task": task, "seed": 0}).settings
     for name in ("states", "actions", "variant", "reward_offset", "time_step", "noise"):
         assert full[name] is not None
     given = {name: value for name, value in full.items() if value is not None}
-    assert spec_of("plan", given).full == full
+    assert spec_of("plan", given).settings == full
 
 
 def test_steps_are_known_only_where_they_were_given():

@@ -37,7 +37,7 @@ def test_the_smoke_test_that_paper_57_names_is_57_games_in_two_arms():
 def test_batch_size_is_36_runs():
     specs = runs_of(read_sweep("batch-size"))
     assert len(specs) == 2 * 2 * 3 * 3 == 36
-    assert Counter(spec.full["batch_size"] for spec in specs) == {32: 12, 64: 12, 128: 12}
+    assert Counter(spec.settings["batch_size"] for spec in specs) == {32: 12, 64: 12, 128: 12}
     assert {spec.subject for spec in specs} == {"atari/frostbite", "atari/seaquest"}
     paper = {spec.id for spec in runs_of(read_sweep("paper-57"))}
     assert sum(spec.id in paper for spec in specs) == 12, "batches of 32 are the paper's own runs, done once"
@@ -57,7 +57,7 @@ THREE = ("inverted-pendulum", "mountain-car", "double-integrator")
 
 def test_plans_that_are_shipped_are_requests_that_a_plan_accepts():
     for spec in runs_of(read_sweep("paper-control")):
-        request = PlanRequest(task=spec.subject, **{k: v for k, v in spec.full.items() if k != "task"})
+        request = PlanRequest(task=spec.subject, **{k: v for k, v in spec.settings.items() if k != "task"})
         assert request.seed == spec.seed
         if request.states is not None:
             grid_shape(request.states, 4 if spec.subject == "cart-pole" else 2)

@@ -17,6 +17,7 @@ from svrl.reporting.sweep_table import totals_lines
 from svrl.runs.settings import spec_of
 from svrl.runs.status import look
 from svrl.runs.store import Store
+from svrl.runs.train_run import config_of
 from svrl.stats import mean_interval
 from svrl.training.session import train_in_directory
 
@@ -255,7 +256,7 @@ def test_looks_stand_runs_that_come_and_go_meanwhile(tmp_path):
 def test_a_real_run_is_read(tmp_path):
     spec = spec_of("train", {"env": "CartPole-v1", "preset": "smoke"})
     store = sweep_of(tmp_path, [spec])
-    train_in_directory(spec.subject, spec.agent_config(), folder=store.folder(spec.id) / "run")
+    train_in_directory(spec.subject, config_of(spec.settings), folder=store.folder(spec.id) / "run")
     (run,) = look(store, [spec]).runs
     result = store.result(spec.id)
     assert (run.state, run.steps, run.score) == ("done", 400, result["score_last_100"])

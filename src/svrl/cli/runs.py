@@ -109,15 +109,10 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
 
 def _of_a_sweep(path: Path) -> dict[str, str]:
     """What a sweep calls its run: the folder is named by a hash."""
-    from svrl.runs.store import RUN, read_spec
+    from svrl.runs.store import RUN, label_in
 
-    if path.name != RUN:
-        return {}
-    try:
-        spec = read_spec(path.parent)
-        return {"label": spec.label} if spec.id == path.parent.name else {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # no run of a sweep, or its spec is damaged
-        return {}
+    label = label_in(path.parent) if path.name == RUN else ""
+    return {"label": label} if label else {}
 
 
 def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from svrl.runs.driver import Effort, Summary
-    from svrl.runs.run_spec import RunSpec
+    from svrl.runs.spec import RunSpec
     from svrl.runs.status import Overview
     from svrl.runs.store import State
 

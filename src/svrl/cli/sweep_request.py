@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from svrl.cli.answers import BadInputError, say
 
 if TYPE_CHECKING:
-    from svrl.runs.run_spec import RunSpec
+    from svrl.runs.spec import RunSpec
     from svrl.runs.store import Store
     from svrl.runs.sweep_file import Sweep
 
@@ -56,7 +56,7 @@ class SweepRequest:
         opened = open_store(store)
         specs = runs_of(sweep, changes={name: _value(text) for name, text in _pairs("--set", changes)})
         if wanted:
-            specs, notes = chosen(sweep.name, specs, wanted)
+            specs, notes = chosen(f"The sweep {sweep.name} has", specs, wanted)
             for note in notes:
                 say(note)
         if sweep.kind == "plan":
@@ -99,7 +99,7 @@ class SweepRequest:
     def _by_environment(self) -> dict[str, list[RunSpec]]:
         found: dict[str, list[RunSpec]] = {}
         for spec in self.specs:
-            if spec.kind == "train":
+            if spec.kind.name == "train":
                 found.setdefault(spec.subject, []).append(spec)
         return found
 
@@ -145,6 +145,6 @@ def _check_plans(specs: Iterable[RunSpec]) -> None:
 
     for spec in specs:
         try:
-            PlanRequest(**spec.settings)
+            PlanRequest(**spec.given)
         except BadInputError as error:
             raise BadInputError(f"{spec.label}: {error}") from error

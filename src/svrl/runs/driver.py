@@ -1,4 +1,4 @@
-"""The driver of a sweep: which runs are left, who has them, when to stop. A pool says where they are worked on.
+"""The driver of a list of runs: which runs are left, who has them, when to stop. A pool says where they are worked on.
 
 A run that another process holds is left alone and looked at again later, so several drivers share one store. What was
 lost with a worker process is looked up in the store first, and then begun again.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import RunSpec, Terms
 from svrl.runs.store import TO_DO, BusyError, State, Store, failure_of, kills_of
 from svrl.runs.work import LAST_LINES, Ended, now, sentence_of, tidy
 from svrl.runtime.stop_signals import Signals
@@ -30,7 +30,7 @@ ELSEWHERE = "by another command"
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How a sweep is worked on; nothing here changes what is learned.
+    """How runs are worked on; nothing here changes what is learned.
 
     Attributes:
         jobs: Runs at a time on CPUs, or processes on GPUs; None takes as many as cores, GPUs and memory allow.
@@ -38,6 +38,7 @@ class Effort:
         retries: Times that a run whose process was killed is begun again.
         hours: After which no run is begun and those at work are saved; None is no limit.
         tensorboard: Write scalars for TensorBoard.
+        command: That asked for the runs, for their provenance.
     """
 
     jobs: int | None = None
@@ -45,6 +46,7 @@ class Effort:
     retries: int = RETRIES
     hours: float | None = None
     tensorboard: bool = False
+    command: str = ""
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
@@ -54,9 +56,19 @@ class Effort:
         if not self.checkpoint_every > 0:
             raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
 
+    def terms(self, threads: int, device: str | None) -> Terms:
+        """How a process works on runs."""
+        return Terms(
+            threads=threads,
+            checkpoint_every=self.checkpoint_every,
+            tensorboard=self.tensorboard,
+            device=device,
+            command=self.command,
+        )
+
 
 class Listener:
-    """Follows a sweep; this one does nothing. Any object with these methods will do."""
+    """Follows the runs; this one does nothing. Any object with these methods will do."""
 
     def begins(self, spec: RunSpec) -> None:
         """A process works on a run now."""
@@ -73,12 +85,12 @@ class Listener:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """How a sweep stands when its driver returns.
+    """How runs stand when their driver returns.
 
     Attributes:
         states: Of every run, by id.
         failures: Why, by id, of those that failed.
-        stopped: The number of the signal that stopped it; None if it came to its end.
+        stopped: The number of the signal that stopped them; None if they came to their end.
         out_of_time: The hours were over.
         broken: Why the store could not be written to; empty if it could.
     """
@@ -153,6 +165,7 @@ class Driver:
         self._waiting: deque[RunSpec] = deque()
         self._elsewhere: dict[str, tuple[float, RunSpec]] = {}
         self._setbacks: Counter[str] = Counter()
+        self._open: set[str] = set()
         self._stopping = self._out_of_time = False
         self._broken = ""
         self._deadline = None if effort.hours is None else time.monotonic() + 3600 * effort.hours
@@ -161,6 +174,8 @@ class Driver:
         """Work until nothing is left, or until it has to stop."""
         for spec in specs:
             state = self._store.state(spec.id)
+            if state in ("running", *TO_DO):
+                self._open.add(spec.id)
             if state == "done":
                 tidy(self._store, spec.id)
             elif state == "running":
@@ -195,11 +210,15 @@ class Driver:
                 self._look_again(spec)
         full: set[str] = set()
         for spec in list(self._waiting):
-            if spec.device not in full:
-                if self._pool.take(spec):
-                    self._waiting.remove(spec)
-                else:
-                    full.add(spec.device)
+            if spec.device in full or any(run.id in self._open for run in spec.after):
+                continue
+            if any(self._store.result(run.id) is None for run in spec.after):
+                self._waiting.remove(spec)  # what it comes after has failed, or was left
+                self._open.discard(spec.id)
+            elif self._pool.take(spec):
+                self._waiting.remove(spec)
+            else:
+                full.add(spec.device)
 
     def _look_again(self, spec: RunSpec) -> None:
         """How a run stands that another process had."""
@@ -208,8 +227,10 @@ class Driver:
             self._waiting.append(spec)
         elif state == "running":
             self._elsewhere[spec.id] = (time.monotonic(), spec)
-        elif state == "done":
-            self._listener.ends(spec, "done", ELSEWHERE)
+        else:
+            self._open.discard(spec.id)
+            if state == "done":
+                self._listener.ends(spec, "done", ELSEWHERE)
 
     def _hear(self, news: News) -> None:
         spec, ended, reason = news.spec, news.ended, news.reason
@@ -226,6 +247,8 @@ class Driver:
             ended, reason = "stopped", self._broken
         elif ended == "stopped" and not self._stopping and not self._has_to_stop():  # somebody else told it to stop
             self._begin_again(spec)
+        if ended in ("done", "failed"):
+            self._open.discard(spec.id)
         self._listener.ends(spec, ended, reason)
 
     def _begin_again(self, spec: RunSpec) -> None:
@@ -236,6 +259,7 @@ class Driver:
         else:
             note = f"Note: {spec.label} was told to stop {times} times and is left. The same command resumes it."
             self._listener.notes(note)
+            self._open.discard(spec.id)
 
     def _after_loss(self, spec: RunSpec, reason: str, *, for_good: bool) -> tuple[Ended, str]:
         """Write down that the process of a run was lost; begin the run again unless it was lost too often."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from svrl.runs.run_spec import SUBJECT, RunSpec
+from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.status import value_of, varied
 from svrl.runs.store import STATES, State, Store
 from svrl.runtime.atomic import writing
@@ -110,7 +110,7 @@ def _rows_of(store: Store, spec: RunSpec, names: Sequence[str], rows: RowsOf) ->
         return
     begun: Mapping[str, Any] = next((row for row in reversed(store.attempts(spec.id)) if "began" in row), {})
     head: Row = {"run": spec.id, "svrl": " ".join(filter(None, (begun.get("svrl"), begun.get("commit"))))}
-    head |= {"kind": spec.kind, SUBJECT[spec.kind]: spec.subject, "arm": spec.arm, "seed": spec.seed}
+    head |= {"kind": spec.kind.name, SUBJECT[spec.kind.name]: spec.subject, "arm": spec.arm, "seed": spec.seed}
     head |= {name: _cell(value_of(spec, name)) for name in names}
     for row in found:
         yield head | {

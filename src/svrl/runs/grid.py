@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from svrl.runs.run_spec import SUBJECT, RunSpec
 from svrl.runs.settings import OTHER_NAMES, in_one_form, names_in, renamed, spec_of, value_in
+from svrl.runs.spec import SUBJECT, RunSpec, shown
 from svrl.runs.sweep_file import Sweep
 from svrl.runtime.nearest_name import near_names
 
@@ -40,32 +40,39 @@ def runs_of(
     Raises:
         ValueError: If something in it is wrong, or if nothing is left.
     """
-    found: dict[str, RunSpec] = {}
-    excluded = [_as_lists(renamed(entry)) for entry in sweep.exclude]
+    every: dict[str, RunSpec] = {}
     for settings in _combinations(sweep):
         spec = spec_of(sweep.kind, _over(settings, changes or {}))
-        if not any(matches(spec, entry) for entry in excluded):
-            found.setdefault(spec.id, spec)
+        if every.setdefault(spec.id, spec).device != spec.device:
+            raise ValueError("device says where runs are computed, not what they are: give one, not a list of them.")
+    excluded = [_as_lists(renamed(entry)) for entry in sweep.exclude]
+    for name in (name for entry in excluded for name in entry):
+        if not any(_has(spec, name) for spec in every.values()):
+            _refuse_setting(name, list(every.values()))
+    found = [spec for spec in every.values() if not any(matches(spec, entry) for entry in excluded)]
     if not found:
         raise ValueError(f"The sweep {sweep.name} has no run.")
-    return list(found.values()) if not where else chosen(sweep.name, list(found.values()), where)[0]
+    return found if not where else chosen(f"The sweep {sweep.name} has", found, where)[0]
 
 
-def chosen(name: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any]]) -> tuple[list[RunSpec], list[str]]:
+def chosen(what: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any]]) -> tuple[list[RunSpec], list[str]]:
     """Runs that have one of the values wanted, for every setting named.
 
     Args:
-        name: Of the sweep.
-        specs: Its runs.
-        where: The values wanted, by the names of settings.
+        what: Whose runs, for sentences: "The sweep paper-57 has".
+        specs: The runs.
+        where: The values wanted, by the names of settings; texts may have * in them.
 
     Returns:
         The runs, and a sentence for every value that none of them has.
 
     Raises:
-        ValueError: If there is no such setting, or no run is left, with what there is instead.
+        ValueError: If no run has such a setting, or no run is left, with what there is instead.
     """
     wanted = {setting: list(values) for setting, values in where.items()}
+    for name in wanted:
+        if not any(_has(spec, name) for spec in specs):
+            _refuse_setting(name, specs)
     found = [spec for spec in specs if matches(spec, wanted)]
     if found:
         return found, [_not_found(specs, wanted, *pair) for pair in _unmatched(found, wanted)]
@@ -73,8 +80,16 @@ def chosen(name: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any
     alone = {setting: values for setting, values in wanted.items() if not _any(specs, {setting: values})}
     there = " ".join(_there(specs, setting, values) for setting, values in alone.items())
     raise ValueError(
-        f"The sweep {name} has no run with {asked}. " + (there or "It has runs with each, and none with all of them.")
+        f"{what} no run with {asked}. " + (there or "Some have each, and none has all of them.")
     )
+
+
+def _refuse_setting(given: str, specs: Sequence[RunSpec]) -> None:
+    known = list(dict.fromkeys(name for spec in specs for name in names_in(spec)))
+    near = near_names(given, known)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    kinds = "svrl " + specs[0].kind.name if specs[0].kind.name in SUBJECT else "these figures"
+    raise ValueError(f"runs of {kinds} have no setting {given!r}. {hint}They have {', '.join(known)}.")
 
 
 def _any(specs: Iterable[RunSpec], wanted: Mapping[str, Iterable[Any]]) -> bool:
@@ -95,13 +110,15 @@ def _not_found(specs: Sequence[RunSpec], wanted: Mapping[str, Iterable[Any]], se
     others = {other: values for other, values in wanted.items() if other != setting}
     beside = f" with {_asked(others)}" if others else ""
     rest = [spec for spec in specs if matches(spec, others)]
-    return f"Note: no run{beside} has {setting}={_shown(value)}. {_there(rest, setting, [value])}"
+    return f"Note: no run{beside} has {setting}={shown(value)}. {_there(rest, setting, [value])}"
 
 
 def _there(specs: Iterable[RunSpec], setting: str, wanted: Sequence[Any]) -> str:
     """Which values of a setting there are, as in "seed is 0, 1 or 2.", after the one that may have been meant."""
     name = OTHER_NAMES.get(setting, setting)
-    values = list(dict.fromkeys(_shown(in_one_form(spec, name, value_in(spec, name))) for spec in specs))
+    values = list(
+        dict.fromkeys(shown(in_one_form(spec, name, value_in(spec, name))) for spec in specs if _has(spec, setting))
+    )
     meant = [near for one in wanted if isinstance(one, str) and "*" not in one for near in near_names(one, values)]
     hint = f"Did you mean {meant[0]}? " if meant else ""
     if len(values) > LISTED:
@@ -176,26 +193,19 @@ def _as_lists(entry: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def matches(spec: RunSpec, wanted: Mapping[str, Iterable[Any]]) -> bool:
-    """Whether a run has one of the values wanted, for every setting named.
+    """Whether a run has one of the values wanted, for every setting named."""
+    return all(_matches(spec, name, values) for name, values in wanted.items())
 
-    Raises:
-        ValueError: If runs have no setting of a name.
-    """
-    found = [_matches(spec, given, values) for given, values in wanted.items()]  # every name is looked at
-    return all(found)
+
+def _has(spec: RunSpec, given: str) -> bool:
+    return OTHER_NAMES.get(given, given) in names_in(spec)
 
 
 def _matches(spec: RunSpec, given: str, values: Iterable[Any]) -> bool:
+    if not _has(spec, given):
+        return False
     name = OTHER_NAMES.get(given, given)
-    try:
-        value = in_one_form(spec, name, value_in(spec, name))
-    except KeyError:
-        known = names_in(spec)
-        near = near_names(given, known)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        raise ValueError(
-            f"runs of svrl {spec.kind} have no setting {given!r}. {hint}They have {', '.join(known)}."
-        ) from None
+    value = in_one_form(spec, name, value_in(spec, name))
     return any(_is_like(value, in_one_form(spec, name, one)) for one in values)
 
 
@@ -219,15 +229,9 @@ def _number(value: Any) -> Any:
 
 
 def _listed(values: Iterable[Any]) -> str:
-    return " or ".join(_shown(value) for value in values)
+    return " or ".join(shown(value) for value in values)
 
 
 def _joined(values: Sequence[str]) -> str:
     """As in "0, 1 or 2"."""
     return values[0] if len(values) == 1 else f"{', '.join(values[:-1])} or {values[-1]}"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "not set"
-    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""A sweep on one machine: worker processes, one run at a time each; on a GPU one process, with runs side by side.
+"""Runs on one machine: worker processes, one run at a time each; on a GPU one process, with runs side by side.
 
 A worker is spawned, takes runs until there are none, and lives as long as its driver. If the driver ends, however it
 ends, its workers save and end. A worker that is killed is replaced, and its run is resumed.
@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from svrl.runs.driver import Driver, Effort, Listener, News, Pool, Summary
-from svrl.runs.run_spec import RunSpec
-from svrl.runs.store import LOG, RUN, Store, open_store, read_spec
+from svrl.runs.spec import RunSpec, Terms
+from svrl.runs.store import LOG, RUN, Store, open_store
 from svrl.runs.sweep_file import Resources
-from svrl.runs.work import Attempt, Ended, Terms, carry_out, threads_of
+from svrl.runs.train_run import TRAIN, member
+from svrl.runs.work import Attempt, Ended, carry_out, threads_of
 from svrl.runtime.cores import usable_cores
 from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.training.card import is_card
@@ -194,7 +195,7 @@ class LocalPool(Pool):
             return False
         worker.open[spec.id] = spec
         with suppress(OSError):  # it has died, which `news` will notice
-            worker.pipe.send(spec.id)
+            worker.pipe.send(spec)
         return True
 
     def _worker_on_cpu(self) -> _Worker | None:
@@ -219,16 +220,11 @@ class LocalPool(Pool):
     def _sort(self, spec: RunSpec) -> tuple[Any, ...]:
         """Runs side by side in one process share torch's precision and number of threads; a plan has its own."""
         threads = threads_of(self._store.folder(spec.id) / RUN, self._room.cores)
-        return (spec.kind, spec.full.get("precision"), threads)
+        return (spec.kind.name if spec.kind == TRAIN else "", spec.settings.get("precision"), threads)
 
     def _start(self, gpu: str | None = None, sort: tuple[Any, ...] = ()) -> _Worker:
-        side_by_side = self._room.together if gpu and sort[0] == "train" else 0
-        terms = Terms(
-            threads=sort[-1] if sort else self._room.cores,
-            checkpoint_every=self._effort.checkpoint_every,
-            tensorboard=self._effort.tensorboard,
-            device="cuda" if gpu else None,
-        )
+        side_by_side = self._room.together if gpu and sort[0] else 0
+        terms = self._effort.terms(sort[-1] if sort else self._room.cores, "cuda" if gpu else None)
         pipe, other = self._context.Pipe()
         visible = self._room.gpus[gpu] if gpu else None
         process = self._context.Process(target=_serve, args=(other, self._store.root, terms, side_by_side, visible))
@@ -331,12 +327,12 @@ class _Served:
 
     def work_on_one_after_another(self) -> None:
         """Until there are no more, or a signal came."""
-        while (run := self._next_id()) is not None:
+        while (spec := self._next_spec()) is not None:
 
-            def begun(run: str = run) -> None:
+            def begun(run: str = spec.id) -> None:
                 self._tell(run, None)
 
-            self._tell(run, *carry_out(self._store, run, self._terms, self._signals, begun))
+            self._tell(spec.id, *carry_out(self._store, spec, self._terms, self._signals, begun))
 
     def work_on_several(self, together: int) -> None:
         """Work on so many at a time until there are no more, or a signal came."""
@@ -349,48 +345,37 @@ class _Served:
 
     def next(self) -> Any:
         """The next run as a member of the population, held; None if there is none."""
-        from svrl.training.population import Member
-
-        while (run := self._next_id()) is not None:
+        while (spec := self._next_spec()) is not None:
             try:
-                attempt = Attempt.begin(self._store, run)
+                attempt = Attempt.begin(self._store, spec)
             except OSError as error:
-                self._tell(run, "broken", str(error))
+                self._tell(spec.id, "broken", str(error))
                 continue
             if attempt is None:
-                self._tell(run, "busy")
+                self._tell(spec.id, "busy")
                 continue
-            self._tell(run, None)
+            self._tell(spec.id, None)
+            folder = attempt.folder / RUN
             try:
-                spec, folder = read_spec(attempt.folder), attempt.folder / RUN
-                member = Member(
-                    env=spec.subject,
-                    config=spec.agent_config(),
-                    folder=folder,
-                    seed=spec.seed,
-                    device=self._terms.device or spec.device,
-                    precision=spec.full["precision"],
-                    threads=self._terms.threads,
-                    resume=(folder / "config.json").exists(),
-                )
+                found = member(spec.settings, folder, self._terms, self._terms.device or spec.device)
             except ValueError as error:
-                self._tell(run, *attempt.end(error))
+                self._tell(spec.id, *attempt.end(error))
                 continue
             self._attempts[folder] = attempt
-            return member
+            return found
         return None
 
     def ended(self, member: Any, outcome: Any) -> None:
         """A run of the population is over."""
         attempt = self._attempts.pop(member.folder)
-        self._tell(attempt.run, *attempt.end(outcome if isinstance(outcome, Exception) else None))
+        self._tell(attempt.spec.id, *attempt.end(outcome if isinstance(outcome, Exception) else None))
 
-    def _next_id(self) -> str | None:
+    def _next_spec(self) -> RunSpec | None:
         with self._asking:
             while self._signals.came is None:
                 try:
                     if self._pipe.poll(0.2):
-                        return str(self._pipe.recv())
+                        return self._pipe.recv()
                 except (EOFError, OSError):
                     return None
         return None

@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster: a task a run, in a folder that all nodes share.
+"""Runs on a Ray cluster: a task a run, in a folder that all nodes share.
 
 Ray says where a run goes, and begins it again if its worker or its node is lost. The lock of the run's folder keeps a
 second process away for as long as the first one lives, and the run resumes from its last checkpoint.
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from svrl.runs.driver import Driver, Effort, Listener, News, Pool, Summary
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import RunSpec, Terms
 from svrl.runs.store import Store, open_store
 from svrl.runs.sweep_file import Resources
-from svrl.runs.work import Terms, carry_out
+from svrl.runs.work import carry_out
 from svrl.runtime.stop_signals import Signals
 from svrl.training.card import is_card
 
@@ -89,14 +89,10 @@ class RayPool(Pool):
             asked["num_gpus"] = self._resources.gpus or 1
         if self._resources.memory_gb:
             asked["memory"] = int(self._resources.memory_gb * 1e9)
-        terms = Terms(
-            threads=self._resources.cores,
-            checkpoint_every=self._effort.checkpoint_every,
-            tensorboard=self._effort.tensorboard,
-            device="cuda" if is_card(spec.device) else None,  # the GPU, or the share of one, that Ray gives the task
-        )
+        # The GPU, or the share of one, that Ray gives the task.
+        terms = self._effort.terms(self._resources.cores, "cuda" if is_card(spec.device) else None)
         task = self._task.options(name=spec.label, **asked)
-        self._tasks[task.remote(str(self._store.root), spec.id, terms)] = spec
+        self._tasks[task.remote(str(self._store.root), spec, terms)] = spec
         return True
 
     def news(self, seconds: float) -> list[News]:
@@ -146,11 +142,11 @@ class RayPool(Pool):
         """Nothing: Ray ends the tasks of a driver that is gone."""
 
 
-def _task(root: str, run: str, terms: Terms) -> tuple[str, str]:
+def _task(root: str, spec: RunSpec, terms: Terms) -> tuple[str, str]:
     """What a Ray worker does. Ray cancels it by an interrupt, at which it saves and ends."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     with Signals().held_back() as signals:
-        return carry_out(Store(Path(root)), run, terms, signals)
+        return carry_out(Store(Path(root)), spec, terms, signals)
 
 
 @contextmanager

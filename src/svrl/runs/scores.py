@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import RunSpec
 
 ATARI = "atari/"
 LAST_GAMES = 100
@@ -96,7 +96,7 @@ class Group:
 def measure_of(specs: Iterable[RunSpec]) -> Measure:
     """What runs are compared by; it follows from what they are, not from how far they came."""
     every = list(specs)
-    kinds, subjects = {spec.kind for spec in every}, {spec.subject for spec in every}
+    kinds, subjects = {spec.kind.name for spec in every}, {spec.subject for spec in every}
     if len(kinds) > 1:
         return Measure(name="", text="no common score", reason="trainings and plans have no common score")
     if kinds == {"plan"}:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import importlib.util
 import inspect
 import math
@@ -19,10 +20,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, default_precision, family_of
+import torch
+
+from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, family_of
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.runs.run_spec import SUBJECT, Kind, RunSpec
+from svrl.runs.spec import SUBJECT, Kind, RunSpec, Work
+from svrl.runs.train_run import STRUCTURE, training
 from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.run_directory import CONFIG
 
 Form = Literal["text", "whole", "number", "switch"]
 
@@ -71,21 +76,33 @@ OF_THE_MACHINE = ("device", "precision")
 """Settings of a training beside the fields of AgentConfig. Threads are resources: `cores`."""
 _FIELDS = [entry.name for entry in dataclasses.fields(AgentConfig)]
 _FLOATS = frozenset(entry.name for entry in dataclasses.fields(AgentConfig) if isinstance(entry.default, float))
-STRUCTURE = frozenset(_FIELDS[_FIELDS.index("structured") + 1 : _FIELDS.index("discount")])
-"""Fields that only structured agents have a use for."""
 OTHER_NAMES = {"p": "observe"}
 PLAIN_ARMS = CHOICES["agent"]
 ARMS = (*PLAIN_ARMS, *(f"sv-{agent}" for agent in PLAIN_ARMS))
 """What `arm` may be: an agent, plain or structured."""
 
 
-def known_settings(kind: Kind) -> list[str]:
+def _plan(settings: Mapping[str, Any], work: Work) -> None:
+    plan = importlib.import_module("svrl.cli.plan").plan_in_directory
+    threads = torch.get_num_threads()
+    plan(
+        {**settings, "device": work.device, "threads": threads},
+        work.folder,
+        resume=(work.folder / CONFIG).exists(),
+        signals=work.signals,
+    )
+
+
+PLAN = Kind(name="plan", compute=_plan)
+
+
+def known_settings(kind: str) -> list[str]:
     """Names that a sweep may set, beside `arm` and `seeds`, which stand for others."""
     own = [*_FIELDS, *OF_THE_MACHINE] if kind == "train" else [*PLAN_DEFAULTS, "device"]
     return [SUBJECT[kind], "seed", *own]
 
 
-def spec_of(kind: Kind, given: Mapping[str, Any]) -> RunSpec:
+def spec_of(kind: str, given: Mapping[str, Any]) -> RunSpec:
     """The run with these settings.
 
     Raises:
@@ -123,20 +140,24 @@ def value_in(spec: RunSpec, name: str) -> Any:
     """
     if name == "arm":
         return spec.arm
-    if name == "preset" and spec.kind == "train":
-        return spec.settings.get(name, BY_FAMILY[family_of(spec.subject)])
-    return spec.full[name] if name in spec.full else spec.settings[name]
+    for settings in (spec.settings, spec.given, *(run.settings for run in spec.after)):
+        if name in settings:
+            return settings[name]
+    if name == "device":
+        return spec.device
+    raise KeyError(name)
 
 
 def names_in(spec: RunSpec) -> list[str]:
     """Names that `value_in` knows, the most telling ones first."""
-    first = [SUBJECT[spec.kind], "arm", "seed"]
-    return list(dict.fromkeys([*first, *spec.settings, *spec.full, *(["preset"] if spec.kind == "train" else [])]))
+    first = [*filter(None, [SUBJECT.get(spec.kind.name)]), "arm", "seed"]
+    after = [name for run in spec.after for name in run.settings]
+    return list(dict.fromkeys([*first, *spec.given, *spec.settings, *after, "device"]))
 
 
 def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
     """A value to compare with that of a run: grids and widths can be written in several ways."""
-    if name == "states" and spec.kind == "plan" and value is not None:
+    if name == "states" and spec.kind == PLAN and value is not None:
         return grid_in_one_form(spec.subject, value)
     if name == "hidden" and isinstance(value, str) and "*" not in value:
         return _widths(value)
@@ -149,11 +170,12 @@ def _training(settings: dict[str, Any]) -> RunSpec:
     check_forms(settings, dict.fromkeys(("preset", "agent", "estimator", *OF_THE_MACHINE), "text"))
     check_forms(settings, dict.fromkeys(_FLOATS, "number"))
     env, device = settings["env"], settings.get("device", "cpu")
-    precision = settings.get("precision", default_precision(device))
+    precision = settings.get("precision")
     if family_of(env) != "gymnasium":  # which is asked before runs begin, see `check_registered`
         _check_name("environment", env, _environments())
     check_device(device)
-    check_precision(precision, device)
+    if precision is not None:
+        check_precision(precision, device)
     if "estimator" in settings:
         _check_name("estimator", settings["estimator"], _estimators())
     if isinstance(settings.get("hidden"), str):
@@ -164,19 +186,7 @@ def _training(settings: dict[str, Any]) -> RunSpec:
         config = _config(settings)
     if settings.get("actions") == 0:  # as if it were not given
         settings = {name: value for name, value in settings.items() if name != "actions"}
-    full = {
-        "env": env,
-        "seed": settings["seed"],
-        "device": device.partition(":")[0],  # which card it is changes nothing
-        "precision": precision,
-        **{
-            name: as_float(value) if name in _FLOATS else value
-            for name, value in config.as_json().items()
-            if name != "preset"
-        },
-        "actions": config.actions or _own_actions(env),
-    }
-    return RunSpec(kind="train", settings=settings, full=full, steps=config.steps)
+    return training(env, config, seed=settings["seed"], precision=precision, device=device, given=settings)
 
 
 def _config(settings: Mapping[str, Any]) -> AgentConfig:
@@ -207,7 +217,7 @@ def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "agent": arm.removeprefix("sv-"), "structured": arm.startswith("sv-")}
 
 
-def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
+def _refuse_unknown(kind: str, settings: Mapping[str, Any]) -> None:
     known = known_settings(kind)
     for name in settings:
         if name == "threads":
@@ -216,16 +226,6 @@ def _refuse_unknown(kind: Kind, settings: Mapping[str, Any]) -> None:
             if name == "seeds":
                 raise ValueError("seeds is an axis: change it in the file, or take some of them by --where seed=0,1.")
             raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known, synonyms=FOREIGN_NAMES)}")
-
-
-@functools.cache
-def _own_actions(env: str) -> int:
-    """How many a control task has by itself; 0 for other environments, where their number cannot be set."""
-    if family_of(env) != "control":
-        return 0
-    from svrl.mdp.catalogue import make_task
-
-    return make_task(env.partition("/")[2]).n_actions
 
 
 def _estimators() -> Mapping[str, Any]:
@@ -264,12 +264,11 @@ def _planning(settings: Mapping[str, Any]) -> RunSpec:
     full = {
         "task": task,
         "seed": settings["seed"],
-        "device": device.partition(":")[0],  # which card it is changes nothing
         **chosen,
         **_of_the_task(task, chosen),
         **_of_the_method(method, chosen),
     }
-    return RunSpec(kind="plan", settings=settings, full=full, steps=chosen["iterations"])
+    return RunSpec(kind=PLAN, settings=full, given=settings, device=device, steps=chosen["iterations"])
 
 
 def grid_in_one_form(task: str, states: Any) -> Any:

@@ -16,9 +16,9 @@ from statistics import fmean
 from typing import Any
 
 from svrl.runs import scores
-from svrl.runs.run_spec import SUBJECT, RunSpec
-from svrl.runs.settings import STRUCTURE
+from svrl.runs.spec import SUBJECT, RunSpec, shown
 from svrl.runs.store import STATES, State, Store, failure_of, this_version
+from svrl.runs.train_run import STRUCTURE, TRAIN
 
 LAST_LINES = 20
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
@@ -169,39 +169,35 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Over
 def varied(specs: Iterable[RunSpec]) -> list[str]:
     """Names of the settings that differ between the runs, in the order in which the runs name them."""
     every = list(specs)
-    names = dict.fromkeys(name for spec in every for name in spec.settings if name not in _TOLD_OTHERWISE)
+    names = dict.fromkeys(name for spec in every for name in spec.given if name not in _TOLD_OTHERWISE)
     return [name for name in names if len({_key(value_of(spec, name)) for spec in every if _has(spec, name)}) > 1]
 
 
 def value_of(spec: RunSpec, name: str) -> Any:
     """A setting of a run, written in its sweep or not; None if it has no use for it."""
-    return spec.settings.get(name, spec.full.get(name)) if _has(spec, name) else None
+    return spec.given.get(name, spec.settings.get(name)) if _has(spec, name) else None
 
 
 def variant_of(spec: RunSpec, names: Sequence[str]) -> str:
     """As in "sv-dqn batch_size=64", of the settings in `names`."""
     values = {name: value_of(spec, name) for name in names}
-    return " ".join([spec.arm, *(f"{name}={_shown(value)}" for name, value in values.items() if value is not None)])
+    return " ".join([spec.arm, *(f"{name}={shown(value)}" for name, value in values.items() if value is not None)])
 
 
 def _has(spec: RunSpec, name: str) -> bool:
     """A plain agent has fields of structure too, which decide nothing."""
-    return name in spec.settings or not (spec.kind == "train" and name in STRUCTURE and not spec.full["structured"])
+    return name in spec.given or not (spec.kind == TRAIN and name in STRUCTURE and not spec.settings["structured"])
 
 
 def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _shown(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
 def _view(store: Store, spec: RunSpec, names: Sequence[str], measure: scores.Measure, now: float) -> RunView:
     what: dict[str, Any] = {
         "id": spec.id,
         "label": spec.label,
-        "kind": spec.kind,
+        "kind": spec.kind.name,
         "subject": spec.subject,
         "arm": spec.arm,
         "variant": variant_of(spec, names),
@@ -236,7 +232,7 @@ def _progress(store: Store, spec: RunSpec, measure: scores.Measure, now: float) 
             "seconds": sum(float(row.get("seconds") or 0.0) for row in attempts),
         }
     steps = store.steps(run)
-    episodes = store.rows(run, "episodes.jsonl", scores.LAST_GAMES) if spec.kind == "train" else []
+    episodes = store.rows(run, "episodes.jsonl", scores.LAST_GAMES) if spec.kind == TRAIN else []
     found |= {"steps": steps, "score": scores.score_so_far(measure, spec, episodes)}
     if state == "failed":
         row = failure_of(attempts) or {}

@@ -1,15 +1,18 @@
-"""Where sweeps keep their runs: a folder, on this machine or shared by several, with one folder a run.
+"""Where runs are kept: a folder, on this machine or shared by several, with one folder a run.
 
 ```
-STORE/sweeps/NAME.json        which runs a sweep has
 STORE/runs/ID/spec.json       what the run is
-STORE/runs/ID/run/            the run directory of svrl train or svrl plan; result.json in it means: done
+STORE/runs/ID/run/            its run directory; result.json in it means: done
 STORE/runs/ID/attempts.jsonl  who worked on it, with which svrl, and how that ended
 STORE/runs/ID/log.txt         what the attempts printed
+STORE/sweeps/NAME.json        which runs a sweep has
 ```
 
 Nothing is kept anywhere else, so a later command, after a crash or on another machine, sees the same. Files appear
 whole or not at all. The process that works on a run locks its folder; the system releases the lock however it ends.
+
+Trainings and plans write run directories like those of `svrl train` and `svrl plan`. What other runs come to is rows in
+result.json, and arrays.npz beside it if there are arrays.
 """
 
 from __future__ import annotations
@@ -17,22 +20,27 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
+
+import numpy as np
 
 from svrl import __version__
-from svrl.runs.run_spec import RunSpec
+from svrl.runs.spec import SUBJECT, Result, RunSpec
 from svrl.runtime.atomic import writing
 from svrl.runtime.provenance import commit
 from svrl.runtime.regular_file import read_object
 from svrl.runtime.rows import RowLog, last_rows, read_rows
-from svrl.runtime.run_directory import RESULT
+from svrl.runtime.run_directory import RESULT, finite
 from svrl.runtime.training_run import is_running, locked
 
 SPEC, RUN, ATTEMPTS, LOG, SWEEPS, RUNS = "spec.json", "run", "attempts.jsonl", "log.txt", "sweeps", "runs"
+ARRAYS = "arrays.npz"
+HERE, SHIPPED = "here", "committed"
 PROGRESS_ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")
 
 State = Literal["done", "running", "failed", "stopped", "waiting"]
@@ -44,6 +52,42 @@ Attempts = Sequence[Mapping[str, Any]]
 
 class BusyError(Exception):
     """Another process works on the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A finished run, as figures and claims read it.
+
+    Attributes:
+        kind: Name of its kind.
+        id: Of the run.
+        settings: Of the run.
+        rows: What it came to.
+        provenance: Versions of svrl, python, torch and numpy, machine, device, when it ended, seconds, command, and
+            the commit where it is known.
+        source: "here" or "committed".
+        load: Reads its arrays.
+    """
+
+    kind: str
+    id: str
+    settings: Mapping[str, Any]
+    rows: list[dict[str, Any]]
+    provenance: Mapping[str, Any]
+    source: str
+    load: Callable[[], dict[str, np.ndarray]] = field(repr=False)
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What was too long for rows; empty if there is nothing."""
+        return self.load()
+
+
+class Reader(Protocol):
+    """What finished runs are read from: a store, or the table that ships with svrl."""
+
+    def read(self, spec: RunSpec) -> Kept | None:
+        """The run, or None if it is not there."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +148,49 @@ class Store:
     def result(self, run: str) -> dict[str, Any] | None:
         """result.json of a finished run, or None."""
         return _read_json(self.folder(run) / RUN / RESULT)
+
+    def keep(self, spec: RunSpec, result: Result, provenance: Mapping[str, Any]) -> None:
+        """Write what a run came to, its arrays first: with result.json it is done."""
+        folder = self.folder(spec.id) / RUN
+        folder.mkdir(parents=True, exist_ok=True)
+        if result.arrays:
+            with writing(folder / ARRAYS) as temporary, temporary.open("wb") as file:
+                np.savez_compressed(file, **result.arrays)  # type: ignore[arg-type]
+        fields = {"settings": dict(spec.settings), "provenance": dict(provenance), "arrays": sorted(result.arrays)}
+        _write_json(folder / RESULT, {**fields, "rows": [finite(row) for row in result.rows]}, indent=None)
+
+    def read(self, spec: RunSpec) -> Kept | None:
+        """A finished run that `keep` wrote, or None.
+
+        Raises:
+            ValueError: If its file is damaged or was changed by hand.
+        """
+        path = self.folder(spec.id) / RUN / RESULT
+        found = _read_json(path)
+        if found is None:
+            return None
+        if found.get("settings") != json.loads(json.dumps(dict(spec.settings))) or "rows" not in found:
+            raise ValueError(f"{path} does not hold what its name says. Delete it; it will be computed again.")
+        arrays = path.with_name(ARRAYS)
+        if found["arrays"] and not arrays.exists():
+            raise ValueError(f"{arrays} is missing. Delete {path.name} beside it; it will be computed again.")
+        return Kept(
+            kind=spec.kind.name,
+            id=spec.id,
+            settings=found["settings"],
+            rows=found["rows"],
+            provenance=found["provenance"],
+            source=HERE,
+            load=lambda: _read_arrays(arrays) if found["arrays"] else {},
+        )
+
+    def kept(self) -> Iterator[tuple[dict[str, Any], Path]]:
+        """Every run that `keep` wrote: what spec.json holds, and the run directory."""
+        for path in sorted((self.root / RUNS).glob(f"*/{SPEC}")):
+            folder = path.parent / RUN
+            spec = _read_json(path)
+            if spec is not None and spec["kind"] not in SUBJECT and (folder / RESULT).exists():
+                yield spec, folder
 
     def rows(self, run: str, name: str, last: int | None = None) -> list[dict[str, Any]]:
         """Rows of a file of the run directory, such as episodes.jsonl, or the last of them."""
@@ -186,9 +273,18 @@ def this_version() -> tuple[str, str]:
     return __version__, commit()
 
 
-def read_spec(folder: Path) -> RunSpec:
-    """Of the run in a folder."""
-    return RunSpec.from_json(read_object(folder / SPEC))
+def label_in(folder: Path) -> str:
+    """What the run in a folder of a store is called; empty if the folder holds none, or a damaged one."""
+    try:
+        spec = read_object(folder / SPEC)
+    except (OSError, ValueError):
+        return ""
+    return str(spec.get("label", "")) if spec.get("id") == folder.name else ""
+
+
+def read_first(spec: RunSpec, stores: Iterable[Reader]) -> Kept | None:
+    """A finished run out of the first store that has it."""
+    return next((kept for store in stores if (kept := store.read(spec)) is not None), None)
 
 
 def failure_of(attempts: Attempts) -> Mapping[str, Any] | None:
@@ -211,9 +307,9 @@ def _version(version: str, commit: str) -> str:
     return f"{version} ({commit})" if commit else version
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+def _write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     with writing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(value, indent=indent, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -226,3 +322,8 @@ def _read_json(path: Path) -> dict[str, Any] | None:
             f"{path} is damaged ({error}). Remove it; a run then resumes from its last checkpoint."
         ) from error
     return found if isinstance(found, dict) else None
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}

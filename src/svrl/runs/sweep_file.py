@@ -40,9 +40,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from svrl.runs.run_spec import SUBJECT, Kind
+from svrl.runs.spec import SUBJECT
 from svrl.runtime.nearest_name import nearest_name
 
 PARTS = ("name", "kind", "fixed", "axes", "include", "exclude", "resources", "budget")
@@ -115,7 +115,7 @@ class Sweep:
     """
 
     name: str
-    kind: Kind = "train"
+    kind: Literal["train", "plan"] = "train"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     axes: Mapping[str, Any] = field(default_factory=dict)
     include: tuple[Mapping[str, Any], ...] = ()

@@ -1,9 +1,8 @@
-"""One run of a sweep as one function call: hold its folder, train or plan in it, write down how that ended."""
+"""One run as one function call: hold its folder, carry it out, write down how that ended."""
 
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import shutil
 import socket
@@ -11,14 +10,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from svrl.runs.run_spec import RunSpec
-from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of, read_spec, this_version
+from svrl.runs.spec import RunSpec, Terms, Work
+from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of, this_version
+from svrl.runtime.provenance import provenance
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.runtime.training_run import STATE
@@ -32,33 +31,16 @@ _AS_TORCH_SAYS_IT = ("iostream error", "PytorchStreamWriter failed", *map(os.str
 """torch.save hides the error number of a file that could not be written."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """How a process works on runs; nothing here changes what is learned.
-
-    Attributes:
-        threads: CPU threads of a run that begins; one that is resumed keeps its own.
-        checkpoint_every: Seconds between two checkpoints of a training.
-        tensorboard: Write scalars for TensorBoard.
-        device: In place of the one in the run's settings: "cuda", where this process sees one GPU only.
-    """
-
-    threads: int = 1
-    checkpoint_every: float = 60.0
-    tensorboard: bool = False
-    device: str | None = None
-
-
 class Attempt:
     """One attempt at a run, under the lock of its folder.
 
     Attributes:
-        run: The id of the run.
+        spec: The run.
         folder: The folder of the run in the store.
     """
 
-    def __init__(self, store: Store, run: str, held: ExitStack) -> None:
-        self.run, self.folder = run, store.folder(run)
+    def __init__(self, store: Store, spec: RunSpec, held: ExitStack) -> None:
+        self.spec, self.folder, run = spec, store.folder(spec.id), spec.id
         self._store, self._held = store, held
         self._number = 1 + sum("began" in row for row in store.attempts(run))
         self._began = time.monotonic()
@@ -68,8 +50,9 @@ class Attempt:
         clear_remains(self.folder)
 
     @classmethod
-    def begin(cls, store: Store, run: str) -> Attempt | None:
+    def begin(cls, store: Store, spec: RunSpec) -> Attempt | None:
         """Hold a run; None if another process holds it, has done it or has failed at it."""
+        run = spec.id
         with ExitStack() as holding:
             try:
                 holding.enter_context(store.working_on(run))
@@ -80,7 +63,7 @@ class Attempt:
                 return None
             if failure_of(store.attempts(run)) is not None:
                 return None
-            attempt = cls(store, run, holding)
+            attempt = cls(store, spec, holding)
             attempt._held = holding.pop_all()
             return attempt
 
@@ -100,9 +83,9 @@ class Attempt:
                 if reason:
                     with suppress(OSError):
                         self._log(error)
-                    row["last_lines"] = self._store.log_tail(self.run, LAST_LINES)
+                    row["last_lines"] = self._store.log_tail(self.spec.id, LAST_LINES)
                 seconds = round(time.monotonic() - self._began, 3)
-                self._store.note(self.run, {"attempt": self._number, "ended": now(), **row, "seconds": seconds})
+                self._store.note(self.spec.id, {"attempt": self._number, "ended": now(), **row, "seconds": seconds})
         except OSError as failure:
             return "broken", sentence_of(failure, self._store.address)
         return ended, reason
@@ -127,31 +110,43 @@ class Attempt:
             with (self.folder / LOG).open("a", encoding="utf-8") as log:
                 log.write("".join([*lines, f"Error: {error}\n"]))
 
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._began
+
 
 def carry_out(
-    store: Store, run: str, terms: Terms, signals: Signals, begun: Callable[[], None] = lambda: None
+    store: Store,
+    spec: RunSpec,
+    terms: Terms,
+    signals: Signals,
+    begun: Callable[[], None] = lambda: None,
+    *,
+    to_log: bool = True,
 ) -> tuple[Ended, str]:
     """Do a run, or what is left of it, in this process.
 
     Args:
         store: Where it is.
-        run: Its id.
+        spec: The run.
         terms: How it is done.
         signals: Held back by the caller. When one came, the run saves and stops.
         begun: Called when the run is held.
+        to_log: Write what it prints to its log.txt.
 
     Returns:
         How it ended, and why in one sentence; empty if there is nothing to say.
     """
     try:
-        attempt = Attempt.begin(store, run)
+        attempt = Attempt.begin(store, spec)
         if attempt is None:
             return "busy", ""
         begun()
         error: BaseException | None = None
         try:
-            with _output_to(attempt.folder / LOG):
-                do_run(read_spec(attempt.folder), attempt.folder / RUN, terms, signals)
+            with _output_to(attempt.folder / LOG) if to_log else nullcontext():
+                _compute(store, attempt, terms, signals)
         except (Exception, Stopped, SystemExit) as raised:  # whatever it is, it is this run's alone
             error = raised
         signals.at_once = False
@@ -160,39 +155,43 @@ def carry_out(
         return "broken", sentence_of(failure, store.address)
 
 
-def do_run(spec: RunSpec, folder: Path, terms: Terms, signals: Signals) -> None:
-    """Train or plan in a run directory; resume what is there.
+def _compute(store: Store, attempt: Attempt, terms: Terms, signals: Signals) -> None:
+    """Compute in the run directory, and write what comes back.
 
     Raises:
-        Stopped: If a signal came; everything is saved.
+        Stopped: If a signal came; what can be saved is saved.
         ValueError: If a setting is wrong, or the run fails in another way that it can name.
     """
+    spec, folder = attempt.spec, attempt.folder / RUN
+    device = terms.device or spec.device
+    with torch_threads(threads_of(folder, terms.threads)):
+        work = Work(
+            folder=folder,
+            device=device,
+            terms=terms,
+            signals=signals,
+            finished=lambda run: store.folder(run.id) / RUN,
+        )
+        result = spec.kind.compute(spec.settings, work)
+    if result is not None:
+        signals.at_once = False  # what is computed is kept
+        told = provenance(device=device, command=terms.command, seconds=attempt.seconds)
+        if any(told.get(name, "") != value for name, value in result.trained.items()):
+            told["trained"] = result.trained
+        store.keep(spec, result, told)
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """CPU threads of torch for a block."""
     import torch
 
-    threads = threads_of(folder, terms.threads)
-    torch.set_num_threads(threads)
-    resume = (folder / CONFIG).exists()
-    device = terms.device or spec.device
-    if spec.kind == "plan":
-        # The planning call is the command line's, which stands above this package.
-        plan = importlib.import_module("svrl.cli.plan").plan_in_directory
-        plan({**spec.settings, "device": device, "threads": threads}, folder, resume=resume, signals=signals)
-        return
-    from svrl.training.session import Habits, train_in_directory
-
-    train_in_directory(
-        spec.subject,
-        spec.agent_config(),
-        folder=folder,
-        seed=spec.seed,
-        device=device,
-        precision=spec.full["precision"],
-        env_threads=threads,
-        resume=resume,
-        habits=Habits(checkpoint_every=terms.checkpoint_every, tensorboard=terms.tensorboard),
-        say=lambda sentence: print(sentence, flush=True),  # noqa: T201, to log.txt
-        signals=signals,
-    )
+    earlier = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(earlier)
 
 
 def threads_of(folder: Path, otherwise: int) -> int:
@@ -228,10 +227,10 @@ def clear_remains(folder: Path) -> None:
 
 
 def remains_in(folder: Path) -> list[Path]:
-    """Temporary files, a run directory without its config.json, and the checkpoints of a finished run."""
+    """Temporary files, a run directory without config.json and result.json, and the checkpoints of a finished run."""
     run = folder / RUN
     found = [path for path in folder.rglob(".*") if path.is_file()]
-    if run.exists() and not (run / CONFIG).exists():
+    if run.exists() and not (run / CONFIG).exists() and not (run / RESULT).exists():
         found.append(run)
     if (run / RESULT).exists():
         found += [run / name for name in (*STATE, CHECKPOINT) if (run / name).exists()]

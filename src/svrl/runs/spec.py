@@ -1,0 +1,170 @@
+"""A run: its kind and its settings, which are its identity, and what it is carried out with.
+
+Kinds are trainings, plans, and the computations that the paper's figures are drawn from. Settings are plain data. A run
+with the same kind and settings is the same run, whoever asks for it: what one list of runs has computed, another one
+finds. Everything random is seeded by the settings. The device is not part of them: on another one the same seed may
+draw other numbers, which is another sample of the same thing, and the provenance says where it was computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from svrl.runtime.stop_signals import Signals
+
+SUBJECT: dict[str, str] = {"train": "env", "plan": "task"}
+"""The setting of trainings and plans that is the argument of their command."""
+_NOT_IN_LABEL = ("env", "task", "agent", "structured", "method", "seed", "preset", "device", "precision", "threads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a process works on runs; nothing here changes what is computed.
+
+    Attributes:
+        threads: CPU threads of a run that begins; one that is resumed keeps its own.
+        checkpoint_every: Seconds between two checkpoints of a training.
+        tensorboard: Write scalars for TensorBoard.
+        device: In place of the run's: "cuda", where this process sees one GPU only.
+        command: That asked for the run, for its provenance.
+    """
+
+    threads: int = 1
+    checkpoint_every: float = 60.0
+    tensorboard: bool = False
+    device: str | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a run is carried out with, beside its settings.
+
+    Attributes:
+        folder: The run directory. It need not exist; what is in it stays after an interruption.
+        device: "cpu", "cuda" or "cuda:1".
+        terms: How this process works on runs.
+        signals: Held back. When one came, the run saves what it can, and stops.
+        finished: The run directory of a run that this one comes after.
+    """
+
+    folder: Path
+    device: str = "cpu"
+    terms: Terms = field(default_factory=Terms)
+    signals: Signals = field(default_factory=Signals)
+    finished: Callable[[RunSpec], Path] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a run came to that keeps no run directory of its own.
+
+    Attributes:
+        rows: JSON objects; numbers are numbers.
+        arrays: What is too long for rows, policies and trajectories say.
+        trained: Machine, versions and commit of a training that the rows are about; empty if there is none.
+    """
+
+    rows: list[dict[str, Any]]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    trained: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """How runs of one kind are carried out.
+
+    Attributes:
+        name: Of the kind.
+        version: To be raised when the same settings lead to another result: the runs are then others.
+        compute: A function of a module, so that other processes find it. What it returns is written to the run
+            directory; it returns None if it has written its result there itself.
+    """
+
+    name: str
+    version: int = 1
+    compute: Callable[[Mapping[str, Any], Work], Result | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run.
+
+    Attributes:
+        kind: How it is carried out.
+        settings: All that its result depends on: strings, numbers, booleans, None, and lists and objects of them.
+        given: What a sweep says about it, for its label and for comparisons: the same settings without defaults.
+        device: cpu, cuda or cuda:N.
+        steps: Agent steps of a training, most iterations of a plan; None if nobody knows before.
+        minutes: About how long it takes on one core, for estimates only.
+        after: Runs that have to be done before.
+    """
+
+    kind: Kind
+    settings: Mapping[str, Any]
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    device: str = field(default="cpu", compare=False)
+    steps: int | None = field(default=None, compare=False)
+    minutes: float = field(default=0.1, compare=False)
+    after: tuple[RunSpec, ...] = field(default=(), compare=False)
+
+    @cached_property
+    def id(self) -> str:
+        """16 hexadecimal digits that stand for kind, version and settings."""
+        text = json.dumps([self.kind.name, self.kind.version, self.settings], sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def subject(self) -> str:
+        """The environment or the task; empty if it has none."""
+        return str(self.settings.get("env", self.settings.get("task", "")))
+
+    @property
+    def arm(self) -> str:
+        """What is compared: dqn, sv-dqn, ..., or the method of a plan."""
+        settings = self.settings
+        if "structured" in settings:
+            return f"sv-{settings['agent']}" if settings["structured"] else str(settings["agent"])
+        return str(settings.get("arm", settings.get("method", "")))
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        return int(self.settings.get("seed", 0))
+
+    @property
+    def label(self) -> str:
+        """What to call it, as in "atari/pong sv-dqn batch_size=64 seed 0"."""
+        if self.kind.name not in SUBJECT:
+            return f"{self.kind.name}: " + ", ".join(f"{name} {shown(value)}" for name, value in self.settings.items())
+        more = [f"{name}={shown(value)}" for name, value in self.given.items() if name not in _NOT_IN_LABEL]
+        return " ".join([self.subject, self.arm, *more, f"seed {self.seed}"])
+
+    def as_json(self) -> dict[str, Any]:
+        """For spec.json."""
+        return {
+            "id": self.id,
+            "kind": self.kind.name,
+            "version": self.kind.version,
+            "label": self.label,
+            "arm": self.arm,
+            "settings": dict(self.given or self.settings),
+            "full": dict(self.settings),
+            "device": self.device,
+            "steps": self.steps,
+        }
+
+
+def shown(value: Any) -> str:
+    """A setting for a person: a grid or the widths of layers as 50x50."""
+    if value is None:
+        return "not set"
+    return "x".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
