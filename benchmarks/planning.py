@@ -33,7 +33,7 @@ from svrl.planning.method import Method
 from svrl.planning.plan import advance, begin, plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.structured import StructuredValueIteration
-from svrl.runtime.cores import usable_cores
+from svrl.runtime.device import usable_cores
 
 RESIDUAL = 1e-6
 TURNS, REPEATS = 7, 3

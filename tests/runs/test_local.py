@@ -295,7 +295,7 @@ def test_a_process_killed_between_the_result_and_its_row_is_completed(tmp_path):
 @pytest.fixture
 def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs share a process, two at a time, as on a GPU; here on the CPU."""
-    monkeypatch.setattr(local, "is_card", lambda device: True)
+    monkeypatch.setattr(local, "is_gpu", lambda device: True)
     room = Room(cores=1, jobs=1, gpus={"cpu": ""}, together=2)
     monkeypatch.setattr(local.Room, "of", classmethod(lambda cls, *_: room))
     terms = local.Terms

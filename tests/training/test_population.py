@@ -192,7 +192,7 @@ def test_threads_and_precision_reach_the_training(tmp_path: Path, monkeypatch: p
     for precision, threads in (("float32", 0), ("bf16", 3)):
         member = Member(env=ENV, config=SMOKE, folder=tmp_path / "run", device="cuda", precision=precision)
         monkeypatch.setattr("svrl.training.session.at_work_on", lambda *_: nullcontext())
-        monkeypatch.setattr("svrl.training.session.check_card", lambda _: None)
+        monkeypatch.setattr("svrl.training.session.check_device", lambda _: None)
         monkeypatch.setattr("svrl.training.population.release", lambda _: None)
         with pytest.raises(PopulationError, match="Enough"):
             train_population([member], together=1, manner=Manner(env_threads=threads))

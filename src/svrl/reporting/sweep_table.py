@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from svrl.runtime.printable import printable
+from svrl.runtime.names import printable
 
 Row = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from svrl.runtime.printable import printable
+from svrl.runtime.names import printable
 
 Row = Mapping[str, Any]
 PLAN_COLUMNS = ("method", "steps", "sweeps", "backup s", "estim. s", "loss", "return")

@@ -11,7 +11,7 @@ from typing import Any
 from svrl.runs.run_spec import SUBJECT, RunSpec
 from svrl.runs.settings import OTHER_NAMES, in_one_form, names_in, renamed, spec_of, value_in
 from svrl.runs.sweep_file import Sweep
-from svrl.runtime.nearest_name import near_names
+from svrl.runtime.names import near_names
 
 _REPLACES = {
     "arm": ("agent", "structured"),

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, default_precision, family_of
 from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.runs.run_spec import SUBJECT, Kind, RunSpec
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 Form = Literal["text", "whole", "number", "switch"]
 

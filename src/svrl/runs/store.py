@@ -25,12 +25,10 @@ from typing import Any, Literal
 
 from svrl import __version__
 from svrl.runs.run_spec import RunSpec
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import read_object, writing
 from svrl.runtime.provenance import commit
-from svrl.runtime.regular_file import read_object
 from svrl.runtime.rows import RowLog, last_rows, read_rows
-from svrl.runtime.run_directory import RESULT
-from svrl.runtime.training_run import is_running, locked
+from svrl.runtime.run_directory import RESULT, is_running, locked
 
 SPEC, RUN, ATTEMPTS, LOG, SWEEPS, RUNS = "spec.json", "run", "attempts.jsonl", "log.txt", "sweeps", "runs"
 PROGRESS_ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")

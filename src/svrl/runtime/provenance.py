@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from svrl.runtime.cores import usable_cores
+from svrl.runtime.device import usable_cores
 
 
 def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:

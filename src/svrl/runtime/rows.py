@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from svrl.runtime.atomic import writing
-from svrl.runtime.regular_file import open_regular
+from svrl.runtime.files import open_regular, writing
 from svrl.runtime.run_directory import finite
 
 SECONDS = 2.0

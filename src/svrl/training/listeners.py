@@ -8,13 +8,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned
-from svrl.runtime import training_run as files
+from svrl.runtime import run_directory as files
 from svrl.runtime.rows import RowLog, last_rows
 from svrl.training.q_star import QStarError, why_unknown
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
-    from svrl.runtime.training_run import TrainingRun
+    from svrl.runtime.run_directory import RunDirectory
 
 
 class Consumer(Protocol):
@@ -89,7 +89,7 @@ class Rows:
         since: The step that the run goes on from; rows after it are dropped.
     """
 
-    def __init__(self, run: TrainingRun, since: int) -> None:
+    def __init__(self, run: RunDirectory, since: int) -> None:
         names = {EpisodeEnded: files.EPISODES, Learned: files.LEARNING, Evaluated: files.EVALUATIONS}
         self._logs = {kind: RowLog(run.path / name, up_to=since) for kind, name in names.items()}
         # Going on from the very end evaluates once more; the row is there already.
@@ -128,7 +128,7 @@ class QStarRows:
         reason: Why there is none, in a sentence; empty where there is one.
     """
 
-    def __init__(self, run: TrainingRun, training: Training) -> None:
+    def __init__(self, run: RunDirectory, training: Training) -> None:
         self._training = training
         self._error: QStarError | None = None
         self.reason = why_unknown(training.env, training.config)

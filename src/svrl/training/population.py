@@ -24,8 +24,9 @@ import torch
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
+from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.training.card import is_card, release
+from svrl.training.gpu import release
 from svrl.training.listeners import Progress, Unseen
 from svrl.training.session import Habits, train_in_directory
 
@@ -204,7 +205,7 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
             f"Runs in one process share torch's CPU threads, and these want {listed}. "
             "Train them one at a time (--together 1), or give one number of --threads."
         )
-    precisions = {member.precision or default_precision(member.device) for member in members if is_card(member.device)}
+    precisions = {member.precision or default_precision(member.device) for member in members if is_gpu(member.device)}
     if together > 1 and len(precisions) > 1:
         raise ValueError(
             f"Runs in one process multiply alike, and these want {' and '.join(sorted(precisions))}. "

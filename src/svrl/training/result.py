@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
-from svrl.runtime import training_run as files
+from svrl.runtime import run_directory as files
 from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import last_rows, read_rows
 from svrl.runtime.run_directory import finite, read_config

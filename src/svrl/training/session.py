@@ -30,12 +30,12 @@ from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
-from svrl.runtime import training_run as files
-from svrl.runtime.device import check_card
+from svrl.runtime import run_directory as files
+from svrl.runtime.device import check_device
 from svrl.runtime.rows import read_rows
+from svrl.runtime.run_directory import RunDirectory, locked
 from svrl.runtime.stop_signals import Signals
-from svrl.runtime.training_run import TrainingRun, locked
-from svrl.training.card import at_work_on
+from svrl.training.gpu import at_work_on
 from svrl.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
 from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 
@@ -87,7 +87,7 @@ def train_in_directory(
     say: Callable[[str], None] | None = None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
-    """Train one agent to its end in a run directory; `svrl.runtime.training_run` says what is in it.
+    """Train one agent to its end in a run directory; `svrl.runtime.run_directory` says what is in it.
 
     Torch's threads are taken as they are, and are a setting of the run like every other.
 
@@ -117,7 +117,7 @@ def train_in_directory(
     if precision is None:
         precision = precision_of(Path(folder)) if resume else default_precision(device)
     check_precision(precision, device)
-    check_card(device)
+    check_device(device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
@@ -142,14 +142,14 @@ def train_in_directory(
 
 
 @contextmanager
-def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[TrainingRun]:
+def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
     """A run that nobody else is at work in; a new one is taken back if it fails before its first checkpoint."""
     if resume:
         as_begun = settings_as_begun(path, settings)  # or the sentence that there is nothing to go on with
         with locked(path):
-            yield TrainingRun.resume(path, {**as_begun, **provenance(settings["device"])})
+            yield RunDirectory.resume(path, {**as_begun, **provenance(settings["device"])})
         return
-    run = TrainingRun.begin(path, {**settings, **provenance(settings["device"])})
+    run = RunDirectory.begin(path, {**settings, **provenance(settings["device"])})
     with locked(path):
         try:
             yield run
@@ -168,7 +168,7 @@ class TrainingSession:
     """
 
     def __init__(
-        self, training: Training, run: TrainingRun, habits: Habits, signals: Signals, say: Callable[[str], None]
+        self, training: Training, run: RunDirectory, habits: Habits, signals: Signals, say: Callable[[str], None]
     ) -> None:
         self.training, self.run, self.habits, self.signals, self.say = training, run, habits, signals, say
         self.checkpoints = Checkpoints(run.path)
@@ -316,13 +316,13 @@ class TrainingSession:
         save_agent(path / files.AGENT, self.training)
         curves, evaluations = ([read_rows(path / name)] for name in (files.EPISODES, files.EVALUATIONS))
         title = f"{self.training.env}, {config.arm}, seed {self.training.seed}"
-        with _ONE_AT_A_TIME, self.run.directory.writing(files.CURVE) as temporary:
+        with _ONE_AT_A_TIME, self.run.writing(files.CURVE) as temporary:
             figure = draw_learning({config.arm: curves}, evaluations={config.arm: evaluations}, title=title)
             save_figure(figure, temporary)
         self.run.finish(result, keep_state=self.habits.keep_replay)
 
 
-def _tell_of_the_rate(training: Training, run: TrainingRun, say: Callable[[str], None]) -> None:
+def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], None]) -> None:
     """Say if more steps make a learning rate that has fallen go up again."""
     config, updates = training.config, training.updates
     if run.earlier_steps is None or not run.grows:

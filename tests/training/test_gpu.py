@@ -8,7 +8,7 @@ import torch
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.precision import check_precision
-from svrl.training.card import at_work_on, full_card
+from svrl.training.gpu import at_work_on, full_gpu
 from svrl.training.session import train_in_directory
 
 SAID_BY_TORCH = (
@@ -18,13 +18,13 @@ SAID_BY_TORCH = (
 
 
 def test_sizes_are_taken_from_what_torch_says(tmp_path: Path):
-    assert full_card("cuda:0", SAID_BY_TORCH, tmp_path) == (
+    assert full_gpu("cuda:0", SAID_BY_TORCH, tmp_path) == (
         "The memory of cuda:0 is full: 2.50 GiB was asked for and 812.00 MiB is free. Lower --replay, --envs or "
         "--batch-size, or train fewer at a time with --together."
     )
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "000000001.npz").write_bytes(b"")
-    without = full_card("cuda", "CUDA error: out of memory", tmp_path)
+    without = full_gpu("cuda", "CUDA error: out of memory", tmp_path)
     assert without.startswith("The memory of cuda is full. Lower ")
     assert without.endswith(f" The last checkpoint is in {tmp_path}.")
 

@@ -6,7 +6,7 @@ import pytest
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 FIELDS = {entry.name for entry in dataclasses.fields(AgentConfig)}
 

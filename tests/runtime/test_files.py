@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 
 def test_the_new_file_appears_only_at_the_end(tmp_path: Path):

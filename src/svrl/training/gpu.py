@@ -16,7 +16,7 @@ _FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATU
 _SIZE = r"([\d.]+ [KMGT]?i?B|[\d.]+ bytes)"
 
 
-def is_card(device: str | torch.device) -> bool:
+def is_gpu(device: str | torch.device) -> bool:
     """Whether a device, as in "cuda:1", is a CUDA card."""
     return str(device).startswith("cuda")
 
@@ -32,7 +32,7 @@ def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
     Raises:
         ValueError: If the card has no memory left.
     """
-    if not is_card(device):
+    if not is_gpu(device):
         yield
         return
     import torch
@@ -43,10 +43,10 @@ def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and not any(sign in str(error) for sign in _FULL):
             raise
-        raise ValueError(full_card(str(device), str(error), folder)) from error
+        raise ValueError(full_gpu(str(device), str(error), folder)) from error
 
 
-def full_card(device: str, error: str, folder: Path) -> str:
+def full_gpu(device: str, error: str, folder: Path) -> str:
     """The sentence of a full card.
 
     Args:
@@ -63,7 +63,7 @@ def full_card(device: str, error: str, folder: Path) -> str:
 
 def release(device: str | torch.device) -> None:
     """Give back what a run that is over held on a card, so that the next one finds it free."""
-    if not is_card(device):
+    if not is_gpu(device):
         return
     import gc
 
