@@ -16,12 +16,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 import torch
 
 from benchmarks.libraries import LIBRARIES, Library
-from benchmarks.rows import Row, torch_threads, version
+from benchmarks.rows import Parts, Row, torch_threads, version
 
 LIMIT = 5.0
 """Percent of an update that structure may add."""
@@ -29,16 +30,18 @@ WARM, PAIRS, QUICK_PAIRS = 3, 400, 5
 RESAMPLES = 1_000
 
 
-def measure(quick: bool, device: torch.device) -> Iterator[Row]:
-    """A row for each library that is installed; the device is the CPU."""
+def parts(quick: bool, device: torch.device) -> Parts:
+    """A part for each library; the device is the CPU."""
     if device.type != "cpu":
         raise ValueError(f"What structure adds is measured by the processor's time; got --device {device}. Use cpu.")
-    for library in LIBRARIES.values():
-        if library.installed:
-            yield share_row(library, QUICK_PAIRS if quick else PAIRS)
+    pairs = QUICK_PAIRS if quick else PAIRS
+    return {
+        f"what structure adds to an update of {library.title}": partial(measure_share, library, pairs)
+        for library in LIBRARIES.values()
+    }
 
 
-def share_row(library: Library, pairs: int) -> Row:
+def measure_share(library: Library, pairs: int) -> Iterator[Row]:
     """What structure adds to an update of one library."""
     with torch_threads(1), redirect_stdout(sys.stderr):
         updates = library.updates()
@@ -49,7 +52,7 @@ def share_row(library: Library, pairs: int) -> Row:
     draws = np.random.default_rng(0).integers(pairs, size=(RESAMPLES, pairs))
     low, high = np.percentile([_added(spent[draw]) for draw in draws], (2.5, 97.5))
     plain, structured = 1e6 * np.median(spent, axis=0)
-    return Row(
+    yield Row(
         name=f"what structure adds to an update of {library.title}, Nature CNN, 18 actions, batch 32, CPU",
         unit="%",
         ours=_added(spent),

@@ -215,18 +215,13 @@ class Library(NamedTuple):
     extra: str
     make: Callable[[], tuple[Update, Update]]
 
-    @property
-    def installed(self) -> bool:
-        """Whether its package is here."""
-        return version(self.package) is not None
-
     def updates(self) -> tuple[Update, Update]:
         """(plain, structured).
 
         Raises:
             MissingPeerError: If it is not installed.
         """
-        if not self.installed:
+        if version(self.package) is None:
             raise MissingPeerError(f"{self.package} is missing. Run: pip install 'svrl[{self.extra}]'")
         with redirect_stdout(sys.stderr):  # libraries talk, and stdout is for the result
             return self.make()
