@@ -38,7 +38,7 @@ from svrl.runs.driver import Effort, Summary
 from svrl.runs.local import LocalPool, Room, run_locally
 from svrl.runs.run_spec import RunSpec
 from svrl.runs.sweep_file import Resources
-from svrl.runtime.stop_signals import ONE_WISH, Signals
+from svrl.runtime.stop_signals import ONE_REQUEST, Signals
 from svrl.training.session import train_in_directory
 
 SMALL = trainings(300, arms=("dqn", "sv-dqn"))
@@ -198,7 +198,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path, undisturbed):
         if all(has_checkpoint(tmp_path, spec) for spec in LONG):
             processes.extend(process_of(tmp_path, spec) for spec in LONG)
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(ONE_WISH)
+            time.sleep(ONE_REQUEST)
             os.kill(os.getpid(), signal.SIGINT)
 
     processes: list[int] = []

@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from svrl.agents.config import AgentConfig
-from svrl.agents.precision import check_precision
 from svrl.training.gpu import at_work_on, full_gpu
-from svrl.training.session import train_in_directory
 
 SAID_BY_TORCH = (
     "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 812.00 MiB is "
@@ -38,28 +35,12 @@ def test_sizes_are_taken_from_what_torch_says(tmp_path: Path):
         (RuntimeError("CUDA error: an illegal memory access was encountered"), RuntimeError),
         (KeyError("x"), KeyError),
     ],
-    ids=["torch", "driver", "library", "another error of the card", "another error"],
+    ids=["torch", "driver", "library", "another error of the GPU", "another error"],
 )
-def test_only_a_full_card_becomes_a_sentence(tmp_path, monkeypatch, error, kind):
+def test_only_a_full_gpu_becomes_a_sentence(tmp_path, monkeypatch, error, kind):
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
     with pytest.raises(kind) as raised, at_work_on("cuda:0", tmp_path):
         raise error
     assert ("is full" in str(raised.value)) == (kind is ValueError)
     with pytest.raises(type(error)), at_work_on("cpu", tmp_path):
         raise error
-
-
-@pytest.mark.parametrize(("precision", "device"), [("bf16", "cpu"), ("tf32", torch.device("cpu")), ("half", "cuda")])
-def test_a_precision_that_cannot_be_had_is_refused(tmp_path, precision, device):
-    with pytest.raises(ValueError, match="precision"):
-        check_precision(precision, device)
-    config = AgentConfig.for_env("CartPole-v1", "smoke")
-    with pytest.raises(ValueError, match="precision"):
-        train_in_directory("CartPole-v1", config, folder=tmp_path / "run", device=device, precision=precision)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_precision_that_can_be_had():
-    check_precision("float32", "cpu")
-    for precision in ("float32", "tf32", "bf16"):
-        check_precision(precision, "cuda:1")

@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def machine(device: str) -> str:
-    """Processor and cores, or the graphics card; the device's own name where there is no card."""
+    """Processor and cores, or the name of the GPU; the device as it is called where there is no GPU."""
     import torch
 
     if device != "cpu":

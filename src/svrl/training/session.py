@@ -7,7 +7,7 @@ the rows of a step and its checkpoint belong together.
 Nothing that was there is given up before everything that may fail has been made, and a new run that fails before
 its first checkpoint leaves nothing behind.
 
-Several threads may train, each in a folder of its own. What is not made for that, they do one at a time.
+Several threads may train, each in a folder of its own. What is not thread-safe they do one at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from svrl.runtime.rows import read_rows
 from svrl.runtime.run_directory import RunDirectory, locked
 from svrl.runtime.stop_signals import Signals
 from svrl.training.gpu import at_work_on
-from svrl.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
+from svrl.training.listeners import Consumer, Progress, Rows, Unseen
+from svrl.training.q_star import QStarRows
 from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 
 LONG_EVALUATION = 2.0
@@ -97,22 +98,22 @@ def train_in_directory(
         folder: New or empty; with `resume` that of the run.
         seed: Of everything random.
         device: "cpu", "cuda" or "cuda:1".
-        precision: What matrices are multiplied in: "float32", or on a card "tf32", the default there, or "bf16".
+        precision: Of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
         env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
-        resume: Go on with an interrupted run, or for more steps with a finished one whose replay was kept.
+        resume: Resume an interrupted run, or train a finished one whose replay was kept for more steps.
         habits: How the run is kept and shown.
         watch: Called with every event, see `svrl.agents.events`.
         progress: Makes what shows a person how it goes.
         say: Takes notes and warnings for a person, a sentence each.
-        signals: Those that somebody holds back already; by default they are held back here.
+        signals: Those that the caller holds back already; by default they are held back here.
 
     Returns:
         What result.json holds. `svrl.load_agent(folder)` is the agent.
 
     Raises:
-        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` goes on.
+        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` continues.
         ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
-            memory of the card is full.
+            memory of the GPU is full.
     """
     if precision is None:
         precision = precision_of(Path(folder)) if resume else default_precision(device)
@@ -143,9 +144,9 @@ def train_in_directory(
 
 @contextmanager
 def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
-    """A run that nobody else is at work in; a new one is taken back if it fails before its first checkpoint."""
+    """A run that no other process works on; a new one is removed if it fails before its first checkpoint."""
     if resume:
-        as_begun = settings_as_begun(path, settings)  # or the sentence that there is nothing to go on with
+        as_begun = settings_as_begun(path, settings)  # raises if there is nothing to resume
         with locked(path):
             yield RunDirectory.resume(path, {**as_begun, **provenance(settings["device"])})
         return
@@ -296,7 +297,7 @@ class TrainingSession:
         progress.skip()
 
     def _save(self) -> None:
-        """Rows first: whatever a checkpoint goes on from has its rows."""
+        """Rows first: every step that a checkpoint holds has its rows."""
         for consumer in self._consumers:
             consumer.flush()
         if self.training.steps != self._saved_at and self.training.steps > 0:
