@@ -254,11 +254,11 @@ class TrainingSession:
         """Those that may fail come first, and the rows, which forget what came after a checkpoint, last."""
         since = self.training.steps
         if self.habits.tensorboard:
-            from svrl.reporting.tensorboard import TensorBoard
+            from svrl.reporting.scalars import TensorBoard
 
             yield TensorBoard(self.run.path / files.TENSORBOARD, since=since)
         if self.habits.wandb is not None:
-            from svrl.reporting.wandb import WandB
+            from svrl.reporting.scalars import WandB
 
             yield WandB(self.habits.wandb, self.run.path, self.run.config)
         if self.training.spec.family == "control":

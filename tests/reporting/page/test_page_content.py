@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from tests.reporting.page.sample_page import addition, planning, sample_page
 
+from svrl.paper.catalogue import load_all
 from svrl.reporting.page.content import (
     VERDICTS,
-    ClaimRow,
-    FigureEntry,
-    Section,
     capital,
     figure_labels,
     minutes_text,
@@ -20,49 +19,17 @@ from svrl.reporting.page.content import (
 )
 
 
-def renamed(section: Section) -> Section:
-    """With a claim whose name differs from another's by points and capitals only."""
-    return dataclasses.replace(
-        section, claims=(section.claims[0], dataclasses.replace(section.claims[0], name="SVP-fif.th"))
-    )
+def test_names_of_the_paper_can_be_addresses_and_are_unique():
+    experiments = load_all()
+    claims = [claim.name for experiment in experiments for claim in experiment.claims]
+    for names in ([experiment.name for experiment in experiments], claims):
+        assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) for name in names)
+        # Addresses of headings have neither capitals nor points, and some file systems no capitals.
+        assert len({name.lower().replace(".", "") for name in names}) == len(names)
 
 
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        (lambda: (planning(), dataclasses.replace(planning(), name="again", claims=())), "Two figures are called fig3"),
-        (
-            lambda: (planning(), dataclasses.replace(addition(), figures=(), claims=planning().claims)),
-            "Two claims are called svp-fifth",
-        ),
-        (lambda: (renamed(planning()),), "or nearly so"),
-    ],
-)
-def test_two_of_a_kind_cannot_share_a_name(sections, message):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(sample_page(), sections=sections())
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a/b", 'a"b', "../up", ".hidden", "a\n"])
-def test_a_name_can_be_part_of_an_address(name):
-    with pytest.raises(ValueError, match="letters, digits, hyphens, underscores and points"):
-        dataclasses.replace(sample_page(), sections=(dataclasses.replace(addition(), name=name),))
-
-
-def test_a_verdict_is_one_of_seven():
-    words = {"name": "x", "section": "", "figure": "fig1", "says": "", "paper": "", "test": ""}
-    assert len(VERDICTS) == 7
-    for verdict in VERDICTS:
-        assert ClaimRow(**words, verdict=verdict).verdict == verdict
-    with pytest.raises(ValueError, match="'perhaps'"):
-        ClaimRow(**words, verdict="perhaps")
-
-
-def test_claims_come_in_the_order_of_the_experiments():
+def test_claims_are_counted_by_verdict_in_the_order_of_the_experiments():
     assert [claim.name for claim in sample_page().claims] == ["svp-fifth", "svp-rank", "svp-time", "sv-better"]
-
-
-def test_counts_have_every_verdict():
     assert verdict_counts(()) == dict.fromkeys(VERDICTS, 0)
     assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 0, 0, 0, 1), strict=True))
 
@@ -86,30 +53,19 @@ def test_words_become_sentences():
     assert capital("cart-pole: SVP") == "Cart-pole: SVP"
     assert capital("") == ""
     assert sentence("laptop scale, committed") == "Laptop scale, committed."
-    assert sentence("Done.") == "Done."
-
-
-def test_figures_are_called_by_numbers_and_additions_by_titles():
-    section = planning()
-    assert figure_labels(section) == "Figures 3, 10"
-    assert figure_labels(addition()) == "how fast the error falls"
-    table = dataclasses.replace(section.figures[0], id="table1", label="Table 1")
-    mixed = dataclasses.replace(section, figures=(section.figures[0], table, *addition_in_the_paper()))
-    assert figure_labels(mixed) == "Figure 3, Table 1, how fast the error falls"
-
-
-def addition_in_the_paper() -> tuple[FigureEntry, ...]:
-    """An addition drawn by an experiment of the paper."""
-    return addition().figures
-
-
-def test_the_paper_says_nothing_on_additions():
-    section = planning()
-    assert says_title(section, section.figures[0]) == "The paper"
-    assert says_title(section, addition_in_the_paper()[0]) == "Why it is here"
-    assert says_title(dataclasses.replace(section, addition=True), section.figures[0]) == "Why it is here"
-
-
-def test_an_unknown_time_is_not_told():
     assert runs_text(planning()) == "All of it, about 38 minutes on two cores:"
     assert runs_text(dataclasses.replace(planning(), minutes=0.0)) == "All of it:"
+
+
+def test_figures_of_the_paper_have_numbers_and_additions_titles():
+    section, ours = planning(), addition()
+    table = dataclasses.replace(section.figures[0], id="table1", label="Table 1")
+    mixed = dataclasses.replace(section, figures=(section.figures[0], table, *ours.figures))
+    assert [figure_labels(one) for one in (section, ours, mixed)] == [
+        "Figures 3, 10",
+        "how fast the error falls",
+        "Figure 3, Table 1, how fast the error falls",
+    ]
+    assert says_title(section, section.figures[0]) == "The paper"
+    assert says_title(section, ours.figures[0]) == "Why it is here"
+    assert says_title(dataclasses.replace(section, addition=True), section.figures[0]) == "Why it is here"
