@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,21 +11,25 @@ import pytest
 from svrl.runtime.files import writing
 
 
-def test_the_new_file_appears_only_at_the_end(tmp_path: Path):
-    target = tmp_path / "a.txt"
-    target.write_text("old")
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    return path
+
+
+def test_the_new_file_appears_only_at_the_end_and_is_an_ordinary_one(target: Path):
+    mode = target.stat().st_mode
     with writing(target) as temporary:
         temporary.write_text("new")
         assert target.read_text() == "old"
         assert temporary.suffix == ".txt"
     assert target.read_text() == "new"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+    assert target.stat().st_mode == mode
+    assert list(target.parent.iterdir()) == [target]
 
 
-def test_an_exception_leaves_the_old_file_and_no_other(tmp_path: Path):
-    target = tmp_path / "a.txt"
-    target.write_text("old")
-
+def test_an_exception_leaves_the_old_file_and_no_other(target: Path):
     def fail() -> None:
         with writing(target) as temporary:
             temporary.write_text("half")
@@ -33,21 +38,10 @@ def test_an_exception_leaves_the_old_file_and_no_other(tmp_path: Path):
     with pytest.raises(RuntimeError):
         fail()
     assert target.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+    assert list(target.parent.iterdir()) == [target]
 
 
-def test_the_file_is_an_ordinary_one(tmp_path: Path):
-    (tmp_path / "plain").write_text("")
-    with writing(tmp_path / "made") as temporary:
-        temporary.write_text("")
-    assert (tmp_path / "made").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
-def test_the_file_is_on_the_disk_before_it_takes_the_place_and_the_folder_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    target = tmp_path / "a.txt"
-    target.write_text("old")
+def test_the_file_is_on_the_disk_before_it_takes_the_place_and_the_folder_after(target: Path, monkeypatch):
     flushed: list[tuple[str, str]] = []
     really = os.fsync
 
@@ -63,30 +57,22 @@ def test_the_file_is_on_the_disk_before_it_takes_the_place_and_the_folder_after(
     assert flushed == [("file of 7", "old"), ("folder", "new one")]
 
 
-def test_a_disk_that_cannot_keep_it_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    target = tmp_path / "a.txt"
-    target.write_text("old")
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left") as caught, writing(target) as temporary:
-        temporary.write_text("new")
-    assert caught.value.filename == str(target)
-    assert target.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
-def test_a_folder_that_cannot_be_synchronised_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("full", "left"), [(stat.S_ISREG, "old"), (stat.S_ISDIR, "new")], ids=["file", "folder"])
+def test_a_failed_flush_of_the_file_raises_and_one_of_the_folder_does_no_harm(target: Path, monkeypatch, full, left):
     really = os.fsync
 
-    def files_only(handle: int) -> None:
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "Invalid argument")
+    def fsync(handle: int) -> None:
+        if full(os.fstat(handle).st_mode):
+            raise OSError(errno.ENOSPC, "No space left on device")
         really(handle)
 
-    monkeypatch.setattr(os, "fsync", files_only)
-    with writing(tmp_path / "a.txt") as temporary:
-        temporary.write_text("new")
-    assert (tmp_path / "a.txt").read_text() == "new"
+    def write() -> None:
+        with writing(target) as temporary:
+            temporary.write_text("new")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="No space left") if left == "old" else nullcontext() as caught:
+        write()
+    assert caught is None or caught.value.filename == str(target)
+    assert target.read_text() == left
+    assert list(target.parent.iterdir()) == [target]
