@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from benchmarks.authors import complete_targets, complete_values
-from benchmarks.libraries import LIBRARIES, Library, sb3_model
+from benchmarks.integrations import LIBRARIES, Library, sb3_model
 from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, torch_threads, wait
 from svrl.agents.captured import stream_of
 from svrl.agents.captured_learner import CapturedLearner

@@ -16,7 +16,7 @@ import torch
 
 import benchmarks
 from benchmarks import __main__ as program
-from benchmarks import authors, integrations, libraries, matrix, planning, rows, train, update
+from benchmarks import authors, integrations, matrix, planning, rows, train, update
 from benchmarks.rows import Missing, Row
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import SoftImpute
@@ -44,15 +44,14 @@ def sane(measured: list[Row]) -> list[Row]:
 # What a row is, and the command.
 
 
-def test_a_row_is_written_with_its_ratio() -> None:
-    row = Row(name="a", unit="us", ours=2.0, peer=50.0, peer_name="somebody", note={"steps": 3}).as_json()
-    assert (row["ratio"], row["steps"]) == (25.0, 3)
+ROW = Row(name="a thing", unit="us", ours=2.0, peer=50.0, peer_name="somebody", note={"steps": 3})
+
+
+def test_a_row_is_written_with_its_ratio_and_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (ROW.as_json()["ratio"], ROW.as_json()["steps"]) == (25.0, 3)
     small = Row(name="a", unit="%", ours=-0.3, peer=5.0, peer_name="limit").as_json()
     assert small["ratio"] is None
     assert "not above 0" in small["why_no_ratio"]
-
-
-def test_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([3.0, 1.0, 5.0, 4.0, 9.0, 8.0])
     monkeypatch.setattr(rows, "seconds", lambda work: next(times))
     assert rows.median_seconds([(int,), (int,), (int,)], repeats=2) == [4.0]
@@ -61,8 +60,7 @@ def test_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_command_prints_a_table_and_writes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = Row(name="a thing", unit="us", ours=2.0, peer=50.0, peer_name="somebody")
-    monkeypatch.setattr(matrix, "parts", lambda quick, device: {"a": lambda: [row] if quick and device == CPU else []})
+    monkeypatch.setattr(matrix, "parts", lambda quick, device: {"a": lambda: [ROW] if quick and device == CPU else []})
     file = tmp_path / "rows.json"
     assert program.main(["matrix", "--quick", "--json", str(file)]) == 0
     told = capsys.readouterr()
@@ -73,7 +71,7 @@ def test_the_command_prints_a_table_and_writes_a_file(
     assert set(written) == {"machine", "versions", "commit", "command", "rows"}
     assert written["command"] == f"python -m benchmarks matrix --quick --json {file}"
     assert written["versions"]["torch"] == torch.__version__
-    assert written["rows"] == [row.as_json()]
+    assert written["rows"] == [ROW.as_json()]
 
 
 @pytest.mark.parametrize(
@@ -112,15 +110,14 @@ def test_a_missing_peer_is_one_row_that_says_what_to_install_and_the_rest_runs(
     assert said in capsys.readouterr().out
 
 
-def test_rows_before_a_missing_package_are_kept() -> None:
-    row = Row(name="a", unit="us", ours=2.0, peer=50.0, peer_name="somebody")
-
+def test_rows_before_a_missing_package_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     def part() -> Iterator[Row]:
-        yield row
-        raise ImportError("Run: pip install it")
+        yield ROW
+        integrations.LIBRARIES["torchrl"].updates()
 
-    missing = Missing(name="one", install="Run: pip install it")
-    assert list(rows.measured({"one": part, "other": lambda: [row]})) == [row, missing, row]
+    monkeypatch.setattr(integrations, "version", lambda package: None)
+    missing = Missing(name="one", install="torchrl is missing. Run: pip install 'svrl[torchrl]'")
+    assert list(rows.measured({"one": part, "other": lambda: [ROW]})) == [ROW, missing, ROW]
 
 
 def test_committed_rows_can_be_read() -> None:
@@ -227,7 +224,7 @@ def test_update() -> None:
     memory, spec = update.recorded_buffer(1, 60, CPU)
     shares = sane(list(update.measure_share(memory, spec, 1)))
     assert all(0 < row.ours < row.peer < 100 for row in shares)
-    (found,) = sane(list(update.measure_library(libraries.LIBRARIES["cleanrl"], memory, spec, 1)))
+    (found,) = sane(list(update.measure_library(integrations.LIBRARIES["cleanrl"], memory, spec, 1)))
     assert found.peer_name == "a script in CleanRL's manner"
 
 
@@ -276,7 +273,7 @@ def test_other_games_would_be_noticed(same: bool) -> None:
     alone.close()
 
 
-# Other libraries.
+# Other integrations.
 
 
 def test_what_structure_adds() -> None:
@@ -285,7 +282,7 @@ def test_what_structure_adds() -> None:
         while time.process_time() - began < length:
             pass
 
-    made = libraries.Library("a library", "numpy", "bench", lambda: (lambda: busy(0.003), lambda: busy(0.004)))
+    made = integrations.Library("a library", "numpy", "bench", lambda: (lambda: busy(0.003), lambda: busy(0.004)))
     (row,) = integrations.measure_share(made, 9)
     assert row.ours == pytest.approx(100 / 3, abs=8)
     low, high = row.note["interval"]
@@ -293,14 +290,8 @@ def test_what_structure_adds() -> None:
     assert row.note["library"].startswith("numpy ")
 
 
-@pytest.mark.parametrize("name", libraries.LIBRARIES)
+@pytest.mark.parametrize("name", integrations.LIBRARIES)
 def test_each_library_makes_updates(name: str) -> None:
     pytest.importorskip(MODULES.get(name, name), reason="make test or make test-integrations has it")
-    (row,) = integrations.measure_share(libraries.LIBRARIES[name], 2)
+    (row,) = integrations.measure_share(integrations.LIBRARIES[name], 2)
     assert min(row.note["structured_us"], row.note["plain_us"]) > 1000  # a real update of a real network
-
-
-def test_a_library_that_is_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "version", lambda package: None)
-    found = list(rows.measured({"torchrl": libraries.LIBRARIES["torchrl"].updates}))
-    assert found == [Missing(name="torchrl", install="torchrl is missing. Run: pip install 'svrl[torchrl]'")]
