@@ -11,7 +11,7 @@ PIP_INSTALL := $(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 REPRODUCING := docs/reproducing/index.md
 # What `make bench` measures.
-BENCH ?= matrix planning update env integrations
+BENCH ?= matrix planning update train integrations
 KERNELS := src/svrl/matrix/soft_impute
 # One thread a test process: the processes already fill the cores.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg

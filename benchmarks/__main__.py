@@ -7,20 +7,21 @@ import importlib
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rows import MissingPeerError, Row, document, found_device
+from benchmarks.rows import Missing, Row, document, measured
+from svrl.runtime.device import check_device
 
 BENCHMARKS = {
     "matrix": "matrix estimation against fancyimpute and scikit-learn; on a GPU against the CPU",
     "planning": "sweeps and exact solutions against QuantEcon and mdpsolver; on a GPU against the CPU",
     "update": "one update against other libraries, and what structure costs in it",
-    "env": "whole training loops against Stable-Baselines3's DQN with the same settings",
-    "train": "whole training loops on a GPU against the emulator alone and the authors' program",
+    "train": "whole training loops against Stable-Baselines3's DQN; on a GPU against the emulator alone",
     "integrations": "what structure adds to an update of each library that is installed",
 }
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -48,11 +49,12 @@ def main(words: list[str] | None = None) -> int:
     asked = parser().parse_args(words)
     command = shlex.join(["python", "-m", "benchmarks", *(sys.argv[1:] if words is None else words)])
     try:
-        device = found_device(asked.device)
+        check_device(asked.device)
+        device = torch.device(asked.device)
         if asked.json is not None and not asked.json.parent.is_dir():
             raise ValueError(f"--json {asked.json}: the folder {asked.json.parent} does not exist. Make it first.")
-        rows = [row for name in asked.names for row in measured(name, asked.quick, device)]
-    except (MissingPeerError, ValueError) as error:
+        rows = [row for name in asked.names for row in told(name, asked.quick, device)]
+    except ValueError as error:
         return failed(f"Error: {error}", BAD_INPUT)
     except KeyboardInterrupt:
         return failed("Stopped before all was measured; nothing was written.", INTERRUPTED)
@@ -60,26 +62,29 @@ def main(words: list[str] | None = None) -> int:
     print_table(rows, command, str(found["machine"]))
     if asked.json is not None:
         asked.json.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
-    return 0
+    return 0 if any(isinstance(row, Row) for row in rows) else BAD_INPUT
 
 
-def measured(name: str, quick: bool, device: torch.device) -> list[Row]:
-    """All rows of one benchmark; each is named on stderr as soon as it is there."""
-    rows = []
-    for row in importlib.import_module(f"benchmarks.{name}").measure(quick, device):
-        print(f"{name}: {row.name}, against {row.peer_name}: {row.ratio:.2f}", file=sys.stderr)
-        rows.append(row)
-    return rows
+def told(name: str, quick: bool, device: torch.device) -> Iterator[Row | Missing]:
+    """All rows of one benchmark; each is printed on stderr as soon as it is measured."""
+    for row in measured(importlib.import_module(f"benchmarks.{name}").parts(quick, device)):
+        what = row.install if isinstance(row, Missing) else f"against {row.peer_name}: {row.ratio:.2f}"
+        print(f"{name}: {row.name}, {what}", file=sys.stderr)
+        yield row
 
 
-def print_table(rows: list[Row], command: str, machine: str) -> None:
+def print_table(rows: list[Row | Missing], command: str, machine: str) -> None:
     """For people."""
     table = Table("what", "unit", title=command, title_justify="left", caption=machine, caption_justify="left")
     for name in ("ours", "peer", "ratio"):
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(row.name, row.unit, f"{row.ours:.4g}", f"{row.peer:.4g} {row.peer_name}", f"{row.ratio:.2f}")
+        if isinstance(row, Row):
+            table.add_row(row.name, row.unit, f"{row.ours:.4g}", f"{row.peer:.4g} {row.peer_name}", f"{row.ratio:.2f}")
     Console().print(table)
+    for row in rows:
+        if isinstance(row, Missing):
+            print(f"Not measured: {row.name}. {row.install}")
 
 
 def failed(sentence: str, code: int) -> int:

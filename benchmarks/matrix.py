@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.authors import fancy_soft_impute
-from benchmarks.rows import Row, device_name, median_seconds, peer, seconds, wait
+from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, wait
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
 from svrl.matrix.certificate import largest_singular_value, objective, shrink_singular_values
 
@@ -31,15 +31,20 @@ FAMILIES = ("value + rank-3 advantage + noise", "value-dominated", "exact rank 4
 MOST_STEPS = 200
 
 
-def measure(quick: bool, device: torch.device) -> Iterator[Row]:
-    """Rows for small matrices, a large one and a table; on a GPU for small and large ones."""
+def parts(quick: bool, device: torch.device) -> Parts:
+    """Small matrices, a large one and a table; on a GPU small and large ones."""
     if device.type == "cuda":
+        counts = (32,) if quick else (32, 132, 1056)
         shapes = ((600, 300),) if quick else ((2500, 1000), (10_000, 4_000))
-        yield from measure_device(shapes, (32,) if quick else (32, 132, 1056), device)
-        return
-    yield from measure_small(5 if quick else 50)
-    yield from measure_large(*((600, 300) if quick else (2500, 1000)))
-    yield from measure_table(*((200, 60) if quick else (600, 300)))
+        return {
+            "batches of small matrices against fancyimpute": partial(measure_batches, counts, device),
+            "large matrices against the CPU": partial(measure_against_cpu, shapes, device),
+        }
+    return {
+        "small matrices against fancyimpute": partial(measure_small, 5 if quick else 50),
+        "a large matrix against fancyimpute": partial(measure_large, *((600, 300) if quick else (2500, 1000))),
+        "a table against scikit-learn": partial(measure_table, *((200, 60) if quick else (600, 300))),
+    }
 
 
 def draw_matrix(family: str, rng: np.random.Generator) -> np.ndarray:
@@ -174,8 +179,8 @@ def measure_table(m: int, n: int) -> Iterator[Row]:
         )
 
 
-def measure_device(shapes: Sequence[tuple[int, int]], counts: Sequence[int], device: torch.device) -> Iterator[Row]:
-    """Rows for batches of small matrices against fancyimpute, and for large ones against the CPU of this machine."""
+def measure_batches(counts: Sequence[int], device: torch.device) -> Iterator[Row]:
+    """Rows for batches of small matrices on a GPU against fancyimpute."""
     rng = np.random.default_rng(0)
     small = np.stack([draw_matrix(FAMILIES[0], rng) for _ in range(BATCH)])
     seen = rng.random(small.shape) < SHARE
@@ -200,6 +205,10 @@ def measure_device(shapes: Sequence[tuple[int, int]], counts: Sequence[int], dev
             peer=1e6 * theirs,
             peer_name="fancyimpute",
         )
+
+
+def measure_against_cpu(shapes: Sequence[tuple[int, int]], device: torch.device) -> Iterator[Row]:
+    """Rows for large matrices on a GPU against the CPU of this machine."""
     for m, n in shapes:
         values, mask = (torch.from_numpy(part) for part in draw_large(m, n, 1e-4))
         for estimator in (FactorALS(rank=8), SoftImpute(tolerance=1e-4)):

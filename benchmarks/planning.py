@@ -14,7 +14,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from benchmarks.rows import Row, median_seconds, peer, seconds, torch_threads, wait
+from benchmarks.rows import MissingPeerError, Parts, Row, median_seconds, peer, seconds, torch_threads, wait
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_table import Quadrature, corner_offsets, tabulate
@@ -33,7 +33,7 @@ from svrl.planning.method import Method
 from svrl.planning.plan import advance, begin, plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.structured import StructuredValueIteration
-from svrl.runtime.cores import usable_cores
+from svrl.runtime.device import usable_cores
 
 RESIDUAL = 1e-6
 TURNS, REPEATS = 7, 3
@@ -43,18 +43,15 @@ LEFT_OUT, TIMED = 2, 5
 """Iterations on a GPU before the clock starts, and those that are timed."""
 
 
-def measure(quick: bool, device: torch.device) -> Iterator[Row]:
-    """Rows for a sweep and for the optimum; on a GPU for a sweep and iterations."""
+def parts(quick: bool, device: torch.device) -> Parts:
+    """A sweep and the optimum, against each peer; on a GPU a sweep and iterations."""
     if device.type == "cuda":
-        yield from measure_device(quick, device)
-        return
+        return {"a sweep and iterations against the CPU": partial(measure_device, quick, device)}
     task = inverted_pendulum(states=(20, 20) if quick else (50, 50), actions=100 if quick else 1000)
-    with one_thread():
-        small = inverted_pendulum(states=(5, 5), actions=40)  # compile what is compiled
-        quantecon_answers(quantecon_problem(pair_arrays(small)))
-        plan(GridMDP(small, threads=1), ModifiedPolicyIteration(tolerance=RESIDUAL))
-        yield from measure_sweeps(task)
-        yield from measure_optima(task)
+    return {
+        **{f"a full sweep against {name}": partial(measure_sweep, task, name) for name in SWEEPS},
+        **{f"the optimum against {name}": partial(measure_optimum, task, name) for name in SOLVERS},
+    }
 
 
 @contextmanager
@@ -63,7 +60,8 @@ def one_thread() -> Iterator[None]:
     import numba
 
     earlier = torch.get_num_threads()
-    peer("quantecon"), peer("mdpsolver")
+    with suppress(MissingPeerError):
+        peer("quantecon")
     torch.set_num_threads(earlier)
     compiled = numba.get_num_threads()
     numba.set_num_threads(1)
@@ -152,80 +150,95 @@ def mdpsolver_answers(model: Any, arrays: Pairs) -> Answers:
     return answers
 
 
-def measure_sweeps(task: ControlTask) -> Iterator[Row]:
-    """Rows for a full sweep against QuantEcon's and a sparse product."""
-    model, arrays = GridMDP(task, threads=1), pair_arrays(task)
+def quantecon_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
+    """QuantEcon's Bellman operator."""
     problem = quantecon_problem(arrays)
+    return lambda v: np.asarray(problem.bellman_operator(v, Tv=np.empty_like(v)))
 
-    def product(v: np.ndarray) -> np.ndarray:
-        return np.asarray((arrays.reward + arrays.discount * (arrays.transitions @ v)).reshape(arrays.size).max(1))
 
-    rng = np.random.default_rng(0)
-    calls: list[tuple[Callable[[], Any], ...]] = []
-    for _ in range(TURNS):
-        v = 5.0 * rng.standard_normal(task.n_states)
-        theirs = partial(problem.bellman_operator, v, Tv=np.empty_like(v))
-        calls.append((partial(model.improve, torch.from_numpy(v)), theirs, partial(product, v)))
-    ours, *peers = median_seconds(calls, repeats=REPEATS)
-    best = calls[0][0]()[0].numpy()
-    for name, taken, call in zip(("QuantEcon", "SciPy CSR"), peers, calls[0][1:], strict=True):
+def scipy_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
+    """The same as a product with a sparse matrix."""
+    return lambda v: np.asarray(
+        (arrays.reward + arrays.discount * (arrays.transitions @ v)).reshape(arrays.size).max(1)
+    )
+
+
+SWEEPS = {"QuantEcon": quantecon_operator, "SciPy CSR": scipy_operator}
+"""V (S,) to the best backups (S,), of arrays over pairs."""
+SOLVERS: dict[str, tuple[Callable[[Pairs], Any], Callable[[Any, Pairs], Answers]]] = {
+    "QuantEcon": (quantecon_problem, lambda problem, _: quantecon_answers(problem)),
+    "mdpsolver": (mdpsolver_problem, mdpsolver_answers),
+}
+"""How a peer's problem is built, and how it is solved."""
+
+
+def measure_sweep(task: ControlTask, name: str) -> Iterator[Row]:
+    """A full sweep against a peer's."""
+    with one_thread():
+        operator = SWEEPS[name](pair_arrays(task))
+        model = GridMDP(task, threads=1)
+        rng = np.random.default_rng(0)
+        calls: list[tuple[Callable[[], Any], ...]] = []
+        for _ in range(TURNS):
+            v = 5.0 * rng.standard_normal(task.n_states)
+            calls.append((partial(model.improve, torch.from_numpy(v)), partial(operator, v)))
+        ours, theirs = calls[0]
+        distance = float(np.abs(theirs() - ours()[0].numpy()).max())  # compiles, too
+        taken, peer_taken = median_seconds(calls, repeats=REPEATS)
         yield Row(
             name=f"{task.n_states}x{task.n_actions} full sweep",
             unit="ms",
-            ours=1e3 * ours,
-            peer=1e3 * taken,
+            ours=1e3 * taken,
+            peer=1e3 * peer_taken,
             peer_name=name,
-            note={"sup_distance": float(np.abs(call() - best).max())},
+            note={"sup_distance": distance},
         )
 
 
-def measure_optima(task: ControlTask) -> Iterator[Row]:
-    """Rows for the optimum against QuantEcon and mdpsolver."""
-    times = []
-    for _ in range(REPEATS):
+def measure_optimum(task: ControlTask, name: str) -> Iterator[Row]:
+    """The optimum, from the task to its values, against a peer's best method."""
+    build, solve = SOLVERS[name]
+    with one_thread():
+        small = inverted_pendulum(states=(5, 5), actions=40)  # compile what is compiled
+        solve(build(pair_arrays(small)), pair_arrays(small))
+        plan(GridMDP(small, threads=1), ModifiedPolicyIteration(tolerance=RESIDUAL))
+        times = []
+        for _ in range(REPEATS):
+            began = time.perf_counter()
+            model = GridMDP(task, threads=1)
+            built = time.perf_counter()
+            v = plan(model, ModifiedPolicyIteration(tolerance=RESIDUAL)).v
+            times.append((time.perf_counter() - began, built - began))
+        ours, building = min(times)
         began = time.perf_counter()
-        model = GridMDP(task, threads=1)
-        built = time.perf_counter()
-        v = plan(model, ModifiedPolicyIteration(tolerance=RESIDUAL)).v
-        times.append((time.perf_counter() - began, built - began))
-    ours, building = min(times)
-
-    def residual(values: Tensor) -> float:
-        return float((model.improve(values)[0] - values).abs().max())
-
-    def row(name: str, build: float, answers: Answers) -> Row:
+        arrays = pair_arrays(task)
+        problem = build(arrays)
+        built_in = time.perf_counter() - began
+        answers = solve(problem, arrays)
         best = min(answers, key=lambda method: answers[method][0])
         solving, theirs = answers[best][0], torch.as_tensor(answers[best][1])
-        return Row(
+        yield Row(
             name=f"{task.n_states}x{task.n_actions} optimum to residual {RESIDUAL:g}, building included",
             unit="s",
             ours=ours,
-            peer=build + solving,
+            peer=built_in + solving,
             peer_name=name,
             note={
                 "ours_build_s": building,
                 "ours_solve_s": ours - building,
-                "ours_residual": residual(v),
-                "peer_build_s": build,
+                "ours_residual": _residual(model, v),
+                "peer_build_s": built_in,
                 "peer_solve_s": solving,
                 "peer_method": best,
-                "peer_residual": residual(theirs),
+                "peer_residual": _residual(model, theirs),
                 "sup_distance": float((theirs - v).abs().max()),
                 "peer_all_solve_s": {method: taken for method, (taken, _) in answers.items()},
             },
         )
 
-    builds = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        arrays = pair_arrays(task)
-        prepared = time.perf_counter() - began
-        problem = quantecon_problem(arrays)
-        builds.append(time.perf_counter() - began)
-    yield row("QuantEcon", min(builds), quantecon_answers(problem))
-    began = time.perf_counter()
-    lists = mdpsolver_problem(arrays)
-    yield row("mdpsolver", prepared + time.perf_counter() - began, mdpsolver_answers(lists, arrays))
+
+def _residual(model: GridMDP, values: Tensor) -> float:
+    return float((model.improve(values)[0] - values).abs().max())
 
 
 def measure_device(quick: bool, device: torch.device) -> Iterator[Row]:

@@ -8,9 +8,8 @@ import math
 import os
 import platform
 import statistics
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from svrl.runtime.provenance import commit
+
 PEERS = (
     "fancyimpute", "scikit-learn", "quantecon", "mdpsolver", "stable-baselines3", "sb3-contrib", "tianshou", "torchrl",
     "ray",
 )  # fmt: skip
+
+
+Parts = dict[str, Callable[[], "Iterable[Row]"]]
+"""The parts of a benchmark by what they measure. Each runs on its own, and needs one peer at most."""
 
 
 class MissingPeerError(ImportError):
@@ -68,12 +73,38 @@ class Row:
         }
 
 
-def document(rows: Sequence[Row], command: str) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """A part that cannot be measured here.
+
+    Attributes:
+        name: What would be measured.
+        install: Which package is missing, and the command that installs it.
+    """
+
+    name: str
+    install: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as a file keeps it."""
+        return {"name": self.name, "missing": self.install}
+
+
+def measured(parts: Parts) -> Iterator[Row | Missing]:
+    """The rows of all parts; a part whose peer is not installed ends with a row that says what to install."""
+    for name, part in parts.items():
+        try:
+            yield from part()
+        except ImportError as error:
+            yield Missing(name=name, install=str(error))
+
+
+def document(rows: Sequence[Row | Missing], command: str) -> dict[str, Any]:
     """Rows with all that is needed to make them again."""
     return {
         "machine": machine(),
         "versions": {name: found for name in ("torch", "numpy", "numba", *PEERS) if (found := version(name))},
-        "commit": _commit(),
+        "commit": commit() or None,
         "command": command,
         "rows": [row.as_json() for row in rows],
     }
@@ -97,16 +128,6 @@ def version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _commit() -> str | None:
-    """Of this checkout; "-dirty" behind it where files were changed."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout.strip() or None
 
 
 def peer(module: str, extra: str = "bench") -> Any:
@@ -147,23 +168,6 @@ def torch_threads(count: int = 1) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(earlier)
-
-
-def found_device(name: str) -> torch.device:
-    """A device by name.
-
-    Raises:
-        ValueError: If there is none of that name.
-    """
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise ValueError(f"There is no device {name!r}. Use cpu, cuda or cuda:N.")
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"{name} is not available: torch finds {torch.cuda.device_count()} GPUs. Use --device cpu.")
-    return device
 
 
 def device_name(device: torch.device) -> str:

@@ -1,76 +1,130 @@
-"""Whole training loops on a GPU, against the emulator alone and against the authors' program, in the same process.
+"""Whole training loops: on the CPU against Stable-Baselines3's DQN, on a GPU against the emulator and the authors.
 
-One agent, plain and structured, with many environments: one update for four agent steps, act_lag 1, timed once epsilon
-has fallen. It is held against
-
-    the emulator alone      How fast it steps depends on the games: one that ends makes the step wait for its reset. So
-                            the actions of the training are recorded and played again from the same seeds with nobody
-                            else at work; rewards must come out the same. The ratio is the share of the emulator's speed
-                            that is left with an agent, at most 1.
-    the authors' program    as Stable-Baselines3's DQN stands for it: one environment, eager updates, the buffer in host
-                            memory; structure by fancyimpute on the host.
+CPU    The same environments, network, batch, buffer, update rate and target copies, on one torch thread. Both losses
+       are Huber and both optimisers Adam; Stable-Baselines3 clips the norm of the gradient, we do not. Times are for
+       the whole loop, building excluded: acting, storing and learning.
+GPU    One agent, plain and structured, with many environments: one update for four agent steps, act_lag 1, timed once
+       epsilon has fallen. Against the emulator alone: how fast that steps depends on the games, as one that ends makes
+       the step wait for its reset. So the actions of the training are recorded and played again from the same seeds
+       with nothing else at work, and rewards must come out the same. The ratio is the share of the emulator's speed
+       that is left with an agent, at most 1. Against the authors' program, for which Stable-Baselines3's DQN stands:
+       one environment, eager updates, the buffer in host memory; structure by fancyimpute on the host.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from benchmarks.authors import complete_targets
-from benchmarks.env import GAME, sb3_dqn
-from benchmarks.rows import Row, device_name, seconds, torch_threads
+from benchmarks.rows import Parts, Row, device_name, peer, seconds, torch_threads
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig
 from svrl.agents.events import Stepped
+from svrl.agents.exploration import epsilon_at
 from svrl.agents.seeds import derived_seed
 from svrl.agents.training import Training
 from svrl.envs.catalogue import make_env
-from svrl.envs.vector import Step, VectorEnv
+from svrl.envs.vector import Step, VectorEnv, step
 
+GAME = "atari/frostbite"
+ROUNDS = 3
 LIMIT = 0.45
 """The share of the emulator's speed that an agent shall reach."""
 
 
-def measure(quick: bool, device: torch.device) -> Iterator[Row]:
-    """Rows for a plain and a structured agent."""
-    if device.type == "cpu" and not quick:
-        raise ValueError(
-            "The full size of train is too much for the CPU; got --device cpu. "
-            "Use --device cuda where there is a GPU, or --quick to see that it runs."
-        )
-    small = {"n_envs": 16, "start": 400, "warm": 600, "seconds_each": 2.0, "peer_steps": 100}
-    yield from measure_loops(device, **(small if quick else {}))  # type: ignore[arg-type]
+def parts(quick: bool, device: torch.device) -> Parts:
+    """Two environments on the CPU; a plain and a structured agent on a GPU."""
+    if device.type == "cuda":
+        small: dict[str, Any] = {"n_envs": 16, "start": 400, "warm": 600, "seconds_each": 2.0, "peer_steps": 100}
+        return {
+            f"whole loop of {name}": partial(measure_on_gpu, device, structured, **(small if quick else {}))
+            for name, structured in (("dqn", False), ("sv-dqn", True))
+        }
+    cart = AgentConfig.of(
+        "classic",
+        envs=1,
+        hidden=(128, 128),
+        learning_rate_left=1.0,
+        updates_per_step=0.25,
+        learn_from=500,
+        steps=800 if quick else 6_000,
+    )
+    game = AgentConfig.of("authors", learn_from=200, replay=5_000, steps=260 if quick else 1_200)
+    return {
+        f"whole DQN loop, {name}": partial(measure_on_cpu, name, config, 1 if quick else ROUNDS, device)
+        for name, config in (("CartPole-v1", cart), (GAME, game))
+    }
 
 
-def measure_loops(
+def measure_on_cpu(name: str, config: AgentConfig, rounds: int, device: torch.device) -> Iterator[Row]:
+    """A step of the same agent, ours and Stable-Baselines3's, in turns."""
+    runs = []
+    for seed in range(rounds):
+        with torch_threads(1):
+            runs.append((_ours(name, config, seed, device), _theirs(name, config, seed, device)))
+    ours, theirs = (1e6 * statistics.median(times) / config.steps for times in zip(*runs, strict=True))
+    yield Row(
+        name=f"whole DQN loop, {name}",
+        unit="us/step",
+        ours=ours,
+        peer=theirs,
+        peer_name="Stable-Baselines3 DQN",
+        note={"ours_steps_per_second": 1e6 / ours, "peer_steps_per_second": 1e6 / theirs},
+    )
+
+
+def _ours(name: str, config: AgentConfig, seed: int, device: torch.device) -> float:
+    training = Training.begin(name, config, seed=seed, device=device)
+    try:
+        return seconds(lambda: deque(training.events(), maxlen=0)) + seconds(training.settle)
+    finally:
+        training.close()
+
+
+def _theirs(name: str, config: AgentConfig, seed: int, device: torch.device) -> float:
+    model = sb3_dqn(name, config, seed, device)
+    try:
+        return seconds(lambda: model.learn(config.steps))
+    finally:
+        model.env.close()
+
+
+def measure_on_gpu(
     device: torch.device,
+    structured: bool,
     n_envs: int = 128,
     start: int = 5_000,
     warm: int = 22_000,
     seconds_each: float = 15.0,
     peer_steps: int = 1_500,
 ) -> Iterator[Row]:
-    """Two rows for each agent.
+    """A step of one agent against the emulator alone and against the authors' program.
 
     Args:
         device: Of the networks.
+        structured: Whether the agent is.
         n_envs: Environments of our agent.
         start, warm: Agent steps before ours learns, and before the clock starts.
         seconds_each: Of our loop on the clock.
         peer_steps: Agent steps of the authors' program on the clock.
     """
-    for structured in (False, True):
-        with torch_threads(1):
-            config = loop_config(structured, n_envs, start)
-            ours, emulator, note = loop_seconds(config, warm, seconds_each, device)
-            theirs = authors_seconds(structured, peer_steps, device)
+    with torch_threads(1):
+        config = loop_config(structured, n_envs, start)
+        ours, emulator, note = loop_seconds(config, warm, seconds_each, device)
         name = f"whole loop of {config.arm}, {GAME}, {n_envs} environments, {device_name(device)}"
+        row = partial(Row, name=name, unit="us/step", ours=1e6 * ours, note=note)
+        yield row(peer=1e6 * emulator, peer_name="the emulator alone at the same games")
         sb3 = "Stable-Baselines3 DQN, 1 environment" + (", fancyimpute" if structured else "")
-        for peer, peer_name in ((emulator, "the emulator alone at the same games"), (theirs, sb3)):
-            yield Row(name=name, unit="us/step", ours=1e6 * ours, peer=1e6 * peer, peer_name=peer_name, note=note)
+        yield row(peer=1e6 * authors_seconds(structured, peer_steps, device), peer_name=sb3)
 
 
 def loop_config(structured: bool, n_envs: int, start: int) -> AgentConfig:
@@ -108,9 +162,9 @@ class RecordingEnv:
 
     def recv(self) -> Step:
         """Keep the rewards."""
-        step = self._env.recv()
-        self.rewards.append(step.rewards)
-        return step
+        done = self._env.recv()
+        self.rewards.append(done.rewards)
+        return done
 
     def play_again(self, env: VectorEnv, first: int, last: int) -> bool:
         """Steps first .. last - 1 on other environments; whether rewards are the same."""
@@ -166,3 +220,54 @@ def authors_seconds(structured: bool, steps: int, device: torch.device) -> float
         return seconds(lambda: model.learn(steps, reset_num_timesteps=False)) / steps
     finally:
         model.env.close()
+
+
+def sb3_dqn(name: str, config: AgentConfig, seed: int, device: torch.device) -> Any:
+    """Stable-Baselines3's DQN with one environment and our settings."""
+    pictures = name.startswith("atari/")
+    env: Any = OneLane(make_env(name, 1, seed=seed)) if pictures else name
+    model = peer("stable_baselines3").DQN(
+        "CnnPolicy" if pictures else "MlpPolicy",
+        env,
+        learning_rate=config.learning_rate,
+        buffer_size=config.replay,
+        learning_starts=config.learn_from,
+        batch_size=config.batch_size,
+        gamma=config.discount,
+        train_freq=round(1 / config.updates_per_step),
+        gradient_steps=1,
+        target_update_interval=round(config.target_every / config.updates_per_step),
+        exploration_final_eps=config.epsilon_final,
+        policy_kwargs={} if pictures else {"net_arch": list(config.hidden)},
+        seed=seed,
+        device=device,
+    )
+    # Otherwise the schedule of epsilon, and with it the share of steps that ask the network, would differ.
+    model.exploration_schedule = lambda left: epsilon_at(config, model.num_timesteps)
+    return model
+
+
+class OneLane(gymnasium.Env[np.ndarray, np.int64]):
+    """One environment of ours as the kind that Stable-Baselines3 takes; rewards are clipped to their signs."""
+
+    def __init__(self, env: VectorEnv) -> None:
+        self._env = env
+        self.observation_space = spaces.Box(0, 255, env.spec.observation_shape, np.uint8)
+        self.action_space = spaces.Discrete(env.spec.n_actions)
+        self._waiting: np.ndarray | None = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """The first state of the game that is waiting."""
+        first = self._env.reset() if self._waiting is None else self._waiting
+        return first[0], {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step; the game after the last is begun at once."""
+        done = step(self._env, np.array([action]))
+        self._waiting = done.observations.copy()
+        reward = float(np.sign(done.rewards[0]))
+        return done.final_observations[0], reward, bool(done.terminal[0]), bool(done.truncated[0]), {}
+
+    def close(self) -> None:
+        """End the emulator."""
+        self._env.close()

@@ -13,6 +13,7 @@ GPU        bursts of updates as training makes them, from a recorded buffer and 
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,8 @@ import numpy as np
 import torch
 
 from benchmarks.authors import complete_targets, complete_values
-from benchmarks.libraries import LIBRARIES, sb3_model
-from benchmarks.rows import Row, device_name, median_seconds, peer, seconds, torch_threads, wait
+from benchmarks.integrations import LIBRARIES, Library, sb3_model
+from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, torch_threads, wait
 from svrl.agents.captured import stream_of
 from svrl.agents.captured_learner import CapturedLearner
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
@@ -44,17 +45,24 @@ NEVER = 1_000_000_000
 """Updates between two copies of the target network: more than are made."""
 
 
-def measure(quick: bool, device: torch.device) -> Iterator[Row]:
-    """Rows for shares and libraries; on a GPU for bursts and Stable-Baselines3."""
+def parts(quick: bool, device: torch.device) -> Parts:
+    """Shares and libraries; on a GPU bursts and Stable-Baselines3."""
     if device.type == "cuda":
         small: dict[str, Any] = {"agents": ("dqn",), "batches": (32,), "burst": 8, "rounds": 3}
-        yield from measure_device(device, **(small if quick else {}))
-        return
-    memory, spec = recorded_buffer(1, 100 if quick else 600, device)
-    yield from measure_share(memory, spec, 2 if quick else 25)
-    yield from measure_libraries(memory, spec, 2 if quick else 25)
+        return {"one update of Stable-Baselines3": partial(measure_device, device, **(small if quick else {}))}
+    buffer = partial(recorded_buffer, 1, 100 if quick else 600, device)
+    turns = 2 if quick else 25
+    return {
+        "structure's share of an update, ours and the authors'": lambda: measure_share(*buffer(), turns),
+        **{
+            f"one update of {library.title}": lambda library=library: measure_library(library, *buffer(), turns)  # type: ignore[misc]
+            for library in LIBRARIES.values()
+            if library.package != "sb3-contrib"  # QR-DQN is another algorithm
+        },
+    }
 
 
+@functools.cache
 def recorded_buffer(n_envs: int, steps: int, device: torch.device) -> tuple[Replay, EnvSpec]:
     """A replay buffer on the device with n_envs * steps transitions of a game played at random."""
     env = make_env(GAME, n_envs, seed=0)
@@ -117,29 +125,26 @@ def measure_share(memory: Replay, spec: EnvSpec, count: int) -> Iterator[Row]:
         )
 
 
-def measure_libraries(memory: Replay, spec: EnvSpec, turns: int) -> Iterator[Row]:
-    """A plain update with the drawing of its batch, ours and that of each library that is installed."""
+def measure_library(library: Library, memory: Replay, spec: EnvSpec, turns: int) -> Iterator[Row]:
+    """A plain update with the drawing of its batch, ours and that of a library."""
+    plain = library.updates()[0]
     learner = new_learner(AgentConfig.of("authors"), spec, torch.device("cpu"))
     source = torch.Generator().manual_seed(0)
 
     def ours() -> None:
         learner.burst(memory.sample(32, source), 1, source)
 
-    for library in LIBRARIES.values():
-        if library.package == "sb3-contrib" or not library.installed:
-            continue  # QR-DQN is another algorithm
-        plain = library.updates()[0]
-        with torch_threads(1):
-            for update in (ours, plain):
-                update()
-            mine, theirs = median_seconds([(ours, plain)] * turns)
-        yield Row(
-            name="one update of DQN with the drawing of its batch, Nature CNN, 18 actions, batch 32, CPU",
-            unit="ms",
-            ours=1e3 * mine,
-            peer=1e3 * theirs,
-            peer_name=library.title,
-        )
+    with torch_threads(1):
+        for update in (ours, plain):
+            update()
+        mine, theirs = median_seconds([(ours, plain)] * turns)
+    yield Row(
+        name="one update of DQN with the drawing of its batch, Nature CNN, 18 actions, batch 32, CPU",
+        unit="ms",
+        ours=1e3 * mine,
+        peer=1e3 * theirs,
+        peer_name=library.title,
+    )
 
 
 def measure_device(

@@ -35,7 +35,6 @@ SMALLER = {
             "rng.normal(size=(5, 32, 2)) @ rng.normal(size=(5, 2, 18))"
         )
     },
-    "watch_a_completion.py": {"states: int = 120, actions: int = 80": "states: int = 40, actions: int = 24"},
     "your_own_environment.py": {
         "steps=8_000, epsilon_steps=4_000": "steps=400, epsilon_steps=200, learn_from=100",
         "episodes=50": "episodes=4",

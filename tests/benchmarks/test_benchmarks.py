@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ import torch
 
 import benchmarks
 from benchmarks import __main__ as program
-from benchmarks import authors, env, integrations, libraries, matrix, planning, rows, train, update
-from benchmarks.rows import MissingPeerError, Row
+from benchmarks import authors, integrations, matrix, planning, rows, train, update
+from benchmarks.rows import Missing, Row
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import SoftImpute
 from svrl.mdp.grid import GridMDP
@@ -43,15 +44,14 @@ def sane(measured: list[Row]) -> list[Row]:
 # What a row is, and the command.
 
 
-def test_a_row_is_written_with_its_ratio() -> None:
-    row = Row(name="a", unit="us", ours=2.0, peer=50.0, peer_name="somebody", note={"steps": 3}).as_json()
-    assert (row["ratio"], row["steps"]) == (25.0, 3)
+ROW = Row(name="a thing", unit="us", ours=2.0, peer=50.0, peer_name="somebody", note={"steps": 3})
+
+
+def test_a_row_is_written_with_its_ratio_and_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (ROW.as_json()["ratio"], ROW.as_json()["steps"]) == (25.0, 3)
     small = Row(name="a", unit="%", ours=-0.3, peer=5.0, peer_name="limit").as_json()
     assert small["ratio"] is None
     assert "not above 0" in small["why_no_ratio"]
-
-
-def test_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([3.0, 1.0, 5.0, 4.0, 9.0, 8.0])
     monkeypatch.setattr(rows, "seconds", lambda work: next(times))
     assert rows.median_seconds([(int,), (int,), (int,)], repeats=2) == [4.0]
@@ -60,8 +60,7 @@ def test_the_median_of_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_command_prints_a_table_and_writes_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = Row(name="a thing", unit="us", ours=2.0, peer=50.0, peer_name="somebody")
-    monkeypatch.setattr(matrix, "measure", lambda quick, device: iter([row] if quick and device == CPU else []))
+    monkeypatch.setattr(matrix, "parts", lambda quick, device: {"a": lambda: [ROW] if quick and device == CPU else []})
     file = tmp_path / "rows.json"
     assert program.main(["matrix", "--quick", "--json", str(file)]) == 0
     told = capsys.readouterr()
@@ -72,16 +71,15 @@ def test_the_command_prints_a_table_and_writes_a_file(
     assert set(written) == {"machine", "versions", "commit", "command", "rows"}
     assert written["command"] == f"python -m benchmarks matrix --quick --json {file}"
     assert written["versions"]["torch"] == torch.__version__
-    assert written["rows"] == [row.as_json()]
+    assert written["rows"] == [ROW.as_json()]
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["matrix", "--device", "abacus"], "There is no device 'abacus'. Use cpu, cuda or cuda:N."),
+        (["matrix", "--device", "abacus"], "There is no device 'abacus'."),
         (["matrix", "--device", "cuda:99"], "cuda:99 is not available"),
         (["matrix", "--json", "nowhere/rows.json"], "the folder nowhere does not exist"),
-        (["train"], "Use --device cuda where there is a GPU, or --quick"),
     ],
 )
 def test_what_cannot_be_measured(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,18 +87,37 @@ def test_what_cannot_be_measured(words: list[str], sentence: str, capsys: pytest
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [("matrix", "fancyimpute"), ("planning", "mdpsolver"), ("planning", "quantecon"), ("env", "stable_baselines3")],
-)
-def test_a_missing_peer_is_answered_by_the_command_to_run(
-    name: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_missing_peer_is_one_row_that_says_what_to_install_and_the_rest_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for module in ("fancyimpute", "sklearn.experimental.enable_iterative_imputer", "mdpsolver", "quantecon"):
+        monkeypatch.setitem(sys.modules, module, None)
     authors._fancyimpute.cache_clear()
-    monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(env, "_ours", lambda *_: 1.0)
-    assert program.main([name, "--quick"]) == 2
-    assert "pip install 'svrl[bench]'" in capsys.readouterr().err
+    assert program.main(["matrix", "--quick"]) == 2, "nothing was measured"
+    file = tmp_path / "rows.json"
+    assert program.main(["matrix", "planning", "--quick", "--json", str(file)]) == 0
+    found = json.loads(file.read_text())["rows"]
+    assert [row["name"] for row in found if "missing" in row] == [
+        "small matrices against fancyimpute",
+        "a large matrix against fancyimpute",
+        "a table against scikit-learn",
+        "a full sweep against QuantEcon",
+        "the optimum against QuantEcon",
+        "the optimum against mdpsolver",
+    ]
+    assert [row["peer_name"] for row in found if "missing" not in row] == ["SciPy CSR"]
+    said = "Not measured: the optimum against mdpsolver. mdpsolver is missing. Run: pip install 'svrl[bench]'"
+    assert said in capsys.readouterr().out
+
+
+def test_rows_before_a_missing_package_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def part() -> Iterator[Row]:
+        yield ROW
+        integrations.LIBRARIES["torchrl"].updates()
+
+    monkeypatch.setattr(integrations, "version", lambda package: None)
+    missing = Missing(name="one", install="torchrl is missing. Run: pip install 'svrl[torchrl]'")
+    assert list(rows.measured({"one": part, "other": lambda: [ROW]})) == [ROW, missing, ROW]
 
 
 def test_committed_rows_can_be_read() -> None:
@@ -120,7 +137,7 @@ def test_committed_rows_can_be_read() -> None:
 
 def test_every_benchmark_is_offered() -> None:
     folder = Path(benchmarks.__file__).parent
-    measuring = {file.stem for file in folder.glob("*.py") if "\ndef measure(" in file.read_text()}
+    measuring = {file.stem for file in folder.glob("*.py") if "\ndef parts(" in file.read_text()}
     assert set(program.BENCHMARKS) == measuring
 
 
@@ -140,7 +157,8 @@ def test_matrix() -> None:
 
 @NEEDS_FANCYIMPUTE
 def test_matrix_on_a_device() -> None:
-    found = sane(list(matrix.measure_device([(60, 40)], [1, 40], CPU)))  # the CPU stands in for the GPU
+    # the CPU stands in for the GPU
+    found = sane([*matrix.measure_batches([1, 40], CPU), *matrix.measure_against_cpu([(60, 40)], CPU)])
     assert [row.note["relative_difference"] for row in found[2:]] == [0.0, 0.0]
 
 
@@ -166,7 +184,8 @@ def test_planning() -> None:
     threads = torch.get_num_threads()
     with planning.one_thread():
         assert torch.get_num_threads() == 1
-        sweeps, optima = (sane(list(part)) for part in (planning.measure_sweeps(TASK), planning.measure_optima(TASK)))
+    sweeps = sane([row for name in planning.SWEEPS for row in planning.measure_sweep(TASK, name)])
+    optima = sane([row for name in planning.SOLVERS for row in planning.measure_optimum(TASK, name)])
     assert torch.get_num_threads() == threads
     assert [row.peer_name for row in (*sweeps, *optima)] == ["QuantEcon", "SciPy CSR", "QuantEcon", "mdpsolver"]
     assert all(row.note["sup_distance"] <= 1e-13 for row in sweeps)
@@ -205,8 +224,8 @@ def test_update() -> None:
     memory, spec = update.recorded_buffer(1, 60, CPU)
     shares = sane(list(update.measure_share(memory, spec, 1)))
     assert all(0 < row.ours < row.peer < 100 for row in shares)
-    found = sane(list(update.measure_libraries(memory, spec, 1)))
-    assert {"Stable-Baselines3's DQN", "a script in CleanRL's manner"} <= {row.peer_name for row in found}
+    (found,) = sane(list(update.measure_library(integrations.LIBRARIES["cleanrl"], memory, spec, 1)))
+    assert found.peer_name == "a script in CleanRL's manner"
 
 
 @NEEDS_FANCYIMPUTE
@@ -219,18 +238,19 @@ def test_update_on_a_device() -> None:
     sane(found[1:])
 
 
-def test_env() -> None:
+def test_train() -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("stable_baselines3")
-    found = sane(list(env.measure(True, CPU)))
+    found = sane([row for part in train.parts(True, CPU).values() for row in part()])
     assert [row.name for row in found] == ["whole DQN loop, CartPole-v1", "whole DQN loop, atari/frostbite"]
 
 
 @NEEDS_FANCYIMPUTE
-def test_train() -> None:
+def test_train_on_a_device() -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("stable_baselines3")
-    found = sane(list(train.measure_loops(CPU, n_envs=2, start=40, warm=48, seconds_each=0.2, peer_steps=8)))
+    small = {"n_envs": 2, "start": 40, "warm": 48, "seconds_each": 0.2, "peer_steps": 8}
+    found = sane([row for structured in (False, True) for row in train.measure_on_gpu(CPU, structured, **small)])
     assert ["sv-dqn" in row.name for row in found] == [False, False, True, True]
     assert all(row.note["same_games"] for row in found)
     assert all(row.ratio < 1 for row in found[::2]), "an agent is no quicker than its emulator"
@@ -239,7 +259,7 @@ def test_train() -> None:
 @pytest.mark.parametrize("same", [True, False])
 def test_other_games_would_be_noticed(same: bool) -> None:
     pytest.importorskip("ale_py")
-    record = train.RecordingEnv(env.make_env(env.GAME, 2, seed=0))
+    record = train.RecordingEnv(train.make_env(train.GAME, 2, seed=0))
     record.reset()
     rng = np.random.default_rng(0)
     for _ in range(30):
@@ -247,13 +267,13 @@ def test_other_games_would_be_noticed(same: bool) -> None:
         record.recv()
     record.close()
     record.rewards[-1] = record.rewards[-1] + (not same)
-    alone = env.make_env(env.GAME, 2, seed=0)
+    alone = train.make_env(train.GAME, 2, seed=0)
     alone.reset()
     assert record.play_again(alone, 0, 30) is same
     alone.close()
 
 
-# Other libraries.
+# Other integrations.
 
 
 def test_what_structure_adds() -> None:
@@ -262,22 +282,16 @@ def test_what_structure_adds() -> None:
         while time.process_time() - began < length:
             pass
 
-    made = libraries.Library("a library", "numpy", "bench", lambda: (lambda: busy(0.003), lambda: busy(0.004)))
-    row = integrations.share_row(made, 9)
+    made = integrations.Library("a library", "numpy", "bench", lambda: (lambda: busy(0.003), lambda: busy(0.004)))
+    (row,) = integrations.measure_share(made, 9)
     assert row.ours == pytest.approx(100 / 3, abs=8)
     low, high = row.note["interval"]
     assert low <= row.ours <= high
     assert row.note["library"].startswith("numpy ")
 
 
-@pytest.mark.parametrize("name", libraries.LIBRARIES)
+@pytest.mark.parametrize("name", integrations.LIBRARIES)
 def test_each_library_makes_updates(name: str) -> None:
     pytest.importorskip(MODULES.get(name, name), reason="make test or make test-integrations has it")
-    note = integrations.share_row(libraries.LIBRARIES[name], 2).note
-    assert min(note["structured_us"], note["plain_us"]) > 1000  # a real update of a real network
-
-
-def test_a_library_that_is_missing_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "version", lambda package: None)
-    with pytest.raises(MissingPeerError, match=r"pip install 'svrl\[torchrl\]'"):
-        libraries.LIBRARIES["torchrl"].updates()
+    (row,) = integrations.measure_share(integrations.LIBRARIES[name], 2)
+    assert min(row.note["structured_us"], row.note["plain_us"]) > 1000  # a real update of a real network

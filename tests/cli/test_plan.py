@@ -24,7 +24,7 @@ from svrl.planning import checkpoint, score
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
 from svrl.planning.score import Judge, Recorder
 from svrl.runtime.run_directory import RunDirectory
-from svrl.runtime.stop_signals import ONE_WISH
+from svrl.runtime.stop_signals import ONE_REQUEST
 
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
 TIMINGS = ("seconds_backup", "seconds_estimate", "break_even_cost", "break_even_cost_against_value_iteration")
@@ -330,7 +330,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_a_step(svrl, svrl_json, tm
     def twice(self: Recorder, run: object) -> None:
         if run.state.iteration == 2:
             ctrl_c()
-            time.sleep(2 * ONE_WISH)  # sooner it would be the same wish
+            time.sleep(2 * ONE_REQUEST)  # sooner it would be the same request
             steps.append("held back")
             ctrl_c()
             steps.append("not reached")

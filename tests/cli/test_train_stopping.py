@@ -22,7 +22,7 @@ from training_runs import SMOKE, assert_same_run, interrupting, names, sending, 
 from svrl.agents import evaluation
 from svrl.cli.train_progress import TrainProgress
 from svrl.runtime.rows import read_rows
-from svrl.runtime.stop_signals import ONE_WISH, Signals, Stopped
+from svrl.runtime.stop_signals import ONE_REQUEST, Signals, Stopped
 
 KINDS = {
     "plain": (),
@@ -95,7 +95,7 @@ def test_a_second_signal_is_not_held_back():
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
             steps.append("one wish")
-            time.sleep(ONE_WISH)
+            time.sleep(ONE_REQUEST)
             os.kill(os.getpid(), signal.SIGINT)
             steps.append("not reached")
 
@@ -114,7 +114,7 @@ def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
     with Signals().held_back() as signals:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGHUP)
-            time.sleep(2 * ONE_WISH)
+            time.sleep(2 * ONE_REQUEST)
     assert signals.came == signal.SIGHUP
 
 

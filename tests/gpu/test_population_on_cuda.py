@@ -11,7 +11,7 @@ import torch
 import svrl
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import weights_of
-from svrl.training.card import at_work_on
+from svrl.training.gpu import at_work_on
 from svrl.training.population import Member, train_population
 from svrl.training.session import train_in_directory
 

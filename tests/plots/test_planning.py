@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import Axis
 from svrl.plots.planning import draw_comparison, draw_convergence, draw_policies, draw_q, draw_trajectories
 from svrl.plots.style import save_figure
-from svrl.reporting.tables import comparison_table
 
 PLANE = (
     Axis(name="angle (rad)", low=-3.0, high=3.0, points=5, periodic=True),
@@ -111,39 +108,6 @@ def test_figures_are_written(tmp_path: Path, ending: str):
 
 def test_a_zero_matrix_is_drawn():
     assert len(panels(draw_q(np.zeros((4, 3))))) == 2
-
-
-def printed(rows: list[dict[str, object]], metric: str | None) -> str:
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(comparison_table(rows, title="a task", metric=metric))
-    return console.export_text()
-
-
-def test_the_table_says_who_looked_actions_up_and_who_diverged():
-    from svrl.planning.plan import DIVERGED
-
-    rows = [
-        row("svp"),
-        row("sampled-max", policy_followed_by="nearest grid point"),
-        row("paper-svp", outcome=DIVERGED, policy_loss_relative=None),
-        {"method": "async", "reason": "It could not."},
-    ]
-    text = printed(rows, "norm_rad")
-    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
-    assert lines["svp"] == ["7", "1.25", "0.500", "0.250", "3.10%", "12.5", "0.75"]
-    assert lines["sampled-max"][-2:] == ["12.5*", "0.75*"]
-    assert lines["paper-svp"][0] == "!"
-    assert "diverge" in text
-    assert "?" in lines["paper-svp"]
-    assert lines["async"] == ["-"] * 7
-    assert "nearest grid point" in text
-    assert max(len(line) for line in text.splitlines()) <= 80
-
-
-def test_without_a_metric_there_is_no_column_for_it():
-    text = printed([row("svp", metric=None)], None)
-    assert "0.75" not in text
-    assert "*:" not in text
 
 
 def test_a_comparison_shows_every_method_where_it_belongs():

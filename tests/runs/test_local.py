@@ -40,7 +40,7 @@ from svrl.runs.spec import Kind, RunSpec, Terms
 from svrl.runs.sweep_file import Resources
 from svrl.runs.train_run import config_of
 from svrl.runs.work import carry_out
-from svrl.runtime.stop_signals import ONE_WISH, Signals
+from svrl.runtime.stop_signals import ONE_REQUEST, Signals
 from svrl.training.session import train_in_directory
 
 SMALL = trainings(300, arms=("dqn", "sv-dqn"))
@@ -200,7 +200,7 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path, undisturbed):
         if all(has_checkpoint(tmp_path, spec) for spec in LONG):
             processes.extend(process_of(tmp_path, spec) for spec in LONG)
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(ONE_WISH)
+            time.sleep(ONE_REQUEST)
             os.kill(os.getpid(), signal.SIGINT)
 
     processes: list[int] = []
@@ -297,7 +297,7 @@ def test_a_process_killed_between_the_result_and_its_row_is_completed(tmp_path):
 @pytest.fixture
 def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs share a process, two at a time, as on a GPU; here on the CPU."""
-    monkeypatch.setattr(local, "is_card", lambda device: True)
+    monkeypatch.setattr(local, "is_gpu", lambda device: True)
     room = Room(cores=1, jobs=1, gpus={"cpu": ""}, together=2)
     monkeypatch.setattr(local.Room, "of", classmethod(lambda cls, *_: room))
     terms = Effort.terms

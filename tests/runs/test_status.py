@@ -13,7 +13,7 @@ from tests.runs.stores_by_hand import begin, end, finish, games, plan, sweep_of,
 
 from svrl import stats
 from svrl.envs.atari_games import human_normalised
-from svrl.reporting.sweep_table import totals_lines
+from svrl.reporting.tables import totals_lines
 from svrl.runs.settings import spec_of
 from svrl.runs.status import look
 from svrl.runs.store import Store

@@ -33,30 +33,22 @@ def test_rows_come_back_as_they_were(tmp_path: Path):
     assert second["scores_reason"] == "some are not finite"
 
 
-def test_no_file_before_the_first_row_and_no_rows_without_a_file(tmp_path: Path):
-    path = tmp_path / "rows.jsonl"
-    RowLog(path).close()
-    assert not path.exists()
-    assert read_rows(path) == []
-    assert last_rows(path, 3) == []
-
-
 def test_rows_wait_until_they_are_flushed(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
     log = RowLog(path, seconds=1e9)
     log.append({"steps": 1})
     assert not path.exists()
+    assert read_rows(path) == last_rows(path, 3) == []
     log.flush()
     assert steps_of(path) == [1]
     log.append({"steps": 2})
     log.close()
     assert steps_of(path) == [1, 2]
-    patient = RowLog(path, seconds=0.0)
-    patient.append({"steps": 3})
+    RowLog(path, seconds=0.0).append({"steps": 3})
     assert steps_of(path) == [1, 2, 3]
 
 
-def test_going_on_drops_what_is_later_and_what_was_cut_off(tmp_path: Path):
+def test_a_resumed_log_drops_what_is_later_and_what_was_cut_off(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
     whole = "".join(json.dumps({"steps": step}) + "\n" for step in (1, 5, 5, 9))
     path.write_text(whole + '{"steps": 12, "sco')

@@ -161,7 +161,9 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path):
 
 def test_a_view_sees_the_same_signals_and_has_its_own_moment():
     signals = Signals()
-    one, other = signals.of_one_run(), signals.of_one_run()
+    one, other, third = (signals.of_one_run() for _ in range(3))
+    third.came = signal.SIGTERM
+    assert (signals.came, other.came) == (None, None), "a request of one run is not the others'"
     one.at_once = True
     one.stop_if_safe()
     signals.came = signal.SIGINT
@@ -172,13 +174,6 @@ def test_a_view_sees_the_same_signals_and_has_its_own_moment():
     with pytest.raises(Stopped):
         other.stop_if_came()
     assert not signals.at_once
-
-
-def test_a_wish_of_one_run_is_not_the_others():
-    signals = Signals()
-    one, other = signals.of_one_run(), signals.of_one_run()
-    one.came = signal.SIGTERM
-    assert (signals.came, other.came) == (None, None)
 
 
 def test_threads_and_precision_reach_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -192,7 +187,7 @@ def test_threads_and_precision_reach_the_training(tmp_path: Path, monkeypatch: p
     for precision, threads in (("float32", 0), ("bf16", 3)):
         member = Member(env=ENV, config=SMOKE, folder=tmp_path / "run", device="cuda", precision=precision)
         monkeypatch.setattr("svrl.training.session.at_work_on", lambda *_: nullcontext())
-        monkeypatch.setattr("svrl.training.session.check_card", lambda _: None)
+        monkeypatch.setattr("svrl.training.session.check_device", lambda _: None)
         monkeypatch.setattr("svrl.training.population.release", lambda _: None)
         with pytest.raises(PopulationError, match="Enough"):
             train_population([member], together=1, manner=Manner(env_threads=threads))

@@ -45,22 +45,15 @@ def test_q_star_is_optimal_for_the_agent_s_discount(known: QStarError) -> None:
 
 
 def test_the_best_network_has_no_error(known: QStarError) -> None:
-    errors = known.measure(Lookup(known))
     # The two ends of the angle are one place and one observation, where Q* agrees up to rounding.
-    for name in ("mean_error", "max_error", "value_error", "advantage_error", "greedy_loss"):
-        assert abs(getattr(errors, name)) < 1e-6, name
+    assert max(map(abs, known.measure(Lookup(known)).values())) < 1e-6
 
 
 @pytest.mark.parametrize("shift", [2.5, -0.75])
 def test_a_constant_shift_is_an_error_of_the_value_alone(known: QStarError, shift: float) -> None:
-    errors = known.measure(Lookup(known, shift))
-    low, high = known.q_star.aminmax()
-    expected = abs(shift) / float(high - low)
-    assert errors.mean_error == pytest.approx(expected, rel=1e-5)
-    assert errors.max_error == pytest.approx(expected, rel=1e-5)
-    assert errors.value_error == pytest.approx(expected, rel=1e-5)
-    assert errors.advantage_error < 1e-6
-    assert abs(errors.greedy_loss) < 1e-6
+    off = abs(shift) / known.span
+    wanted = {"mean_error": off, "max_error": off, "value_error": off, "advantage_error": 0.0, "greedy_loss": 0.0}
+    assert known.measure(Lookup(known, shift)) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
 def test_one_wrong_entry_is_found_and_weighed(known: QStarError) -> None:
@@ -71,11 +64,11 @@ def test_one_wrong_entry_is_found_and_weighed(known: QStarError) -> None:
     if int(known.q_star[middle].argmax()) == 1:
         change = change.roll(1, 1)
     errors = known.measure(Lookup(known, change))
-    assert errors.max_error == pytest.approx(1.0, rel=1e-5)
-    assert errors.mean_error == pytest.approx(1.0 / (states * actions), rel=1e-3)
+    assert errors["max_error"] == pytest.approx(1.0, rel=1e-5)
+    assert errors["mean_error"] == pytest.approx(1.0 / (states * actions), rel=1e-3)
     # |1 - 1/A| once and |1/A| for each of the others.
-    assert errors.advantage_error == pytest.approx((2 - 2 / actions) / (states * actions), rel=1e-3)
-    assert errors.value_error < 1e-6
+    assert errors["advantage_error"] == pytest.approx((2 - 2 / actions) / (states * actions), rel=1e-3)
+    assert errors["value_error"] < 1e-6
 
 
 def test_the_greedy_loss_is_that_of_the_policy(known: QStarError) -> None:
@@ -83,30 +76,23 @@ def test_the_greedy_loss_is_that_of_the_policy(known: QStarError) -> None:
     worst = (-Lookup(known)(known.observations)).argmax(1)
     lost = known.v_star - evaluate_policy(known.model, worst, 1e-8)
     width = known.v_star.max() - known.v_star.min()
-    assert errors.greedy_loss == pytest.approx(float(lost.mean() / width), rel=1e-6)
-    assert errors.greedy_loss > 0.1
+    assert errors["greedy_loss"] == pytest.approx(float(lost.mean() / width), rel=1e-6)
+    assert errors["greedy_loss"] > 0.1
 
 
 def test_blocks_change_nothing(known: QStarError, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = known.measure(Lookup(known, 1.0))
     monkeypatch.setattr("svrl.training.q_star.BLOCK", 35)
     pieces = known.measure(Lookup(known, 1.0))
-    for name, value in whole.__dict__.items():
-        assert getattr(pieces, name) == pytest.approx(value, rel=1e-9, abs=1e-12), name
+    assert pieces == pytest.approx(whole, rel=1e-9, abs=1e-12)
 
 
 def test_a_diverged_network_is_no_success(known: QStarError) -> None:
     change = torch.zeros_like(known.q_star)
     change[4, 2] = math.nan
     errors = known.measure(Lookup(known, change))
-    assert math.isnan(errors.mean_error)
-    assert math.isnan(errors.max_error)
-
-
-def test_planning_with_the_noise_moves_q_star_a_little(known: QStarError) -> None:
-    noisy = QStarError.of(known.model.task, discount=DISCOUNT, noise_nodes=5)
-    gap = float((noisy.q_star - known.q_star).abs().mean()) / known.span
-    assert 1e-4 < gap < 0.05
+    assert math.isnan(errors["mean_error"])
+    assert math.isnan(errors["max_error"])
 
 
 def agent_on(env: str, **changes: object) -> Agent:
@@ -119,7 +105,7 @@ def agent_on(env: str, **changes: object) -> Agent:
 
 def test_an_agent_is_measured_on_its_own_task() -> None:
     agent = agent_on("control/inverted-pendulum", actions=7, discount=0.8)
-    known = QStarError.for_agent(agent)
+    known = QStarError.of_learner(agent)
     assert known is not None
     assert known.q_star.shape == (2500, 7)
     row = known.event_row(agent)
@@ -138,16 +124,16 @@ def test_an_agent_is_measured_on_its_own_task() -> None:
 @pytest.mark.parametrize("task", ["mountain-car", "double-integrator", "cart-pole"])
 def test_every_task_can_be_compared(task: str) -> None:
     agent = agent_on(f"control/{task}", actions=3, discount=0.99)
-    known = QStarError.for_agent(agent)
+    known = QStarError.of_learner(agent)
     assert known is not None
     assert known.observations.shape == (known.model.n_states, *agent.spec.observation_shape)
     assert all(math.isfinite(value) for value in known.event_row(agent).values())
 
 
 def test_where_q_star_is_not_known_there_is_a_reason() -> None:
-    assert QStarError.for_agent(agent_on("CartPole-v1")) is None
+    assert QStarError.of_learner(agent_on("CartPole-v1")) is None
     clipped = agent_on("control/inverted-pendulum", actions=3, clip_rewards=True)
-    assert QStarError.for_agent(clipped) is None
+    assert QStarError.of_learner(clipped) is None
     assert "CartPole-v1" in why_unknown("CartPole-v1", AgentConfig())
     assert "clip_rewards" in why_unknown("control/inverted-pendulum", clipped.config)
     assert why_unknown("control/inverted-pendulum", clipped.config.but(clip_rewards=False)) == ""

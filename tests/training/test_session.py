@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import torch
 
 import svrl
 from svrl.agents.config import AgentConfig
-from svrl.agents.events import Event, Stepped
+from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.runtime.rows import read_rows
@@ -89,14 +88,6 @@ def test_a_resume_without_a_checkpoint_says_that_it_begins_anew(tmp_path: Path):
     assert len(read_rows(run / "episodes.jsonl")) == result["episodes"]
 
 
-def test_a_run_in_another_thread(tmp_path: Path):
-    results: list[dict] = []
-    work = threading.Thread(target=lambda: results.append(train_in_directory(ENV, SMOKE, folder=tmp_path / "run")))
-    work.start()
-    work.join()
-    assert results[0]["steps"] == 200
-
-
 def own_env() -> gymnasium.Env:
     return gymnasium.make(ENV)
 
@@ -167,7 +158,24 @@ def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path:
     assert f"It is 0 here and goes up to {then:.3g} with 400 steps instead of 200." in said[0]
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan")])
-def test_checkpoints_need_time_between_them(seconds: float):
-    with pytest.raises(ValueError, match="checkpoint_every must be more than 0 seconds"):
-        Habits(checkpoint_every=seconds)
+@pytest.mark.parametrize("before", [True, False])
+def test_a_checkpoint_before_the_evaluation_only_if_wanted(tmp_path: Path, before: bool):
+    folder, seen = tmp_path / "run", []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Evaluated):
+            seen.append(any((folder / "checkpoints").glob("*.npz")))
+
+    train_in_directory(ENV, SMOKE, folder=folder, habits=Habits(save_before_evaluation=before), watch=watch)
+    assert seen == [before]
+    assert not (folder / "checkpoints").exists()
+
+
+def test_what_cannot_be_had_is_refused_before_a_folder_is_made(tmp_path: Path):
+    for seconds in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="checkpoint_every must be more than 0 seconds"):
+            Habits(checkpoint_every=seconds)
+    for precision, device in (("bf16", "cpu"), ("tf32", torch.device("cpu")), ("half", "cuda")):
+        with pytest.raises(ValueError, match="precision"):
+            train_in_directory(ENV, SMOKE, folder=tmp_path / "run", device=device, precision=precision)
+    assert list(tmp_path.iterdir()) == []

@@ -21,9 +21,8 @@ from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.arrays import read_arrays, write_arrays
-from svrl.runtime.regular_file import read_object
-from svrl.runtime.run_directory import CONFIG
-from svrl.runtime.training_run import AGENT, STATE
+from svrl.runtime.files import read_object
+from svrl.runtime.run_directory import AGENT, CONFIG, STATE
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training

@@ -27,7 +27,7 @@ from svrl.agents.replay import Replay
 from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, salvage, segments, standing
 from svrl.runtime.arrays import arrays_checksum, read_arrays, write_arrays
 from svrl.runtime.rows import read_rows, rows_mark
-from svrl.runtime.training_run import ROWS, STATE, remove_written
+from svrl.runtime.run_directory import ROWS, STATE, remove_written
 
 FORMAT = 1
 KEPT = 2

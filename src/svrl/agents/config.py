@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 Kind = Literal["dqn", "double", "dueling"]
 Output = Literal["fill", "estimate"]

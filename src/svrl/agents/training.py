@@ -43,7 +43,7 @@ from svrl.agents.replay_room import refuse_too_many
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
-from svrl.runtime.device import check_card
+from svrl.runtime.device import check_device
 
 WINDOW = 100
 """Training episodes in the paper's score."""
@@ -89,7 +89,7 @@ class Training:
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
         check_precision(self.precision, self.device)
-        check_card(self.device)
+        check_device(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
         refuse_too_many(self.env, config.envs, config.replay)

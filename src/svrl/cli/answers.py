@@ -13,8 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from svrl.runtime.nearest_name import nearest_name
-from svrl.runtime.printable import printable
+from svrl.runtime.names import nearest_name, printable
 from svrl.runtime.stop_signals import Stopped
 
 BAD_INPUT = 2

@@ -153,7 +153,7 @@ def _check_places(source: Path, out: Path, plot: Path | None) -> None:
 
 def _claim(path: Path, files: ExitStack) -> Path:
     """A temporary file beside `path`, made before any work, so that a locked folder is found out first."""
-    from svrl.runtime.atomic import writing
+    from svrl.runtime.files import writing
 
     if path.is_dir():
         raise BadInputError(f"{path} is a folder; give a file name.")

@@ -20,8 +20,8 @@ from svrl.paper.running import Computer
 from svrl.paper.store import COMMITTED, Reader, Store
 from svrl.paper.table import committed_table
 from svrl.reporting.page.content import Page
-from svrl.runtime.atomic import writing
-from svrl.runtime.cores import usable_cores
+from svrl.runtime.device import usable_cores
+from svrl.runtime.files import writing
 
 TOGETHER = 4
 """Trainings that share a GPU by default."""

@@ -16,7 +16,7 @@ from svrl.cli.answers import BadInputError, answering, check_folder, print_json,
 from svrl.cli.plan_request import check_device
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_run
 from svrl.cli.torch_threads import torch_threads
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 _KINDS = (

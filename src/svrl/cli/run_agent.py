@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from svrl.cli.answers import BadInputError
-from svrl.runtime.run_directory import CONFIG
-from svrl.runtime.training_run import AGENT
+from svrl.runtime.run_directory import AGENT, CONFIG
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent

@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 
 from svrl.cli.answers import BadInputError, answering, print_json, tell
-from svrl.runtime import training_run as files
-from svrl.runtime.regular_file import read_object
+from svrl.runtime import run_directory as files
+from svrl.runtime.files import read_object
 from svrl.runtime.rows import last_rows
 from svrl.runtime.run_directory import CONFIG, RESULT
 

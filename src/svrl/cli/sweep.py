@@ -108,7 +108,7 @@ def _planned(request: SweepRequest, jobs: int | None) -> dict[str, Any]:
 
 
 def _print_plan(found: dict[str, Any]) -> None:
-    from svrl.reporting.sweep_table import duration
+    from svrl.reporting.tables import duration
 
     console = _console()
     runs = Table("run", "state", "id", box=None, pad_edge=False, header_style="bold")
@@ -265,7 +265,7 @@ def _overview(request: SweepRequest, before: Overview | None = None) -> Overview
 
 
 def _view(overview: Overview, console: Console) -> Any:
-    from svrl.reporting.sweep_table import sweep_view
+    from svrl.reporting.tables import sweep_view
 
     return sweep_view(overview.as_json(), width=console.width)
 

@@ -18,7 +18,7 @@ from svrl.cli.answers import BadInputError, answering, nearest, print_json, sent
 from svrl.cli.plan_request import MOST_THREADS, check_device
 from svrl.cli.train_options import TrainRequest
 from svrl.cli.train_runs import Order, train_several, train_single
-from svrl.training.card import is_card
+from svrl.runtime.device import is_gpu
 
 WIDE = 110
 """Columns of the closing table where there is no terminal."""
@@ -106,9 +106,8 @@ def train(
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
     with answering():
-        from svrl.runtime.run_directory import CONFIG
+        from svrl.runtime.run_directory import CONFIG, refuse_another_env
         from svrl.runtime.stop_signals import Signals
-        from svrl.runtime.training_run import refuse_another_env
 
         if resume and out is not None and (out / CONFIG).exists():
             with sentences():
@@ -146,7 +145,7 @@ def _check_own(env: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> N
     threads, precision = own["threads"], own["precision"] or default_precision(own["device"])
     if precision not in PRECISIONS:
         raise nearest("precision", precision, PRECISIONS)
-    if precision != "float32" and not is_card(own["device"]):
+    if precision != "float32" and not is_gpu(own["device"]):
         raise BadInputError(f"--precision {precision} needs a card: add --device cuda, or leave it at float32.")
     if own["env_threads"] is not None and not env.startswith(asked.ATARI):
         raise BadInputError(

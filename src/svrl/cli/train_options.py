@@ -18,8 +18,7 @@ from svrl.agents.config import BY_FAMILY, CHOICES, PRESETS, AgentConfig, Precisi
 from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.cli.answers import BadInputError, nearest
 from svrl.cli.plan_request import ESTIMATORS
-from svrl.runtime.cores import usable_cores
-from svrl.training.card import is_card
+from svrl.runtime.device import is_gpu, usable_cores
 
 PANELS = {
     "preset": "Agent",
@@ -189,7 +188,7 @@ def default_threads(config: AgentConfig, device: str, together: int = 1) -> int:
 
 def default_together(runs: int, device: str, wandb: str | None) -> int:
     """All runs at a time on a card, which one alone seldom fills; one on the CPU."""
-    return runs if is_card(device) and wandb is None else 1
+    return runs if is_gpu(device) and wandb is None else 1
 
 
 def default_env_threads(env: str, together: int) -> int:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Column
 from rich.text import Text
 
-from svrl.runtime.printable import printable
+from svrl.runtime.names import printable
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training

@@ -129,8 +129,7 @@ def _train_population(requests: Sequence[TrainRequest], order: Order, signals: S
 
 def _check_folders(requests: Sequence[TrainRequest], resume: bool) -> None:
     """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
-    from svrl.runtime.run_directory import CONFIG
-    from svrl.runtime.training_run import refuse_other_settings, refuse_running
+    from svrl.runtime.run_directory import CONFIG, refuse_other_settings, refuse_running
     from svrl.training.result import settings_as_begun, settings_of
 
     with sentences():
@@ -155,8 +154,7 @@ def _check_folders(requests: Sequence[TrainRequest], resume: bool) -> None:
 
 def _is_enough(request: TrainRequest) -> bool:
     """Whether a run is finished, with as many steps as are wanted."""
-    from svrl.runtime.run_directory import read_config
-    from svrl.runtime.training_run import is_finished
+    from svrl.runtime.run_directory import is_finished, read_config
 
     if not is_finished(request.out):
         return False
@@ -242,8 +240,8 @@ def _draw(requests: Sequence[TrainRequest]) -> None:
     """All curves in one picture, beside the runs."""
     from svrl.plots.learning import draw_learning
     from svrl.plots.style import save_figure
-    from svrl.runtime import training_run as files
-    from svrl.runtime.atomic import writing
+    from svrl.runtime import run_directory as files
+    from svrl.runtime.files import writing
     from svrl.runtime.rows import read_rows
 
     curves: dict[str, list[Any]] = {}

@@ -12,7 +12,7 @@ import typer
 from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
 from svrl.cli.torch_threads import torch_threads
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 if TYPE_CHECKING:
     import numpy as np

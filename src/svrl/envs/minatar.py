@@ -22,7 +22,7 @@ from svrl.envs.catalogue import MINATAR
 from svrl.envs.lanes import checked_actions, empty_step, with_endings
 from svrl.envs.snapshot import attributes, read, write
 from svrl.envs.vector import EnvSpec, Step
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 ACTION_NAMES = ("noop", "left", "up", "right", "down", "fire")
 FRAME_LIMIT = 100_000

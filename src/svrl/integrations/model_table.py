@@ -44,7 +44,7 @@ import torch
 
 from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 ROUNDING = 1e-12
 """What a row may miss by rounding alone."""

@@ -29,7 +29,7 @@ from svrl.integrations.versions import require
 from svrl.mdp.model import Model
 from svrl.planning.certificate import certify_plan
 from svrl.planning.plan import Plan
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 FORMAT = "svrl-q 1"
 ENDINGS = (".npy", ".npz", ".safetensors")

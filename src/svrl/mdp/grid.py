@@ -23,7 +23,7 @@ from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offset
 from svrl.mdp.model import Chain, sparse_rows
 from svrl.mdp.summary import summary
 from svrl.mdp.threads import share_out
-from svrl.runtime.device import check_card
+from svrl.runtime.device import check_device
 
 if TYPE_CHECKING:
     from svrl.mdp.grid_cuda import CardTable
@@ -75,7 +75,7 @@ class GridMDP:
                     "Make their offset smaller, or use dtype=torch.float64."
                 )
         self.task = task
-        check_card(device)
+        check_device(device)
         self.device = torch.device(device)
         room = memory_available(self.device)
         coordinates = 4 * 8 * task.n_states * (task.dimensions + 1)

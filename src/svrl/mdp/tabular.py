@@ -22,7 +22,7 @@ from svrl.mdp import tabular_kernel as kernel
 from svrl.mdp.model import Chain, check_discount, check_values, sparse_rows
 from svrl.mdp.summary import summary
 from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
-from svrl.runtime.device import check_card
+from svrl.runtime.device import check_device
 
 Table: TypeAlias = Any
 """A NumPy array, a torch tensor (dense or sparse CSR), or a SciPy sparse matrix."""
@@ -86,7 +86,7 @@ class TabularMDP:
         Raises:
             ValueError: If shapes do not fit, or, with the first state and action, if a row is wrong.
         """
-        check_card(device)
+        check_device(device)
         self.discount = check_discount("TabularMDP", discount)
         csr, (self.n_states, self.n_actions) = _read_transitions(transitions)
         self.name = name

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import Axis, Step, coordinates
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 UpdateOrder = Literal["together", "speed-first"]
 Accelerations = Callable[[Tensor, Tensor], tuple[Tensor, ...]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from svrl.paper.evidence import Evidence
 from svrl.paper.figure_map import PaperFigure
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,7 +18,7 @@ import numpy as np
 
 from svrl import __version__
 from svrl.paper.cell import Cell, CellResult, Kind
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 from svrl.runtime.run_directory import finite
 
 HERE, COMMITTED = "here", "committed"

@@ -21,7 +21,7 @@ import numpy as np
 
 from svrl.paper.cell import Cell, Kind
 from svrl.paper.store import COMMITTED, Kept, Store
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 PROVENANCE = "provenance.json"
 _OF_THE_CELL = ("ended", "seconds")

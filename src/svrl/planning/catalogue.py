@@ -20,7 +20,7 @@ from svrl.planning.sampled_iteration import (
 )
 from svrl.planning.structured import StructuredValueIteration, paper_svp
 from svrl.planning.value_iteration import ValueIteration
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 
 @dataclass(frozen=True, kw_only=True)

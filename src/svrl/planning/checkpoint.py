@@ -19,7 +19,7 @@ from svrl.mdp.model import Model, Sampler
 from svrl.planning.meter import Ledger
 from svrl.planning.method import Method, State
 from svrl.planning.plan import Plan, Run, TraceRow, advance, begin, conclude
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 FORMAT = 1
 

@@ -1,1 +1,1 @@
-"""Pictures and tables. The only place, with the experiments' figures, that imports matplotlib."""
+"""What people read: tables in a terminal, scalars for TensorBoard and W&B, the page on the paper."""

@@ -1,15 +1,16 @@
-"""Tables in a terminal: what closes a plan, what closes a training, and everything in a folder of runs."""
+"""Tables in a terminal: the end of a plan and of a training, a folder of runs, and a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from svrl.runtime.printable import printable
+from svrl.runtime.names import printable
 
 Row = Mapping[str, Any]
 PLAN_COLUMNS = ("method", "steps", "sweeps", "backup s", "estim. s", "loss", "return")
@@ -32,8 +33,8 @@ def comparison_table(rows: Sequence[Row], *, title: str, metric: str | None) -> 
         caption += " *: actions of the nearest grid point; the others interpolate Q."
     if any(row.get("outcome") == DIVERGED for row in rows):
         caption += " !: its values diverge."
-    table = _table([*PLAN_COLUMNS, *([] if metric is None else [metric])], left=("method",), title=title)
-    table.caption, table.caption_justify = caption, "left"
+    names = [*PLAN_COLUMNS, *([] if metric is None else [metric])]
+    table = _table(names, left=("method",), title=title, caption=caption)
     for at, row in enumerate(rows):
         table.add_row(*_plan_cells(row, metric), style="bold" if at == 0 else None)
     return table
@@ -81,8 +82,8 @@ def training_table(results: Sequence[Row], *, title: str) -> Table:
     if q_star:
         caption += " Q* error: mean |Q - Q*| over the span of Q*."
     names = ["agent", "seed", "steps", "games", "score", "evaluation", *(["human"] if human else [])]
-    table = _table([*names, *(["Q* error"] if q_star else []), "steps/s"], left=("agent",), title=printable(title))
-    table.caption, table.caption_justify = caption, "left"
+    names += [*(["Q* error"] if q_star else []), "steps/s"]
+    table = _table(names, left=("agent",), title=printable(title), caption=caption)
     for row in results:
         cells = [row["arm"], str(row["seed"]), f"{row['steps']:,}", f"{row['episodes']:,}", score_cell(row)]
         cells.append(evaluation_cell(row.get("evaluation")))
@@ -165,9 +166,192 @@ def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _table(names: Sequence[str], *, left: Sequence[str], title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
+# A sweep.
+
+COLOURS = {"done": "green", "running": "blue", "failed": "red", "stopped": "yellow", "waiting": "bright_black"}
+MARKS = {"done": "✓", "running": "▶", "failed": "✗", "stopped": "‖", "waiting": "·"}
+_INK = {"done": "█", "running": "▓", "failed": "✗", "stopped": "▒", "waiting": "░"}
+"""A letter a state, so that they differ without colour."""
+_WIDEST = 120
+"""Columns of the widest bar and table: in a longer line the eye gets lost."""
+
+
+def sweep_view(overview: Row, *, width: int, most: int = 12) -> Group:
+    """A sweep: its totals, scores by subject and arm, the running and the failed runs.
+
+    Args:
+        overview: As `svrl sweep status --json` has it.
+        width: Columns of the terminal.
+        most: Rows of each table; the number of the others is printed below them.
+    """
+    parts: list[RenderableType] = [totals_lines(overview, width=width)]
+    if any(group["scored"] for group in overview["groups"]):
+        parts += ["", _groups_table(overview, most)]
+    states = {run["state"] for run in overview["runs"]}
+    if "running" in states:
+        parts += ["", _running_table(overview, min(width, _WIDEST), most)]
+    if "failed" in states:
+        parts += ["", _failed_table(overview, min(width, _WIDEST), most)]
+    return Group(*parts)
+
+
+def totals_lines(overview: Row, *, width: int) -> Text:
+    """The name, a bar with the states, and the steps, speed and best score of all."""
+    totals = overview["totals"]
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(overview["name"] or "runs", "bold")
+    text.append(f"  {totals['states']['done']:,} of {totals['runs']:,} runs done, code {overview['code']}\n", "dim")
+    text.append(_bar(overview, max(min(width, _WIDEST) - 1, 10))).append("\n")
+    for state, count in totals["states"].items():
+        if count:
+            text.append(f"{MARKS[state]} {count:,} {state}   ", COLOURS[state])
+    text.append("\n")
+    facts = [_short_of(totals) + " steps"] if totals["steps"] else []
+    facts += [f"{_short(totals['steps_per_second'])} steps/s"] if totals["steps_per_second"] is not None else []
+    facts += [f"about {duration(totals['eta_seconds'])} left"] if totals["eta_seconds"] is not None else []
+    text.append(" · ".join(facts))
+    if totals["best"] is not None:
+        text.append(f"\nbest so far: {number(overview, totals['best']['score'])}  {totals['best']['label']}")
+    text.rstrip()
+    return text
+
+
+def _bar(overview: Row, width: int) -> Text:
+    """The shares of the states; a state that has runs has a letter, however small its share."""
+    extents = _extents(overview)
+    whole = max(sum(extents.values()), 1)
+    counts = overview["totals"]["states"]
+    lengths = {
+        state: max(1, int(width * extent / whole)) for state, extent in extents.items() if extent or counts[state]
+    }
+    if lengths:
+        largest = max(lengths, key=lambda state: lengths[state])
+        lengths[largest] = max(1, lengths[largest] + width - sum(lengths.values()))
+    bar = Text()
+    for state, length in lengths.items():
+        bar.append(_INK[state] * length, COLOURS[state])
+    return bar
+
+
+def _extents(overview: Row) -> Mapping[str, float]:
+    """How much of the sweep is in each state: steps of trainings, where what is left of a run waits; else runs."""
+    runs = overview["runs"]
+    states: Mapping[str, int] = overview["totals"]["states"]
+    if not all(run["kind"] == "train" and run["steps_in_all"] for run in runs):
+        return states
+    extents = dict.fromkeys(states, 0.0)
+    for run in runs:
+        whole = run["steps_in_all"]
+        done = whole if run["state"] in ("done", "failed") else min(run["steps"], whole)
+        extents[run["state"]] += done
+        extents["waiting"] += whole - done
+    return extents
+
+
+def _groups_table(overview: Row, most: int) -> Table:
+    """Scores over seeds by subject and arm, and by arm over all subjects where they have a common scale."""
+    over_all = [group for group in overview["variants"] if group["subjects_scored"] > 1]
+    groups = [group for group in overview["groups"] if group["scored"]]
+    caption = f"{overview['measure']['text']}, with 95% intervals over seeds: "
+    caption += "interquartile mean over all subjects, mean of one subject." if over_all else "mean."
+    if len({group["subjects_scored"] for group in over_all}) > 1:
+        caption += " Arms that have come to different subjects do not compare yet."
+    if any(group["provisional"] for group in overview["groups"]):
+        caption += " ~: runs under way are counted."
+    if overview["measure"]["reason"]:
+        caption += f" No number over all: {overview['measure']['reason']}."
+    table = _table(
+        ["subject", "arm", "done", "score", "best"], left=("subject", "arm"), title="Scores", caption=caption
+    )
+    for group in [*over_all, *groups[:most]]:
+        whole = group["subject"] is None
+        subject = f"all ({group['subjects_scored']} of {group['subjects']})" if whole else group["subject"]
+        score = _with_interval(overview, group, "iqm" if whole else "mean")
+        done, best = f"{group['done']}/{group['runs']}", number(overview, group["best"])
+        table.add_row(*map(Text, (subject, group["variant"], done, score, best)), style="bold" if whole else "")
+    return _with_more(table, len(overview["groups"]) - min(len(groups), most))
+
+
+def _running_table(overview: Row, width: int, most: int) -> Table:
+    table = _table(["run", "steps", "", "steps/s", "left", "score"], left=("run",), title="Running")
+    table.columns[0].ratio, table.width = 1, width
+    runs = [run for run in overview["runs"] if run["state"] == "running"]
+    for run in runs[:most]:
+        share = f"{min(1.0, run['steps'] / run['steps_in_all']):4.0%}" if run["steps_in_all"] else ""
+        speed, left = _short(run["steps_per_second"]), duration(run["eta_seconds"])
+        label = Text(printable(run["label"]), overflow="ellipsis")
+        table.add_row(label, *map(Text, (_short_of(run), share, speed, left, number(overview, run["score"]))))
+    return _with_more(table, len(runs) - most)
+
+
+def _failed_table(overview: Row, width: int, most: int) -> Table:
+    table = _table(["run", "attempts", "reason"], left=("run", "reason"), title="Failed")
+    table.columns[0].ratio, table.columns[2].ratio, table.width = 2, 3, width
+    table.columns[0].no_wrap = table.columns[2].no_wrap = False
+    runs = [run for run in overview["runs"] if run["state"] == "failed"]
+    for run in runs[:most]:
+        reason = run["reason"] or "it did not say why"
+        reason = reason if len(reason) <= 3 * width else reason[: 3 * width - 1] + "…"
+        table.add_row(*map(Text, map(printable, (run["label"], str(run["attempts"]), reason))))
+    return _with_more(table, len(runs) - most)
+
+
+def number(overview: Row, score: float | None) -> str:
+    """A score as its measure is written."""
+    if score is None:
+        return "-"
+    name = overview["measure"]["name"]
+    if name == "human_normalised":
+        return f"{score:.1%}"
+    return f"{100 * score:.3g}%" if name == "policy_loss_relative" else f"{score:.4g}"
+
+
+def duration(seconds: float | None) -> str:
+    """As in 40 s, 12 min, 3 h 20 min or 12 days; rough, since it is an estimate."""
+    if seconds is None:
+        return "-"
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes / 1440:.0f} days"
+
+
+def _with_interval(overview: Row, group: Row, name: str) -> str:
+    shown = number(overview, group[name])
+    if group[f"{name}_low"] is not None:
+        shown += f" [{number(overview, group[f'{name}_low'])}, {number(overview, group[f'{name}_high'])}]"
+    return ("~" if group["provisional"] else "") + shown
+
+
+def _short_of(row: Row) -> str:
+    """Steps as in 12.3k of 15M."""
+    return _short(row["steps"]) + (f" of {_short(row['steps_in_all'])}" if row["steps_in_all"] is not None else "")
+
+
+def _short(value: float | None) -> str:
+    """As in 950, 12.3k, 15M or 8.01G."""
+    if value is None:
+        return "-"
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 0.9995 * unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:.3g}"
+
+
+def _with_more(table: Table, left: int) -> Table:
+    if left > 0:
+        table.add_row(Text(f"and {left:,} more", "dim"))
+    return table
+
+
+def _table(names: Sequence[str], *, left: Collection[str], title: str, caption: str | None = None) -> Table:
+    """Columns named in `left` are text, the others numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
+    table.box, table.padding, table.pad_edge, table.show_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False, False
     for name in names:
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     return table

@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.status import value_of, varied
 from svrl.runs.store import STATES, State, Store
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 RowsOf = Literal["results", "episodes", "learning", "evaluations", "trace"]
 FILES: dict[str, str] = {

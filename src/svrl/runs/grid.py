@@ -11,7 +11,7 @@ from typing import Any
 from svrl.runs.settings import OTHER_NAMES, in_one_form, names_in, renamed, spec_of, value_in
 from svrl.runs.spec import SUBJECT, RunSpec, shown
 from svrl.runs.sweep_file import Sweep
-from svrl.runtime.nearest_name import near_names
+from svrl.runtime.names import near_names
 
 _REPLACES = {
     "arm": ("agent", "structured"),
@@ -79,9 +79,7 @@ def chosen(what: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any
     asked = _asked(wanted)
     alone = {setting: values for setting, values in wanted.items() if not _any(specs, {setting: values})}
     there = " ".join(_there(specs, setting, values) for setting, values in alone.items())
-    raise ValueError(
-        f"{what} no run with {asked}. " + (there or "Some have each, and none has all of them.")
-    )
+    raise ValueError(f"{what} no run with {asked}. " + (there or "Some have each, and none has all of them."))
 
 
 def _refuse_setting(given: str, specs: Sequence[RunSpec]) -> None:

@@ -24,9 +24,8 @@ from svrl.runs.store import LOG, RUN, Store, open_store
 from svrl.runs.sweep_file import Resources
 from svrl.runs.train_run import TRAIN, member
 from svrl.runs.work import Attempt, Ended, carry_out, threads_of
-from svrl.runtime.cores import usable_cores
+from svrl.runtime.device import is_gpu, usable_cores
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.training.card import is_card
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -130,7 +129,7 @@ class Room:
 
 
 def _gpus(devices: Sequence[str]) -> dict[str, str]:
-    if not any(map(is_card, devices)):
+    if not any(map(is_gpu, devices)):
         return {}
     import torch
 
@@ -144,7 +143,7 @@ def _gpus(devices: Sequence[str]) -> dict[str, str]:
     names = listed.split(",") if listed else [str(number) for number in range(count)]
     gpus = {f"cuda:{number}": names[number].strip() for number in range(count)}
     for device in devices:
-        if is_card(device) and device not in ("cuda", *gpus):
+        if is_gpu(device) and device not in ("cuda", *gpus):
             raise ValueError(f"The sweep asks for device {device}, and torch finds {', '.join(gpus)} here.")
     return gpus
 
@@ -187,7 +186,7 @@ class LocalPool(Pool):
 
     def take(self, spec: RunSpec) -> bool:
         """Hand a run to a worker; False if there is no room now."""
-        on_gpu = is_card(spec.device)
+        on_gpu = is_gpu(spec.device)
         if not on_gpu and any(worker.open and worker.gpu for worker in self._workers):
             return False
         worker = self._worker_for(spec, self._sort(spec)) if on_gpu else self._worker_on_cpu()

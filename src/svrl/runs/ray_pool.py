@@ -21,8 +21,8 @@ from svrl.runs.spec import RunSpec, Terms
 from svrl.runs.store import Store, open_store
 from svrl.runs.sweep_file import Resources
 from svrl.runs.work import carry_out
+from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals
-from svrl.training.card import is_card
 
 BEGAN_EVERY, OLDEST = 2.0, 20
 """Seconds between two looks at which tasks have begun, and how many are looked at; Ray does not tell."""
@@ -85,12 +85,12 @@ class RayPool(Pool):
         if self._effort.jobs is not None and len(self._tasks) >= self._effort.jobs:
             return False
         asked: dict[str, float] = {"num_cpus": self._resources.cores}
-        if is_card(spec.device):
+        if is_gpu(spec.device):
             asked["num_gpus"] = self._resources.gpus or 1
         if self._resources.memory_gb:
             asked["memory"] = int(self._resources.memory_gb * 1e9)
         # The GPU, or the share of one, that Ray gives the task.
-        terms = self._effort.terms(self._resources.cores, "cuda" if is_card(spec.device) else None)
+        terms = self._effort.terms(self._resources.cores, "cuda" if is_gpu(spec.device) else None)
         task = self._task.options(name=spec.label, **asked)
         self._tasks[task.remote(str(self._store.root), spec, terms)] = spec
         return True

@@ -26,7 +26,7 @@ from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, fami
 from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.runs.spec import SUBJECT, Kind, RunSpec, Work
 from svrl.runs.train_run import STRUCTURE, training
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 from svrl.runtime.run_directory import CONFIG
 
 Form = Literal["text", "whole", "number", "switch"]

@@ -31,12 +31,10 @@ import numpy as np
 
 from svrl import __version__
 from svrl.runs.spec import SUBJECT, Result, RunSpec
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import read_object, writing
 from svrl.runtime.provenance import commit
-from svrl.runtime.regular_file import read_object
 from svrl.runtime.rows import RowLog, last_rows, read_rows
-from svrl.runtime.run_directory import RESULT, finite
-from svrl.runtime.training_run import is_running, locked
+from svrl.runtime.run_directory import RESULT, finite, is_running, locked
 
 SPEC, RUN, ATTEMPTS, LOG, SWEEPS, RUNS = "spec.json", "run", "attempts.jsonl", "log.txt", "sweeps", "runs"
 ARRAYS = "arrays.npz"

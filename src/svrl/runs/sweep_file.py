@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from svrl.runs.spec import SUBJECT
-from svrl.runtime.nearest_name import nearest_name
+from svrl.runtime.names import nearest_name
 
 PARTS = ("name", "kind", "fixed", "axes", "include", "exclude", "resources", "budget")
 SHIPPED = "svrl.runs.files"

@@ -18,9 +18,8 @@ from typing import Any, Literal
 from svrl.runs.spec import RunSpec, Terms, Work
 from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of, this_version
 from svrl.runtime.provenance import provenance
-from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, read_config
+from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, STATE, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.runtime.training_run import STATE
 
 Ended = Literal["done", "failed", "stopped", "killed", "busy", "broken"]
 """How an attempt ended. busy: another process has the run. broken: the store cannot be written to, so no run can go on.

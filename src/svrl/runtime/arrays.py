@@ -24,8 +24,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from svrl.runtime.atomic import writing
-from svrl.runtime.regular_file import open_regular
+from svrl.runtime.files import open_regular, writing
 
 STRUCTURE = "tree"
 _READING = threading.Lock()

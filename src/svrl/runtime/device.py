@@ -1,15 +1,26 @@
-"""Whether a device is there."""
+"""What computations run on: the cores of this machine, and its GPUs."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
 
-def check_card(device: str | torch.device) -> None:
-    """Raise ValueError, with a sentence, if torch knows no such device, or does not find that CUDA device."""
+def usable_cores() -> int:
+    """Cores that the system lets this process use, where it says so; else all of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_gpu(device: str | torch.device) -> bool:
+    """Whether a device, as in "cuda:1", is a CUDA GPU."""
+    return str(device).startswith("cuda")
+
+
+def check_device(device: str | torch.device) -> None:
+    """Raise ValueError if torch knows no such device, or does not find that CUDA device."""
     import torch
 
     try:

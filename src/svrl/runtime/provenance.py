@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from svrl.runtime.cores import usable_cores
+from svrl.runtime.device import usable_cores
 
 
 def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def versions() -> dict[str, str]:
 
 @cache
 def machine(device: str) -> str:
-    """Processor and cores, or the graphics card; the device's own name where there is no card."""
+    """Processor and cores, or the name of the GPU; the device as it is called where there is no GPU."""
     import torch
 
     if device != "cpu":

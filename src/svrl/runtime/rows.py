@@ -1,8 +1,8 @@
 """Rows that grow: one JSON object a line, only ever added to.
 
-Every row has "steps", the moment that it speaks of. A run that goes on from a checkpoint at step S has
-to forget what was written after it, so a log that is opened again drops the rows later than S, and a last
-line that a crash has cut off. Rows reach the disk every few seconds, and whenever `flush` is called.
+Every row has "steps", its moment. A run that resumes from a checkpoint at step S repeats the steps after it, so a log
+that is opened again drops the rows later than S, and a last line that a crash has cut off. Rows reach the disk every
+few seconds, and whenever `flush` is called.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from svrl.runtime.atomic import writing
-from svrl.runtime.regular_file import open_regular
+from svrl.runtime.files import open_regular, writing
 from svrl.runtime.run_directory import finite
 
 SECONDS = 2.0

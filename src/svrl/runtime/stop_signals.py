@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP as wishes: work goes on to a point where everything is on disk, and stops there.
+"""Ctrl-C, SIGTERM and SIGHUP as requests: work continues until everything is on disk, and stops there.
 
-Only the main thread hears signals. Work in other threads looks at a view of them, `of_one_run`, and stops by itself.
+Python runs signal handlers in the main thread only. Work in other threads polls a view of them, `of_one_run`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-ONE_WISH = 0.1
-"""Seconds within which signals are one wish: timeout(1) sends two, as do programs that pass on what all have heard."""
+ONE_REQUEST = 0.1
+"""Seconds within which signals are one request: timeout(1) sends two, as do programs that pass a signal on."""
 
 
 class Stopped(BaseException):
@@ -65,15 +65,15 @@ class Signals:
 
     @contextmanager
     def held_back(self) -> Iterator[Signals]:
-        """Take note of the first signal instead of ending; a second one, if it is another wish, is not held back.
+        """Record the first signal instead of ending the process; a second request is not held back.
 
-        Only the main thread hears signals; in another one nothing is held back.
+        In another thread than the main one nothing is held back.
         """
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it, and means it
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup sets it
             numbers.append(signal.SIGHUP)
         earlier = {number: signal.signal(number, self._hold) for number in numbers}
         try:
@@ -84,9 +84,9 @@ class Signals:
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
-        """What comes meanwhile, and would be raised at once, is raised at the end.
+        """Put off `at_once`: a signal that comes in the block is raised at its end.
 
-        To block the signal would not do: the system hands it to another thread of the process, if there is one, and
+        Blocking the signal does not work: the system hands it to another thread of the process, if there is one, and
         Python calls the handler in the main thread all the same.
         """
         earlier, self.at_once = self.at_once, False
@@ -112,7 +112,7 @@ class Signals:
             self._heard, self.came = now, number
             if self.at_once:
                 raise Stopped(number)
-        elif now - self._heard >= ONE_WISH and number != signal.SIGHUP:  # a shell and the system both send that one
+        elif now - self._heard >= ONE_REQUEST and number != signal.SIGHUP:  # a shell and the system both send that one
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)

@@ -1,1 +1,1 @@
-"""One agent in training in a run directory: session, listeners, result, and its error against a planned Q*."""
+"""Training in a run directory: one agent (session), several in one process (population), the error against Q*."""

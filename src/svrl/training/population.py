@@ -1,10 +1,10 @@
 """Several runs at the same time in one process, a thread and a folder each.
 
-Emulators and cards work while Python waits, so one process can keep them busy with several runs. Every run has its
-own generators, rows and checkpoints. It becomes what it would have become alone, and goes on alone if need be.
+Emulators and GPUs work while Python waits, so one process can keep them busy with several runs. Every run has its own
+generators, rows and checkpoints. Its result is that of the run alone, and it can be resumed alone.
 
-    a signal    every run saves at its next step and stops; those that wait do not begin
-    a failure   the others go on to their end, and then all failures are told
+    a signal    every run saves at its next step and stops; runs that wait do not begin
+    a failure   the other runs train to their end, and then all failures are raised together
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import torch
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
+from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.training.card import is_card, release
+from svrl.training.gpu import release
 from svrl.training.listeners import Progress, Unseen
 from svrl.training.session import Habits, train_in_directory
 
@@ -45,9 +46,9 @@ class Member:
         folder: Of the run, of no other.
         seed: Of everything random.
         device: "cpu", "cuda" or "cuda:1".
-        precision: What matrices are multiplied in; None takes what is best on the device.
-        threads: CPU threads of torch; None takes them as they are.
-        resume: Go on with the run that is there.
+        precision: Of matrix products; None takes the default of the device.
+        threads: CPU threads of torch; None leaves them as they are.
+        resume: Resume the run that is there.
     """
 
     env: EnvSource
@@ -62,7 +63,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How runs are made; nothing here changes what is learned.
+    """How runs are carried out; nothing here changes what is learned.
 
     Attributes:
         habits: How each is kept and shown.
@@ -84,7 +85,7 @@ RunOutcome = dict[str, Any] | Exception | None
 
 
 class Queue(Protocol):
-    """Somebody who hands out runs, to several threads at a time."""
+    """Hands out runs, to several threads at a time."""
 
     def next(self) -> Member | None:
         """The run to be trained now, or None if there is none any more."""
@@ -96,7 +97,7 @@ class Queue(Protocol):
 
 
 class PopulationError(ValueError):
-    """Some runs failed; the others have ended, or have been saved if a signal came.
+    """Some runs failed; the others are finished, or saved if a signal came.
 
     Attributes:
         failures: What went wrong, by folder.
@@ -112,13 +113,13 @@ class PopulationError(ValueError):
 def train_population(
     members: Sequence[Member], *, together: int, manner: Manner | None = None, signals: Signals | None = None
 ) -> list[dict[str, Any]]:
-    """Train runs to their end, so many at a time.
+    """Train runs to their end, several at a time.
 
     Args:
-        members: The runs; they are begun in this order.
+        members: The runs, in the order in which they begin.
         together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
-        manner: How they are made.
-        signals: Those that somebody holds back already; by default they are held back here.
+        manner: How they are carried out.
+        signals: Those that the caller holds back already; by default they are held back here.
 
     Returns:
         What the result.json of each holds.
@@ -151,14 +152,14 @@ def train_population(
 def train_queue(
     queue: Queue, *, together: int, threads: int | None, signals: Signals, manner: Manner | None = None
 ) -> None:
-    """Train what a queue hands out, so many at a time, until it has nothing more or a signal came.
+    """Train the runs of a queue, several at a time, until it is empty or a signal came.
 
     Args:
-        queue: Is asked for the next run whenever there is room for one.
+        queue: Gives the next run whenever there is room for one.
         together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
-        threads: CPU threads of torch, of all runs if they are several at a time; None takes them as they are.
-        signals: Those that somebody holds back.
-        manner: How runs are made.
+        threads: CPU threads of torch, of all runs if they are several at a time; None leaves them as they are.
+        signals: Those that the caller holds back.
+        manner: How runs are carried out.
     """
 
     def work() -> None:
@@ -176,7 +177,7 @@ def train_queue(
 
 
 class _Members:
-    """A queue of runs that are all known before."""
+    """A queue of a list of runs."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._waiting = deque(members)
@@ -204,7 +205,7 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
             f"Runs in one process share torch's CPU threads, and these want {listed}. "
             "Train them one at a time (--together 1), or give one number of --threads."
         )
-    precisions = {member.precision or default_precision(member.device) for member in members if is_card(member.device)}
+    precisions = {member.precision or default_precision(member.device) for member in members if is_gpu(member.device)}
     if together > 1 and len(precisions) > 1:
         raise ValueError(
             f"Runs in one process multiply alike, and these want {' and '.join(sorted(precisions))}. "
@@ -213,9 +214,9 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
 
 
 def _in_threads(work: Callable[[], None], count: int) -> None:
-    """Work in threads, and listen for signals in this one.
+    """Work in threads, and wait for signals in this one.
 
-    They are daemons, so that a second Ctrl-C ends the process without them.
+    The threads are daemons, so that a second Ctrl-C ends the process without them.
     """
     unexpected: list[BaseException] = []
 
@@ -236,7 +237,7 @@ def _in_threads(work: Callable[[], None], count: int) -> None:
 
 
 def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
-    """Train one; whatever becomes of it is no exception here."""
+    """Train one; a failure is returned, not raised."""
     try:
         return train_in_directory(
             member.env,
@@ -254,7 +255,7 @@ def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
         )
     except Stopped:
         return None
-    except Exception as error:  # whatever it is, it is this run's alone
+    except Exception as error:  # of this run alone
         _forget_locals(error)
         return error
     finally:
@@ -262,7 +263,7 @@ def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
 
 
 def _forget_locals(error: BaseException | None) -> None:
-    """A traceback keeps the variables of all its functions, and with them the memory of a run that is over."""
+    """Drop the variables that a traceback holds, and with them the memory of a run that is over."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
@@ -270,9 +271,9 @@ def _forget_locals(error: BaseException | None) -> None:
 
 @contextmanager
 def _shared(threads: int | None) -> Iterator[None]:
-    """What is the whole process's, set once for all runs."""
+    """Settings of the whole process, for all runs."""
     earlier = sys.getswitchinterval()
-    # A thread whose emulators or card have answered waits so long for Python; a step takes less than the usual 5 ms.
+    # A thread whose emulators or GPU have answered waits so long for Python; a step takes less than the usual 5 ms.
     sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
     try:
         with _torch_threads(threads):

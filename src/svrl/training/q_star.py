@@ -14,8 +14,7 @@ where V_greedy are the exact values, on the grid, of acting greedily by the netw
 
 What is known is the Q* of the grid without noise. The agent's environment adds the noise of the task to
 its moves and knows no grid; so even a perfect agent keeps a small error here. It also cuts episodes off after
-200 steps, but bootstraps there as if they went on, and that leaves Q* as it is. `noise_nodes` plans with the
-noise, by quadrature, at so many times the cost.
+200 steps, but bootstraps there as if they went on, and that leaves Q* as it is.
 """
 
 from __future__ import annotations
@@ -31,9 +30,12 @@ from torch import Tensor
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import at_rest
+from svrl.agents.events import Event, Learned
 from svrl.envs.control import features, task_with
 from svrl.mdp import ControlTask, GridMDP
 from svrl.planning import evaluate_policy, policy_loss, solve_exactly
+from svrl.runtime.rows import RowLog, last_rows
+from svrl.runtime.run_directory import Q_STAR, RunDirectory
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent
@@ -46,17 +48,6 @@ BLOCK = 1 << 20
 """Values that the network is asked for at once."""
 MOST_VALUES = 10**8
 """Grid states x actions beyond which Q* is not kept: 800 MB."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class QErrors:
-    """Errors of one network; the module has the formulas."""
-
-    mean_error: float
-    max_error: float
-    value_error: float
-    advantage_error: float
-    greedy_loss: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,13 +67,12 @@ class QStarError:
     v_star: Tensor
 
     @classmethod
-    def of(cls, task: ControlTask, *, discount: float, noise_nodes: int = 1) -> QStarError:
+    def of(cls, task: ControlTask, *, discount: float) -> QStarError:
         """Plan a task.
 
         Args:
             task: Its axes say how fine the grid is.
             discount: The agent's; it replaces the task's own.
-            noise_nodes: Quadrature nodes on each noisy axis; 1 plans without noise.
 
         Raises:
             ValueError: If Q* on that grid is too large to be kept.
@@ -92,7 +82,7 @@ class QStarError:
                 f"Q* of {task.name} has {task.n_states} x {task.n_actions} values, more than the {MOST_VALUES:.0e} "
                 "that are kept. Take fewer actions."
             )
-        model = GridMDP(dataclasses.replace(task, discount=discount), noise_nodes=noise_nodes)
+        model = GridMDP(dataclasses.replace(task, discount=discount))
         v_star, _ = solve_exactly(model, _tolerance(model))
         return cls(
             model=model,
@@ -102,14 +92,12 @@ class QStarError:
         )
 
     @classmethod
-    def for_training(cls, training: Training) -> QStarError | None:
-        """Of the task that is trained on; None where Q* is not known, and `why_unknown` says why."""
-        return _for(training.env, training.config)
-
-    @classmethod
-    def for_agent(cls, agent: Agent) -> QStarError | None:
-        """Of the task that an agent was trained on; None as in `for_training`."""
-        return _for(agent.env, agent.config)
+    def of_learner(cls, learner: Training | Agent) -> QStarError | None:
+        """Of the task of a training or an agent; None where Q* is not known, and `why_unknown` says why."""
+        if why_unknown(learner.env, learner.config):
+            return None
+        task = task_with(learner.env.removeprefix(CONTROL), learner.config.actions)
+        return cls.of(task, discount=learner.config.discount)
 
     @property
     def span(self) -> float:
@@ -117,8 +105,8 @@ class QStarError:
         low, high = self.q_star.aminmax()
         return float(high - low) or 1.0
 
-    def measure(self, values: Callable[[Tensor], Tensor], device: str | torch.device = "cpu") -> QErrors:
-        """Compare a network, observations (N, width) on `device` -> (N, A), with Q*."""
+    def measure(self, values: Callable[[Tensor], Tensor], device: str | torch.device = "cpu") -> dict[str, float]:
+        """Errors of a network, observations (N, width) on `device` -> (N, A); the module has the formulas."""
         rows = max(1, BLOCK // self.model.n_actions)
         total = torch.zeros(3, dtype=torch.float64)
         largest, policy = torch.zeros((), dtype=torch.float64), []
@@ -134,20 +122,20 @@ class QStarError:
             policy.append(q.argmax(1))
         mean, of_values, of_advantages = (total / self.span / self.model.n_states).tolist()
         followed = evaluate_policy(self.model, torch.cat(policy), _tolerance(self.model))
-        return QErrors(
-            mean_error=mean / self.model.n_actions,
-            max_error=float(largest) / self.span,
-            value_error=of_values,
-            advantage_error=of_advantages / self.model.n_actions,
-            greedy_loss=policy_loss(self.v_star, followed).relative,
-        )
+        return {
+            "mean_error": mean / self.model.n_actions,
+            "max_error": float(largest) / self.span,
+            "value_error": of_values,
+            "advantage_error": of_advantages / self.model.n_actions,
+            "greedy_loss": policy_loss(self.v_star, followed).relative,
+        }
 
     def event_row(self, learner: Training | Agent) -> dict[str, Any]:
         """A row for logs: steps, updates and the errors of the online network as it is now."""
         at_work = learner.at_work() if hasattr(learner, "at_work") else nullcontext()
         with at_rest(learner.network) as network, at_work:
             errors = self.measure(network, learner.device)
-        return {"steps": learner.steps, "updates": learner.updates, **dataclasses.asdict(errors)}
+        return {"steps": learner.steps, "updates": learner.updates, **errors}
 
 
 def why_unknown(env: str, config: AgentConfig) -> str:
@@ -159,10 +147,44 @@ def why_unknown(env: str, config: AgentConfig) -> str:
     return ""
 
 
-def _for(env: str, config: AgentConfig) -> QStarError | None:
-    if why_unknown(env, config):
-        return None
-    return QStarError.of(task_with(env.removeprefix(CONTROL), config.actions), discount=config.discount)
+class QStarRows:
+    """A row with the error against the planned Q* at every event of diagnostics.
+
+    Attributes:
+        last: The newest row, or None.
+        reason: Why there is none, in a sentence; empty where there is one.
+    """
+
+    def __init__(self, run: RunDirectory, training: Training) -> None:
+        self._training = training
+        self._error: QStarError | None = None
+        self.reason = why_unknown(training.env, training.config)
+        try:
+            self._error = QStarError.of_learner(training)
+        except ValueError as error:
+            self.reason = str(error)
+        self._log = RowLog(run.path / Q_STAR, up_to=training.steps)
+        rows = last_rows(run.path / Q_STAR, 1)
+        self.last: dict[str, Any] | None = rows[0] if rows else None
+
+    def __call__(self, event: Event) -> None:
+        """Measure and append a row."""
+        if isinstance(event, Learned):
+            self.measure()
+
+    def measure(self) -> None:
+        """A row of this moment, unless there is one."""
+        if self._error is not None and (self.last is None or self.last["steps"] != self._training.steps):
+            self.last = self._error.event_row(self._training)
+            self._log.append(self.last)
+
+    def flush(self) -> None:
+        """Hand all rows to the system."""
+        self._log.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._log.close()
 
 
 def _tolerance(model: GridMDP) -> float:

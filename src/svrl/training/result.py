@@ -1,4 +1,4 @@
-"""What is said about a training: its settings before, its versions, its result after."""
+"""What config.json and result.json of a training hold: settings, versions, and what came out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
-from svrl.runtime import training_run as files
+from svrl.runtime import run_directory as files
 from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import last_rows, read_rows
 from svrl.runtime.run_directory import finite, read_config
@@ -31,7 +31,7 @@ def settings_of(
         seed: Of everything random.
         device: cpu, cuda or cuda:N.
         threads: CPU threads of torch, whose number may change the last digits.
-        precision: float32, tf32 or bf16; None is what is best on the device.
+        precision: float32, tf32 or bf16; None takes the default of the device.
     """
     precision = precision or default_precision(device)
     own = {"env": env, "seed": seed, "device": device, "threads": threads, "precision": precision}
@@ -46,7 +46,7 @@ def settings_as_begun(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def precision_of(path: Path) -> Any:
-    """What the run in a folder multiplies in; one from before there was a choice had float32."""
+    """The precision of the run in a folder; one from before there was a choice had float32."""
     return read_config(path).get("precision", "float32")
 
 
@@ -61,7 +61,7 @@ def provenance(device: str) -> dict[str, Any]:
 
 
 def result_of(session: TrainingSession) -> dict[str, Any]:
-    """Everything that is said about a run; what is None has its reason beside it."""
+    """What result.json holds; a value that is None has its reason beside it."""
     training, asked = session.training, session.run.config
     scores = training.recent_scores
     steps_here = training.steps - session.began_at
@@ -96,7 +96,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
 
 
 def evaluation_of(env: str, scores: Sequence[float], lengths: Sequence[int]) -> dict[str, Any]:
-    """Mean and interval of games, and what a human would have."""
+    """Mean and interval of the scores of games, and the human-normalised mean."""
     from svrl.agents.evaluation import Games, human_normalised_mean
 
     games = Games(scores=tuple(scores), lengths=tuple(lengths))

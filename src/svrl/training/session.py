@@ -7,7 +7,7 @@ the rows of a step and its checkpoint belong together.
 Nothing that was there is given up before everything that may fail has been made, and a new run that fails before
 its first checkpoint leaves nothing behind.
 
-Several threads may train, each in a folder of its own. What is not made for that, they do one at a time.
+Several threads may train, each in a folder of its own. What is not thread-safe they do one at a time.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
-from svrl.runtime import training_run as files
-from svrl.runtime.device import check_card
+from svrl.runtime import run_directory as files
+from svrl.runtime.device import check_device
 from svrl.runtime.rows import read_rows
+from svrl.runtime.run_directory import RunDirectory, locked
 from svrl.runtime.stop_signals import Signals
-from svrl.runtime.training_run import TrainingRun, locked
-from svrl.training.card import at_work_on
-from svrl.training.listeners import Consumer, Progress, QStarRows, Rows, Unseen
+from svrl.training.gpu import at_work_on
+from svrl.training.listeners import Consumer, Progress, Rows, Unseen
+from svrl.training.q_star import QStarRows
 from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 
 LONG_EVALUATION = 2.0
@@ -87,7 +88,7 @@ def train_in_directory(
     say: Callable[[str], None] | None = None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
-    """Train one agent to its end in a run directory; `svrl.runtime.training_run` says what is in it.
+    """Train one agent to its end in a run directory; `svrl.runtime.run_directory` says what is in it.
 
     Torch's threads are taken as they are, and are a setting of the run like every other.
 
@@ -97,27 +98,27 @@ def train_in_directory(
         folder: New or empty; with `resume` that of the run.
         seed: Of everything random.
         device: "cpu", "cuda" or "cuda:1".
-        precision: What matrices are multiplied in: "float32", or on a card "tf32", the default there, or "bf16".
+        precision: Of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
         env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
-        resume: Go on with an interrupted run, or for more steps with a finished one whose replay was kept.
+        resume: Resume an interrupted run, or train a finished one whose replay was kept for more steps.
         habits: How the run is kept and shown.
         watch: Called with every event, see `svrl.agents.events`.
         progress: Makes what shows a person how it goes.
         say: Takes notes and warnings for a person, a sentence each.
-        signals: Those that somebody holds back already; by default they are held back here.
+        signals: Those that the caller holds back already; by default they are held back here.
 
     Returns:
         What result.json holds. `svrl.load_agent(folder)` is the agent.
 
     Raises:
-        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` goes on.
+        Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` continues.
         ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
-            memory of the card is full.
+            memory of the GPU is full.
     """
     if precision is None:
         precision = precision_of(Path(folder)) if resume else default_precision(device)
     check_precision(precision, device)
-    check_card(device)
+    check_device(device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
@@ -142,14 +143,14 @@ def train_in_directory(
 
 
 @contextmanager
-def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[TrainingRun]:
-    """A run that nobody else is at work in; a new one is taken back if it fails before its first checkpoint."""
+def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
+    """A run that no other process works on; a new one is removed if it fails before its first checkpoint."""
     if resume:
-        as_begun = settings_as_begun(path, settings)  # or the sentence that there is nothing to go on with
+        as_begun = settings_as_begun(path, settings)  # raises if there is nothing to resume
         with locked(path):
-            yield TrainingRun.resume(path, {**as_begun, **provenance(settings["device"])})
+            yield RunDirectory.resume(path, {**as_begun, **provenance(settings["device"])})
         return
-    run = TrainingRun.begin(path, {**settings, **provenance(settings["device"])})
+    run = RunDirectory.begin(path, {**settings, **provenance(settings["device"])})
     with locked(path):
         try:
             yield run
@@ -168,7 +169,7 @@ class TrainingSession:
     """
 
     def __init__(
-        self, training: Training, run: TrainingRun, habits: Habits, signals: Signals, say: Callable[[str], None]
+        self, training: Training, run: RunDirectory, habits: Habits, signals: Signals, say: Callable[[str], None]
     ) -> None:
         self.training, self.run, self.habits, self.signals, self.say = training, run, habits, signals, say
         self.checkpoints = Checkpoints(run.path)
@@ -253,11 +254,11 @@ class TrainingSession:
         """Those that may fail come first, and the rows, which forget what came after a checkpoint, last."""
         since = self.training.steps
         if self.habits.tensorboard:
-            from svrl.reporting.tensorboard import TensorBoard
+            from svrl.reporting.scalars import TensorBoard
 
             yield TensorBoard(self.run.path / files.TENSORBOARD, since=since)
         if self.habits.wandb is not None:
-            from svrl.reporting.wandb import WandB
+            from svrl.reporting.scalars import WandB
 
             yield WandB(self.habits.wandb, self.run.path, self.run.config)
         if self.training.spec.family == "control":
@@ -296,7 +297,7 @@ class TrainingSession:
         progress.skip()
 
     def _save(self) -> None:
-        """Rows first: whatever a checkpoint goes on from has its rows."""
+        """Rows first: every step that a checkpoint holds has its rows."""
         for consumer in self._consumers:
             consumer.flush()
         if self.training.steps != self._saved_at and self.training.steps > 0:
@@ -316,13 +317,13 @@ class TrainingSession:
         save_agent(path / files.AGENT, self.training)
         curves, evaluations = ([read_rows(path / name)] for name in (files.EPISODES, files.EVALUATIONS))
         title = f"{self.training.env}, {config.arm}, seed {self.training.seed}"
-        with _ONE_AT_A_TIME, self.run.directory.writing(files.CURVE) as temporary:
+        with _ONE_AT_A_TIME, self.run.writing(files.CURVE) as temporary:
             figure = draw_learning({config.arm: curves}, evaluations={config.arm: evaluations}, title=title)
             save_figure(figure, temporary)
         self.run.finish(result, keep_state=self.habits.keep_replay)
 
 
-def _tell_of_the_rate(training: Training, run: TrainingRun, say: Callable[[str], None]) -> None:
+def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], None]) -> None:
     """Say if more steps make a learning rate that has fallen go up again."""
     config, updates = training.config, training.updates
     if run.earlier_steps is None or not run.grows:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from svrl.paper.cell import CellResult, Work
 from svrl.paper.training_cells.rows import rows_of_run, rows_of_study
-from svrl.runtime.run_directory import CONFIG, RESULT, read_config
-from svrl.runtime.training_run import is_finished
+from svrl.runtime.run_directory import CONFIG, RESULT, is_finished, read_config
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig

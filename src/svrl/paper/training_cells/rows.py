@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from svrl.runtime.rows import read_rows
-from svrl.runtime.run_directory import read_config
-from svrl.runtime.training_run import EPISODES, LEARNING, Q_STAR
+from svrl.runtime.run_directory import EPISODES, LEARNING, Q_STAR, read_config
 
 CURVE_POINTS = 200
 TRACE_POINTS = 80

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from svrl.paper.cell import Work
 from svrl.paper.training_cells.compute import RUN, Share, config_of, refuse_another_device
-from svrl.runtime.cores import usable_cores
-from svrl.runtime.run_directory import CONFIG
-from svrl.runtime.training_run import is_finished
+from svrl.runtime.device import usable_cores
+from svrl.runtime.run_directory import CONFIG, is_finished
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training

@@ -1,13 +1,11 @@
-"""What a report says: experiments, their figures and claims, as plain data and matplotlib figures.
+"""What a report holds: experiments, their figures and claims, as plain data and matplotlib figures.
 
-Names and ids end up in addresses and in the names of files, so they are letters, digits, hyphens,
-underscores and points, and no two figures, experiments or claims share one. Text is plain; `words` in backticks are
-code.
+Names and ids become addresses and names of files, so each is unique, of letters, digits, hyphens, underscores and
+points. Text is plain; `words` in backticks are code.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,9 +88,6 @@ class ClaimRow:
         note: Under which definition, at what budget, what stands in the way.
         scale: Of the evidence; empty if there is none.
         source: Of the evidence: "here" or "committed"; empty if there is none.
-
-    Raises:
-        ValueError: If the verdict is another word.
     """
 
     name: str
@@ -106,10 +101,6 @@ class ClaimRow:
     note: str = ""
     scale: str = ""
     source: str = ""
-
-    def __post_init__(self) -> None:
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"A verdict is one of {', '.join(VERDICTS)}; the claim {self.name} has {self.verdict!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +140,6 @@ class Page:
         made: The day as an ISO date.
         version: Of svrl.
         notes: A paragraph each.
-
-    Raises:
-        ValueError: If an id or a name is used twice, or cannot be part of an address.
     """
 
     title: str
@@ -162,27 +150,10 @@ class Page:
     version: str
     notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        _check_names("experiments", (section.name for section in self.sections))
-        _check_names("figures", (entry.id for section in self.sections for entry in section.figures))
-        _check_names("claims", (claim.name for claim in self.claims))
-
     @property
     def claims(self) -> tuple[ClaimRow, ...]:
         """Of all experiments, in their order."""
         return tuple(claim for section in self.sections for claim in section.claims)
-
-
-def _check_names(what: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-            raise ValueError(f"Names of {what} are letters, digits, hyphens, underscores and points; got {name!r}.")
-        # Addresses of headings have neither capitals nor points, and some systems of files have no capitals.
-        plain = name.lower().replace(".", "")
-        if plain in seen:
-            raise ValueError(f"Two {what} are called {name}, or nearly so; give one of them another name.")
-        seen.add(plain)
 
 
 def minutes_text(minutes: float) -> str:

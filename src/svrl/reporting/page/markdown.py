@@ -28,7 +28,7 @@ from svrl.reporting.page.content import (
     sentence,
     verdict_counts,
 )
-from svrl.runtime.atomic import writing
+from svrl.runtime.files import writing
 
 FIGURES = "figures"
 NONE = "none yet"

@@ -1,4 +1,4 @@
-"""The table of a sweep: what it says, and that it fits."""
+"""Tables in a terminal: what they say, and that they fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from svrl.reporting.sweep_table import duration, number, sweep_view, totals_lines
+from svrl.reporting.tables import comparison_table, duration, number, sweep_view, totals_lines
 
 STATES = ("done", "running", "failed", "stopped", "waiting")
 
@@ -74,7 +74,7 @@ OVER_ALL = [
 ]
 
 
-@pytest.mark.parametrize("width", [80, 100, 110, 140, 200])
+@pytest.mark.parametrize("width", [80, 110, 200])
 def test_it_fits_and_says_what_it_leaves_out(width):
     text = printed(sweep_view(overview(MANY, GROUPS, OVER_ALL), width=width, most=12), width)
     assert max(map(len, text.splitlines())) <= width
@@ -88,17 +88,13 @@ def test_it_fits_and_says_what_it_leaves_out(width):
     assert len(text.splitlines()) < 100
 
 
-def test_a_wide_one_has_both_means_and_a_narrow_one_says_which():
-    view = overview(MANY, GROUPS[:1], OVER_ALL)
-    wide, narrow = (printed(sweep_view(view, width=width), width) for width in (140, 80))
-    line = next(line for line in wide.splitlines() if "all (7 of 57)" in line)
-    assert line.split()[4:] == ["dqn", "3/3", "40.0%", "[30.0%,", "50.0%]", "50.0%", "[25.0%,", "75.0%]", "125.0%"]
-    line = next(line for line in narrow.splitlines() if "all (7 of 57)" in line)
-    assert line.split()[6:] == ["40.0%", "[30.0%,", "50.0%]", "125.0%"]
-    line = next(line for line in narrow.splitlines() if "atari/game_0" in line)
-    assert line.split()[-4:] == ["50.0%", "[25.0%,", "75.0%]", "125.0%"]
-    assert "all: IQM; others: mean." in " ".join(narrow.split())
-    assert "do not compare yet" in " ".join(wide.split())
+def test_a_score_is_the_interquartile_mean_over_subjects_or_the_mean_of_one():
+    text = printed(sweep_view(overview(MANY, GROUPS[:1], OVER_ALL), width=80), 80)
+    lines = {line.split()[0]: line.split() for line in reversed(text.splitlines()) if line.strip()}
+    assert lines["all"] == ["all", "(7", "of", "57)", "dqn", "3/3", "40.0%", "[30.0%,", "50.0%]", "125.0%"]
+    assert lines["atari/game_0"][-4:] == ["50.0%", "[25.0%,", "75.0%]", "125.0%"]
+    assert "interquartile mean over all subjects, mean of one subject." in " ".join(text.split())
+    assert "do not compare yet" in " ".join(text.split())
 
 
 def test_numbers_of_runs_under_way_are_marked_and_missing_scales_explained():
@@ -106,7 +102,7 @@ def test_numbers_of_runs_under_way_are_marked_and_missing_scales_explained():
     told = overview(MANY[:3], groups, name="score_last_100", reason="scores of 2 environments are on 2 scales")
     text = " ".join(printed(sweep_view(told, width=120), 120).split())
     assert "~0.5" in text
-    assert "~ of runs under way." in text
+    assert "~: runs under way are counted." in text
     assert "No number over all: scores of 2 environments are on 2 scales." in text
 
 
@@ -128,17 +124,11 @@ def test_a_variant_with_one_subject_has_no_line_over_all():
     assert "all (" not in printed(sweep_view(overview(MANY, GROUPS, one), width=120), 120)
 
 
-def test_markup_in_a_label_is_text():
-    text = printed(
-        sweep_view(overview([run(0, "running", label="[red]x[/red]"), run(1, "failed", reason="[b]")]), width=90), 90
-    )
+def test_a_label_is_neither_markup_nor_steers_the_terminal():
+    runs = [run(0, "running", label="[red]x[/red] \x1b[2Jx"), run(1, "failed", reason="[b] \x1b]0;title\x07")]
+    text = printed(sweep_view(overview(runs), width=90), 90)
     assert "[red]x[/red]" in text
     assert "[b]" in text
-
-
-def test_a_label_does_not_steer_the_terminal():
-    runs = [run(0, "running", label="\x1b[2Jx"), run(1, "failed", reason="\x1b]0;title\x07")]
-    text = printed(sweep_view(overview(runs), width=90), 90)
     assert "\x1b[2J" not in text
     assert "\x1b]0" not in text
     assert r"\x1b[2Jx" in text
@@ -162,3 +152,39 @@ def test_a_sweep_that_has_not_begun_is_a_short_text():
 )
 def test_durations_are_rough(seconds, text):
     assert duration(seconds) == text
+
+
+# Plans.
+
+
+def row(method: str, **more: object) -> dict[str, object]:
+    numbers = {"iterations": 7, "sweep_equivalents": 1.25, "seconds_backup": 0.5, "seconds_estimate": 0.25}
+    worth = {"policy_loss_relative": 0.031, "discounted_return": 12.5, "metric": 0.75}
+    return {"method": method, **numbers, **worth, "policy_followed_by": "interpolated Q", "outcome": "", **more}
+
+
+def test_the_table_says_who_looked_actions_up_and_who_diverged():
+    from svrl.planning.plan import DIVERGED
+
+    rows = [
+        row("svp"),
+        row("sampled-max", policy_followed_by="nearest grid point"),
+        row("paper-svp", outcome=DIVERGED, policy_loss_relative=None),
+        {"method": "async", "reason": "It could not."},
+    ]
+    text = printed(comparison_table(rows, title="a task", metric="norm_rad"), 80)
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    assert lines["svp"] == ["7", "1.25", "0.500", "0.250", "3.10%", "12.5", "0.75"]
+    assert lines["sampled-max"][-2:] == ["12.5*", "0.75*"]
+    assert lines["paper-svp"][0] == "!"
+    assert "diverge" in text
+    assert "?" in lines["paper-svp"]
+    assert lines["async"] == ["-"] * 7
+    assert "nearest grid point" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_without_a_metric_there_is_no_column_for_it():
+    text = printed(comparison_table([row("svp", metric=None)], title="a task", metric=None), 80)
+    assert "0.75" not in text
+    assert "*:" not in text

@@ -1,4 +1,4 @@
-"""A wrong name is answered with the nearest right ones."""
+"""Names in sentences: the near miss of a wrong name, and text that cannot steer a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def nearest_name(
         got: The wrong name.
         known: The right ones.
         otherwise: Words before all names.
-        most: Near names that are told.
+        most: Near names to list.
         synonyms: Right names by what others call them.
     """
     names = sorted(known)
@@ -32,3 +32,8 @@ def nearest_name(
 def near_names(got: str, known: Iterable[str], *, most: int = 1) -> list[str]:
     """Those that are nearly the same, the nearest first."""
     return difflib.get_close_matches(got, sorted(known), n=most, cutoff=0.5)
+
+
+def printable(text: str) -> str:
+    r"""Escape what would steer a terminal, as \x1b[2J does: names in files may come from strangers."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)

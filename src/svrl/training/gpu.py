@@ -1,4 +1,4 @@
-"""What a CUDA card may refuse: memory that it does not have."""
+"""GPU memory: one sentence when it is full, and its release after a run."""
 
 from __future__ import annotations
 
@@ -8,46 +8,43 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from svrl.runtime.device import is_gpu
+
 if TYPE_CHECKING:
     import torch
 
 _FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""How a full card shows where torch has not asked for the memory itself."""
+"""How a full GPU shows where torch has not asked for the memory itself."""
 _SIZE = r"([\d.]+ [KMGT]?i?B|[\d.]+ bytes)"
-
-
-def is_card(device: str | torch.device) -> bool:
-    """Whether a device, as in "cuda:1", is a CUDA card."""
-    return str(device).startswith("cuda")
 
 
 @contextmanager
 def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
-    """Make a card the current one, and turn its being full into one sentence.
+    """Make a GPU the current one, and turn an out-of-memory error into one sentence; on the CPU nothing.
 
     Args:
-        device: Of the run; another than a card is left alone.
-        folder: Of the run. Its checkpoint, if there is one, is named.
+        device: Of the run.
+        folder: Of the run. The sentence names it if it holds a checkpoint.
 
     Raises:
-        ValueError: If the card has no memory left.
+        ValueError: If the GPU has no memory left.
     """
-    if not is_card(device):
+    if not is_gpu(device):
         yield
         return
     import torch
 
     try:
-        with torch.cuda.device(device):  # the current card is a thread's own, and a new thread begins with the first
+        with torch.cuda.device(device):  # each thread has a current GPU of its own, at first GPU 0
             yield
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and not any(sign in str(error) for sign in _FULL):
             raise
-        raise ValueError(full_card(str(device), str(error), folder)) from error
+        raise ValueError(full_gpu(str(device), str(error), folder)) from error
 
 
-def full_card(device: str, error: str, folder: Path) -> str:
-    """The sentence of a full card.
+def full_gpu(device: str, error: str, folder: Path) -> str:
+    """The sentence of a full GPU.
 
     Args:
         device: As in "cuda:1".
@@ -62,8 +59,8 @@ def full_card(device: str, error: str, folder: Path) -> str:
 
 
 def release(device: str | torch.device) -> None:
-    """Give back what a run that is over held on a card, so that the next one finds it free."""
-    if not is_card(device):
+    """Free the GPU memory of a run that is over, so that the next one can use it."""
+    if not is_gpu(device):
         return
     import gc
 

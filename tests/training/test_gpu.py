@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from svrl.agents.config import AgentConfig
-from svrl.agents.precision import check_precision
-from svrl.training.card import at_work_on, full_card
-from svrl.training.session import train_in_directory
+from svrl.training.gpu import at_work_on, full_gpu
 
 SAID_BY_TORCH = (
     "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 812.00 MiB is "
@@ -18,13 +15,13 @@ SAID_BY_TORCH = (
 
 
 def test_sizes_are_taken_from_what_torch_says(tmp_path: Path):
-    assert full_card("cuda:0", SAID_BY_TORCH, tmp_path) == (
+    assert full_gpu("cuda:0", SAID_BY_TORCH, tmp_path) == (
         "The memory of cuda:0 is full: 2.50 GiB was asked for and 812.00 MiB is free. Lower --replay, --envs or "
         "--batch-size, or train fewer at a time with --together."
     )
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "000000001.npz").write_bytes(b"")
-    without = full_card("cuda", "CUDA error: out of memory", tmp_path)
+    without = full_gpu("cuda", "CUDA error: out of memory", tmp_path)
     assert without.startswith("The memory of cuda is full. Lower ")
     assert without.endswith(f" The last checkpoint is in {tmp_path}.")
 
@@ -38,28 +35,12 @@ def test_sizes_are_taken_from_what_torch_says(tmp_path: Path):
         (RuntimeError("CUDA error: an illegal memory access was encountered"), RuntimeError),
         (KeyError("x"), KeyError),
     ],
-    ids=["torch", "driver", "library", "another error of the card", "another error"],
+    ids=["torch", "driver", "library", "another error of the GPU", "another error"],
 )
-def test_only_a_full_card_becomes_a_sentence(tmp_path, monkeypatch, error, kind):
+def test_only_a_full_gpu_becomes_a_sentence(tmp_path, monkeypatch, error, kind):
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
     with pytest.raises(kind) as raised, at_work_on("cuda:0", tmp_path):
         raise error
     assert ("is full" in str(raised.value)) == (kind is ValueError)
     with pytest.raises(type(error)), at_work_on("cpu", tmp_path):
         raise error
-
-
-@pytest.mark.parametrize(("precision", "device"), [("bf16", "cpu"), ("tf32", torch.device("cpu")), ("half", "cuda")])
-def test_a_precision_that_cannot_be_had_is_refused(tmp_path, precision, device):
-    with pytest.raises(ValueError, match="precision"):
-        check_precision(precision, device)
-    config = AgentConfig.for_env("CartPole-v1", "smoke")
-    with pytest.raises(ValueError, match="precision"):
-        train_in_directory("CartPole-v1", config, folder=tmp_path / "run", device=device, precision=precision)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_precision_that_can_be_had():
-    check_precision("float32", "cpu")
-    for precision in ("float32", "tf32", "bf16"):
-        check_precision(precision, "cuda:1")
