@@ -249,7 +249,7 @@ def test_a_library_that_forms_targets_in_another_way_is_refused(monkeypatch: pyt
     for cls in (DQNLoss, DistributionalDQNLoss):
         monkeypatch.setattr(cls, "forward", lambda self, tensordict: TensorDict({"loss": torch.zeros(())}))
     for loss in (ours, atoms):
-        with pytest.raises(RuntimeError, match="completes one matrix for each loss, and this one took 0"):
+        with pytest.raises(RuntimeError, match="formed a loss with 0 completed matrices in place of 1"):
             loss(batch_of())
         assert int(loss.structure_updates) == 0
 
@@ -282,7 +282,7 @@ def test_refuses_what_has_no_matrix() -> None:
         (loss_of, {"double_dqn": True, "delay_value": False}, "requires delay_value=True"),
         (distributional, {"structure": AUTHORS_WAY}, "structure can only choose"),
         (lambda **_: LogRanks(nn.Linear(1, 1)), {}, "got Linear"),
-        (lambda **_: LogRanks(loss_of(), every=0), {}, "every=0"),
+        (lambda **_: LogRanks(loss_of(), every=0), {}, "1 or more, got 0"),
     ],
 )
 def test_refuses_with_a_sentence(make: Any, settings: dict[str, Any], said: str) -> None:
