@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import Env, ObservationWrapper, make, spaces
 from sb3_contrib import QRDQN
 from stable_baselines3 import DQN, HerReplayBuffer
@@ -116,11 +115,6 @@ def weights(model: OffPolicyAlgorithm) -> list[Tensor]:
     """Parameters and the optimiser's moments."""
     moments = model.policy.optimizer.state_dict()["state"].values()
     return [*model.policy.state_dict().values(), *(moment["exp_avg_sq"] for moment in moments)]
-
-
-def same(one: OffPolicyAlgorithm, other: OffPolicyAlgorithm) -> bool:
-    assert one._n_updates == other._n_updates > 0
-    return all(torch.equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
 
 
 class Rows(KVWriter):
