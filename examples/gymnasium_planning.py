@@ -5,8 +5,7 @@ import numpy as np
 import torch
 
 from svrl import GridMDP, ModifiedPolicyIteration, PolicyIteration, make_task, plan
-from svrl.integrations.gymnasium_models import mdp_from_env, start_probabilities
-from svrl.integrations.planned_agent import PlannedAgent, agent_from_plan
+from svrl.integrations.gymnasium import PlannedAgent, agent_from_plan, mdp_from_env, start_probabilities
 
 torch.set_num_threads(1)
 
@@ -32,7 +31,7 @@ played = mean_return(lake, agent_from_plan(found, model), 500, 0.99)
 print(f"frozen lake: {model.n_states} states, the plan promises {expected:.3f}, 500 episodes give {played:.3f}")
 
 # Our control tasks are environments. What stands before the colon is imported and registers them.
-name = "svrl.integrations.gymnasium_tasks:svrl/InvertedPendulum-v0"
+name = "svrl.integrations.gymnasium:svrl/InvertedPendulum-v0"
 pendulum = gymnasium.make(name, actions=51)
 grid = GridMDP(make_task("inverted-pendulum", actions=51))
 found = plan(grid, ModifiedPolicyIteration())

@@ -226,8 +226,8 @@ _ELSEWHERE = {
     "StructuredDQNLoss": "torchrl",
     "StructuredDQNConfig": "rllib",
     "SoftImputer": "scikit_learn",
-    "mdp_from_env": "gymnasium_models",
-    "agent_from_plan": "planned_agent",
+    "mdp_from_env": "gymnasium",
+    "agent_from_plan": "gymnasium",
 }
 """Names that need another library, and their file in svrl.integrations."""
 

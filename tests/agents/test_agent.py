@@ -149,7 +149,9 @@ def test_environments_of_svrl_s_own(name: str, tmp_path: Path) -> None:
         (SPACES[8], np.zeros(5), "must be a tuple of 2 parts, got float64"),
         (SPACES[8], (1, np.zeros(2)), r"the observation\[1\] must be float64 of shape \(3,\)"),
         (SPACES[8], (1, np.zeros((4, 3))), "parts of one and of several"),
-        (SPACES[9], {"b": 1}, "must be a dictionary with a, b, got dict"),
+        (SPACES[9], {"b": 1}, "must be a dictionary with a, b, got one with b"),
+        (SPACES[9], {**SPACES[9].sample(), "c": 1}, "must be a dictionary with a, b, got one with a, b, c"),
+        (SPACES[9], 1, "must be a dictionary with a, b, got 1"),
     ],
 )
 def test_what_is_no_observation_gets_one_sentence(space: spaces.Space, given: Any, sentence: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -63,5 +65,51 @@ def update(one: DQNTorchLearner, number: int, **kwargs: int) -> dict[str, float]
     return {key: value.peek() for key, value in results[MODULE].items()}
 
 
-def weights(one: DQNTorchLearner) -> Tensor:
+def flat_weights(one: DQNTorchLearner) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in one.module[MODULE].parameters()])
+
+
+# What test_contract.py asks for.
+
+CASES: dict[str, dict[str, Any]] = {
+    "double, dueling": {},
+    "dueling": {"double_q": False},
+    "single": {"dueling": False, "double_q": False},
+    "atoms, double, dueling": {"num_atoms": 5},
+    "atoms": {"num_atoms": 5, "double_q": False, "dueling": False},
+    "another loss": {"td_error_loss_fn": "mse", "grad_clip": None},
+}
+FEW = ("double, dueling", "atoms")
+SLOW: set[str] = set()
+CHOOSES_ONLY: set[str] = set()
+
+
+def run(case: str, *, plain: bool = False, seed: int = SEED, **settings: Any) -> Any:
+    one = learner(DQNConfig() if plain else StructuredDQNConfig(), **CASES[case], **settings)
+    one.config.seed = seed
+    # Ten: RLlib does not save when its target network is due, and after ten it is.
+    one.logged = [update(one, number) for number in range(10)]
+    return one
+
+
+def weights(one: DQNTorchLearner) -> list[Tensor]:
+    return [parameter.detach() for parameter in one.module[MODULE].parameters()]
+
+
+def updates(one: Any) -> int:
+    return one.updates[MODULE]
+
+
+def ranks(one: Any) -> dict[str, float]:
+    return {name: float(value) for name, value in one.logged[-1].items() if "rank" in name}
+
+
+def resumed(one: Any, case: str, folder: Path) -> Any:
+    loaded = learner(structure=one.structure, **CASES[case])
+    loaded.restore_from_path(one.save_to_path(str(folder / "learner")))
+    return loaded
+
+
+def go_on(one: Any, case: str) -> None:
+    for number in range(updates(one), updates(one) + 3):
+        update(one, number)

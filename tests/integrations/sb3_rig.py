@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from gymnasium import Env, ObservationWrapper, make, spaces
-from stable_baselines3 import HerReplayBuffer
+from sb3_contrib import QRDQN
+from stable_baselines3 import DQN, HerReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 from torch import Tensor
+
+from svrl.integrations.sb3_contrib import StructuredQRDQN
+from svrl.integrations.stable_baselines3 import DoubleDQN, DuelingDQN, StructuredDQN
 
 ACTIONS = 6
 SMALL = {
@@ -105,17 +111,10 @@ def trained(kind: type[OffPolicyAlgorithm], setup: str = "one environment", step
     return model
 
 
-def state(model: OffPolicyAlgorithm) -> list[Tensor]:
+def weights(model: OffPolicyAlgorithm) -> list[Tensor]:
     """Parameters and the optimiser's moments."""
     moments = model.policy.optimizer.state_dict()["state"].values()
     return [*model.policy.state_dict().values(), *(moment["exp_avg_sq"] for moment in moments)]
-
-
-def same(one: OffPolicyAlgorithm, other: OffPolicyAlgorithm) -> bool:
-    assert min(one._n_updates, other._n_updates) > 0
-    if one._n_updates != other._n_updates:
-        return False
-    return all(torch.equal(a, b) for a, b in zip(state(one), state(other), strict=True))
 
 
 class Rows(KVWriter):
@@ -134,3 +133,54 @@ def logged(model: OffPolicyAlgorithm, steps: int) -> list[dict[str, Any]]:
     model.set_logger(Logger(None, [rows]))
     model.learn(steps, log_interval=1)
     return rows.rows
+
+
+# What test_contract.py asks for.
+
+QUANTILES = {"policy_kwargs": {"n_quantiles": 10}}
+CASES: dict[str, tuple[Any, Any, str, dict[str, Any]]] = {
+    **{setup: (DQN, StructuredDQN, setup, {}) for setup in SETUPS},
+    **{
+        f"{kind.__name__}, {setup}": (partial(kind, structure=None), kind, setup, {})
+        for kind in (DoubleDQN, DuelingDQN)
+        for setup in ("one environment", "pictures", "several inputs")
+    },
+    **{
+        f"QRDQN, {setup}": (QRDQN, StructuredQRDQN, setup, QUANTILES)
+        for setup in ("one environment", "n-step", "four environments", "pictures", "several inputs")
+    },
+}
+FEW = ("one environment", "DoubleDQN, one environment", "DuelingDQN, one environment", "QRDQN, one environment")
+SLOW = {case for case in CASES if case.endswith(", several inputs")}
+CHOOSES_ONLY: set[str] = set()
+
+
+def run(case: str, *, plain: bool = False, seed: int = 3, **settings: Any) -> Any:
+    library, ours, setup, own = CASES[case]
+    return trained(library if plain else ours, setup, seed=seed, **own, **settings)
+
+
+def updates(model: Any) -> int:
+    return int(model._n_updates)
+
+
+def ranks(model: Any) -> dict[str, float]:
+    return model.ranks()
+
+
+def resumed(model: Any, case: str, folder: Path) -> Any:
+    model.save(folder / "model")
+    model.save_replay_buffer(folder / "memory")
+    loaded = type(model).load(folder / "model", env=Drift(), device="cpu")
+    loaded.load_replay_buffer(folder / "memory")
+    about = [getattr(one, name, None) for one in (model, loaded) for name in ("structure", "double", "dueling")]
+    assert about[:3] == about[3:]
+    return loaded
+
+
+def go_on(model: Any, case: str) -> None:
+    model.set_env(model._wrap_env(Drift()))  # with a new episode, as the library does after loading
+    set_random_seed(9)
+    model.env.seed(9)
+    model.action_space.seed(9)
+    model.learn(100, reset_num_timesteps=False)

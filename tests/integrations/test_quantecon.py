@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 import torch
 
-from svrl.integrations.gymnasium_models import mdp_from_env
+from svrl.integrations.gymnasium import mdp_from_env
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.tabular import TabularMDP

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,34 +18,12 @@ from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from tests.integrations.rllib_rig import ACTIONS, MODULE, SEED, Wheel, batch, learner, settled, update, weights
+from tests.integrations.rllib_rig import ACTIONS, MODULE, SEED, Wheel, batch, flat_weights, learner, settled, update
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
 from svrl.integrations.target_hook import ranks_of
-
-AGENTS = [
-    {},
-    {"double_q": False},
-    {"dueling": False, "double_q": False},
-    {"num_atoms": 5},
-    {"num_atoms": 5, "double_q": False, "dueling": False},
-    {"td_error_loss_fn": "mse", "grad_clip": None},
-]
-
-
-@pytest.mark.parametrize("agent", AGENTS, ids=str)
-def test_observing_everything_makes_rllibs_own_updates(agent: dict) -> None:
-    plain = learner(DQNConfig(), **agent)
-    same = [learner(structure=rule, **agent) for rule in (1.0, None, StructuredTargets(observe=1.0, value="network"))]
-    other = learner(structure=0.5, **agent)
-    for number in range(12):
-        losses = [update(one, number)["total_loss"] for one in (plain, *same, other)]
-        assert losses[:4] == [losses[0]] * 4
-    for one in same:
-        assert torch.equal(weights(one), weights(plain))
-    assert not torch.equal(weights(other), weights(plain))
 
 
 @pytest.mark.parametrize("value", ["completed", "network"])
@@ -125,23 +102,17 @@ def test_ranks_are_logged_with_the_losses() -> None:
         assert 1 <= seen[0]["rank_99"] <= ACTIONS
 
 
-def test_a_learner_resumes_from_its_state_and_its_checkpoint(tmp_path: Path) -> None:
-    first, second, third = (learner(structure=0.5) for _ in range(3))
+def test_a_state_holds_the_number_of_updates_and_weights_alone_do_not() -> None:
+    first, second = learner(structure=0.5), learner(structure=0.5)
     for number in range(5):
         update(first, number)
     second.set_state(copy.deepcopy(first.get_state()))
-    third.restore_from_path(first.save_to_path(str(tmp_path / "learner")))
-    for number in range(5, 8):
-        assert len({update(one, number)["qf_loss"] for one in (first, second, third)}) == 1
-    assert torch.equal(weights(first), weights(second))
-    assert first.updates == second.updates == third.updates == {MODULE: 8}
-
-
-def test_a_plain_learners_state_begins_anew_and_weights_alone_leave_the_number_of_updates() -> None:
+    assert update(first, 5)["qf_loss"] == update(second, 5)["qf_loss"]
+    assert first.updates == second.updates == {MODULE: 6}
     plain, one = learner(DQNConfig()), learner()
     update(plain, 0)
     one.set_state(plain.get_state())
-    assert torch.equal(weights(one), weights(plain))
+    assert torch.equal(flat_weights(one), flat_weights(plain))
     update(one, 0)
     one.set_state(plain.get_state(components="rl_module"))
     assert one.updates == {MODULE: 1}
@@ -150,13 +121,10 @@ def test_a_plain_learners_state_begins_anew_and_weights_alone_leave_the_number_o
     assert "structured_updates" not in learner().get_state(components="rl_module")
 
 
-def test_another_seed_and_another_learner_draw_other_masks() -> None:
-    losses = set()
-    for seed, index in ((SEED, 0), (SEED + 1, 0), (SEED, 1)):
-        one = learner(structure=0.5)
-        one.config.seed, one._learner_index = seed, index
-        losses.add(update(one, 0)["qf_loss"])
-    assert len(losses) == 3
+def test_another_learner_draws_other_masks() -> None:
+    first, second = learner(structure=0.5), learner(structure=0.5)
+    second._learner_index = 1
+    assert update(first, 0)["qf_loss"] != update(second, 0)["qf_loss"]
 
 
 @pytest.mark.parametrize("what", ["forward_train", "complete_update"])
@@ -173,7 +141,7 @@ def test_rllibs_compiling_leaves_the_updates_as_they_are(what: str) -> None:
         update(one, number)
         update(two, number)
     assert one.updates == {MODULE: 4}
-    assert torch.allclose(weights(one), weights(two), atol=1e-6)
+    assert torch.allclose(flat_weights(one), flat_weights(two), atol=1e-6)
 
 
 def test_a_network_with_a_memory_is_refused() -> None:
@@ -241,7 +209,7 @@ def test_an_interrupted_update_does_not_stop_the_next(monkeypatch: pytest.Monkey
         update(one, number)
         update(other, number)
     assert one.updates == {MODULE: 3}
-    assert torch.equal(weights(one), weights(other))
+    assert torch.equal(flat_weights(one), flat_weights(other))
     with pytest.raises(RuntimeError, match="makes a step without a loss"):
         one.apply_gradients({})
 
@@ -249,9 +217,7 @@ def test_an_interrupted_update_does_not_stop_the_next(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"structure": 0.0}, r"a probability in \(0, 1\], got 0.0"),
         ({"structure": "half"}, "a StructuredTargets, a probability or None for the plain agent, got 'half'"),
-        ({"structure": True}, "got True"),
         ({"rank_every": 0}, "1 or more, got 0"),
         ({"rank_every": 2.5}, "1 or more, got 2.5"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -98,16 +99,11 @@ def memory(size: int = 64, *, prioritised: bool = False) -> ReplayBuffer:
     return buffer
 
 
-def updates(algorithm: Any, buffer: ReplayBuffer, times: int) -> list[Any]:
+def updated(algorithm: Any, buffer: ReplayBuffer, times: int) -> list[Any]:
     np.random.seed(0)  # noqa: NPY002 - the library draws batches from it
     torch.manual_seed(0)
     with policy_within_training_step(algorithm.policy):
         return [algorithm.update(buffer=buffer, sample_size=BATCH) for _ in range(times)]
-
-
-def same(one: Any, two: Any) -> bool:
-    ours = dict(two.named_parameters())
-    return all(torch.equal(value, ours[name]) for name, value in one.named_parameters())
 
 
 def values_of(algorithm: Any, obs: np.ndarray, *, online: bool) -> Tensor:
@@ -201,3 +197,58 @@ def cartpole(cls: type, *, steps: int, epochs: int = 1, seed: int = 0, logger: A
         )
     )
     return algorithm, result.best_score
+
+
+# What test_contract.py asks for.
+
+SETTINGS: dict[str, dict[str, Any]] = {"no target network": {"target_update_freq": 0}, "target network": {}}
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    **{f"{kind.__name__}, {name}": (kind, settings) for kind in OURS for name, settings in SETTINGS.items()},
+    "DQN, not double": (DQN, {"is_double": False}),
+    "recurrent": (DQN, {"make": recurrent}),
+    "curious": (DQN, {"make": curious}),
+}
+FEW = tuple(f"{kind.__name__}, target network" for kind in OURS)
+SLOW: set[str] = set()
+CHOOSES_ONLY = {case for case in CASES if case.startswith(("C51", "Rainbow"))}
+
+
+def run(case: str, *, plain: bool = False, **settings: Any) -> Any:
+    kind, own = CASES[case]
+    cls, own = kind if plain else OURS[kind], dict(own)
+    if make := own.pop("make", None):
+        algorithm = make(cls, **settings)
+    else:
+        algorithm = algorithm_of(kind, cls, n_step_return_horizon=3, **own, **settings)
+    algorithm.stats = updated(algorithm, memory(prioritised=True), 25)
+    return algorithm
+
+
+def weights(algorithm: Any) -> list[Tensor]:
+    return list(algorithm.parameters())
+
+
+def same(one: Any, two: Any) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(weights(one), weights(two), strict=True))
+
+
+def updates(algorithm: Any) -> int:
+    return int(getattr(algorithm, "wrapped_algorithm", algorithm).structure_updates)
+
+
+def ranks(algorithm: Any) -> dict[str, float]:
+    said = algorithm.stats[-1].get_loss_stats_dict()
+    return {name: value for name, value in said.items() if "rank" in name}
+
+
+def resumed(algorithm: Any, case: str, folder: Path) -> Any:
+    kind, own = CASES[case]
+    torch.save(algorithm.state_dict(), folder / "state.pt")
+    loaded = algorithm_of(kind, OURS[kind], n_step_return_horizon=3, structure=algorithm.structure, **own)
+    loaded.load_state_dict(torch.load(folder / "state.pt"))
+    algorithm._iter = loaded._iter = 0  # Tianshou does not save when its target network is due
+    return loaded
+
+
+def go_on(algorithm: Any, case: str) -> None:
+    updated(algorithm, memory(prioritised=True), 7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from torchrl.collectors import Collector
 from torchrl.data import Categorical, LazyTensorStorage, OneHot, TensorDictReplayBuffer
 from torchrl.envs import GymEnv, StepCounter
 from torchrl.modules import MLP, DistributionalQValueActor, EGreedyModule, QValueActor
-from torchrl.objectives import HardUpdate, SoftUpdate
+from torchrl.objectives import DistributionalDQNLoss, DQNLoss, HardUpdate, SoftUpdate, ValueEstimators
 from torchrl.trainers.algorithms.dqn import DQNTrainer
 
 from svrl import StructuredTargets
@@ -76,12 +78,9 @@ def train(
     return said
 
 
-def same(one: nn.Module, two: nn.Module) -> bool:
-    ours = two.state_dict()
-    return all(torch.equal(value, ours[name]) for name, value in one.state_dict().items())
-
-
-def updater_of(loss: Any, kind: str) -> Any:
+def updater_of(loss: Any, kind: str | None) -> Any:
+    if kind is None:
+        return None
     return SoftUpdate(loss, eps=0.9) if kind == "soft" else HardUpdate(loss, value_network_update_interval=3)
 
 
@@ -144,3 +143,79 @@ def by_trainer(cls: type, *, frames: int, logger: Any = None, **settings: Any) -
     LogRanks(loss, every=2).register(trainer)
     trainer.train()
     return loss
+
+
+# What test_contract.py asks for.
+
+CASES: dict[str, dict[str, Any]] = {
+    **{
+        f"DQN, {space}, {'double' if double else 'single'}, {target} update": {
+            "space": space,
+            "double_dqn": double,
+            "target": target,
+            "delay_value": target is not None,
+        }
+        for space in SPECS
+        for double, target in ((False, "soft"), (False, "hard"), (True, "soft"), (False, None))
+    },
+    **{
+        f"DQN, {estimator.name}, {'double' if double else 'single'}": {
+            "estimator": estimator,
+            "double_dqn": double,
+            "shape": (3, 4),
+        }
+        for estimator in (ValueEstimators.TD0, ValueEstimators.TD1, ValueEstimators.TDLambda)
+        for double in (False, True)
+    },
+    **{f"distributional, {space}": {"space": space} for space in SPECS},
+}
+FEW = ("DQN, categorical, single, soft update", "DQN, categorical, double, soft update", "distributional, categorical")
+SLOW: set[str] = set()
+CHOOSES_ONLY = {case for case in CASES if case.startswith("distributional")}
+
+
+def made(case: str, *, plain: bool = False, **settings: Any) -> Any:
+    own = {name: value for name, value in CASES[case].items() if name not in ("target", "estimator", "shape")}
+    if case in CHOOSES_ONLY:
+        cls: Any = DistributionalDQNLoss if plain else StructuredDistributionalDQNLoss
+        return distributional(cls, **own, **settings)
+    loss = loss_of(DQNLoss if plain else StructuredDQNLoss, **own, **settings)
+    if estimator := CASES[case].get("estimator"):
+        loss.make_value_estimator(estimator, gamma=0.9)
+    return loss
+
+
+def run(case: str, **settings: Any) -> Any:
+    loss = made(case, **settings)
+    go_on(loss, case)
+    return loss
+
+
+def go_on(loss: Any, case: str) -> None:
+    about, before = CASES[case], copy.deepcopy(loss.state_dict())
+    updater = updater_of(loss, about.get("target", "soft"))
+    loss.load_state_dict(before)  # an updater begins with equal networks
+    train(loss, updater, space=about.get("space", "categorical"), shape=about.get("shape", (BATCH,)))
+
+
+def weights(loss: nn.Module) -> list[Tensor]:
+    return [value for name, value in loss.state_dict().items() if name != "structure_updates"]
+
+
+def same(one: nn.Module, two: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(weights(one), weights(two), strict=True))
+
+
+def updates(loss: Any) -> int:
+    return int(loss.structure_updates)
+
+
+def ranks(loss: Any) -> dict[str, float]:
+    return LogRanks(loss)(batch_of())
+
+
+def resumed(loss: Any, case: str, folder: Path) -> Any:
+    torch.save(loss.state_dict(), folder / "state.pt")
+    loaded = made(case, structure=loss.structure)
+    loaded.load_state_dict(torch.load(folder / "state.pt"))
+    return loaded

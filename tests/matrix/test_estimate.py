@@ -91,6 +91,25 @@ def test_complete_takes_a_mask_and_an_estimator():
     assert torch.equal(complete(observed.values, observed.mask, estimator=SoftImpute(ratio=0.1)).matrix, wanted)
 
 
+@pytest.mark.parametrize(
+    ("lists", "sentence"),
+    [
+        ([[1.0, 2.0], [3.0, float("nan")], [5, 6]], None),
+        (((1, 2), (3, 4)), None),
+        ([[1.0, 2.0], [3.0]], r"^matrix has rows of different lengths\. Give each row the same number of entries\.$"),
+        ([[1.0, None], [3.0, 4.0]], "got object"),
+        ([[1.0, "2"], [3.0, 4.0]], "whole numbers, got <U"),
+        ([1.0, 2.0], r"matrices \(\.\.\., m, n\)"),
+    ],
+)
+def test_complete_takes_nested_lists_as_numpy_does(lists, sentence):
+    if sentence is None:
+        assert np.array_equal(complete(lists).matrix, complete(np.asarray(lists, float)).matrix)
+    else:
+        with pytest.raises((TypeError, ValueError), match=sentence):
+            complete(lists)
+
+
 def test_complete_refuses_empty_rows_unless_they_are_allowed():
     gappy = low_rank(8, 6, 1)
     gappy[2] = torch.nan

@@ -12,7 +12,7 @@ A batch has one axis more, in every part of a Tuple or Dict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -162,12 +162,13 @@ def _lanes(space: spaces.Space, got: Any, what: str) -> tuple[Any, set[int | Non
     if isinstance(space, spaces.Dict | spaces.Tuple):
         named = isinstance(space, spaces.Dict)
         keys: Any = space.spaces if named else range(len(space.spaces))
-        if not (isinstance(got, Mapping) and all(key in got for key in keys) if named else _is_row(got, len(keys))):
-            parts = f"a dictionary with {', '.join(map(str, keys))}" if named else f"a tuple of {len(keys)} parts"
-            raise ValueError(f"{what} must be {parts}, got {kind_of(got)}.")
-        found = {key: _lanes(space.spaces[key], got[key], f"{what}[{key!r}]") for key in keys}
-        lanes: Any = {key: arrays for key, (arrays, _) in found.items()}
-        return lanes if named else tuple(lanes.values()), set().union(*(counts for _, counts in found.values()))
+        if not (isinstance(got, Mapping) and set(got) == set(keys) if named else _is_row(got, len(keys))):
+            parts = f"a dictionary with {_listed(keys)}" if named else f"a tuple of {len(keys)} parts"
+            found = f"one with {_listed(got)}" if named and isinstance(got, Mapping) else kind_of(got)
+            raise ValueError(f"{what} must be {parts}, got {found}.")
+        read = {key: _lanes(space.spaces[key], got[key], f"{what}[{key!r}]") for key in keys}
+        lanes: Any = {key: arrays for key, (arrays, _) in read.items()}
+        return lanes if named else tuple(lanes.values()), set().union(*(counts for _, counts in read.values()))
     array = _numbers(space, got, what)
     alone = array.shape == space.shape
     return array[None] if alone else array, {None if alone else len(array)}
@@ -198,6 +199,10 @@ def _numbers(space: spaces.Space, got: Any, what: str) -> np.ndarray:
     if not fits:
         raise ValueError(f"{what} must be {wanted}, or N of them with one axis more; got {found}.")
     return array
+
+
+def _listed(keys: Iterable[Any]) -> str:
+    return ", ".join(map(str, keys)) or "nothing"
 
 
 def _is_row(got: Any, length: int) -> bool:

@@ -30,7 +30,8 @@ An n-step agent completes the values at the n-th next states; only its rewards a
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+import math
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ from torch import Tensor
 
 from svrl.agents.config import Value
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
-from svrl.agents.targets import completes_online, next_values
+from svrl.agents.targets import chooser_and_valuer, completes_online, next_values
 
 _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9 as a signed number; multiplication wraps
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
@@ -91,10 +92,10 @@ def structured(
         ValueError: If q is no matrix of numbers, or a setting is wrong.
     """
     check_values(q)
-    wanted = _wanted(p, rule, settings)
+    name, observe, rise, _ = _wanted(p, rule, settings)
     q = q.detach()
     if mask is None:
-        mask = _draw(q, wanted, seed, updates)
+        mask = _draw(q, observe, rise, seed, updates)
     elif p is not None:
         raise ValueError("Give a probability, from which a mask is drawn, or a mask, not both.")
     elif mask.shape != q.shape or mask.dtype != torch.bool:
@@ -102,7 +103,7 @@ def structured(
             f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {mask.dtype} of shape "
             f"{tuple(mask.shape)}."
         )
-    return _complete(q, mask, wanted.name)
+    return _complete(q, mask, name)
 
 
 def structured_values(
@@ -130,12 +131,12 @@ def structured_values(
             f"Both networks value the same states and actions; got {tuple(target_q.shape)} of the target network and "
             f"{tuple(online_q.shape)} of the online one."
         )
-    wanted = _wanted(p, rule, settings)
+    name, observe, rise, value = _wanted(p, rule, settings)
     double = online_q is not None
-    matrix = online_q if online_q is not None and completes_online(double, wanted.value) else target_q
-    whole = _complete(matrix.detach(), _draw(matrix, wanted, seed, updates), wanted.name)
+    matrix = online_q if online_q is not None and completes_online(double, value) else target_q
+    whole = _complete(matrix.detach(), _draw(matrix, observe, rise, seed, updates), name)
     kind: Literal["double", "dqn"] = "double" if double else "dqn"
-    return next_values(kind, target_q.detach(), online_q=online_q, completed=whole, value=wanted.value)
+    return next_values(kind, target_q.detach(), online_q=online_q, completed=whole, value=value)
 
 
 def structured_quantiles(
@@ -167,6 +168,44 @@ def structured_quantiles(
     return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
 
 
+def values_to_maximise(
+    target_q: Tensor,
+    *,
+    online_q: Tensor | None = None,
+    rule: StructuredTargets | None,
+    seed: int,
+    updates: int | Tensor,
+) -> Tensor:
+    """What an agent that takes the maximum is given, so that it finds what `structured_values` would say.
+
+    Args:
+        target_q: The target network's values at the next states (B, A), or quantiles (B, N, A), whose means choose.
+        online_q: The online network's, of the same shape: then the agent is double.
+        rule: None for a plain agent.
+        seed: For the masks.
+        updates: Made before.
+
+    Returns:
+        Of the shape of `target_q`: the completed matrix; or, where another one chooses, the value of the chosen action,
+        and -inf for the others.
+    """
+    completed, value = None, "network" if rule is None else rule.value
+    if rule is not None:
+        matrix = online_q if online_q is not None and completes_online(True, value) else target_q
+        complete = structured if matrix.ndim == 2 or value == "network" else structured_quantiles
+        completed = complete(means(matrix) if value == "network" else matrix, seed=seed, updates=updates, rule=rule)
+    chooser, valuer = chooser_and_valuer(target_q.detach(), online_q=online_q, completed=completed, value=value)
+    if chooser is valuer:
+        return valuer
+    choice = means(chooser).argmax(-1).view(-1, *[1] * (valuer.ndim - 1)).expand(*valuer.shape[:-1], 1)
+    return torch.full_like(valuer, -torch.inf).scatter(-1, choice, valuer.gather(-1, choice))
+
+
+def means(q: Tensor) -> Tensor:
+    """(B, A), of values (B, A) or quantiles (B, N, A)."""
+    return q.mean(1) if q.ndim == 3 else q
+
+
 def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> StructuredTargets | None:
     """What an integration's argument `structure` asks for.
 
@@ -186,27 +225,21 @@ def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> Structured
     return dataclasses.replace(usual, observe=structure)
 
 
-class _Wanted(NamedTuple):
+def _wanted(
+    p: float | StructuredTargets | None, rule: StructuredTargets | None, settings: dict[str, Any]
+) -> tuple[str, float, int, Value]:
     """What is asked for: the rule's name, p now, the updates over which it rises, and who values."""
-
-    name: str
-    observe: float
-    rise: int
-    value: Value
-
-
-def _wanted(p: float | StructuredTargets | None, rule: StructuredTargets | None, settings: dict[str, Any]) -> _Wanted:
     if isinstance(p, StructuredTargets):
         p, rule = None, p
     if rule is not None and (p is not None or settings):
         given = ", ".join([*(["p"] if p is not None else []), *settings])
         raise ValueError(f"Give a rule or its settings, not both; got a rule and {given}.")
-    found = _Wanted(*_registered(rule, **settings))
+    name, observe, rise, value = _registered(rule, **settings)
     if p is None:
-        return found
+        return name, observe, rise, value
     if not isinstance(p, float | int) or not 0.0 < p <= 1.0:
         raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {p!r}.")
-    return found._replace(observe=float(p))
+    return name, float(p), rise, value
 
 
 @torch.compiler.assume_constant_result
@@ -228,9 +261,8 @@ def _registered(rule: StructuredTargets | None, **settings: Any) -> tuple[str, f
     return name, float(rule.observe), rule.rise, rule.value
 
 
-def _draw(q: Tensor, wanted: _Wanted, seed: int, updates: int | Tensor | None) -> Tensor:
+def _draw(q: Tensor, observe: float, rise: int, seed: int, updates: int | Tensor | None) -> Tensor:
     """The mask of values (B, A) or (K, B, A)."""
-    observe, rise = wanted.observe, wanted.rise
     if updates is None:
         if observe < 1.0:
             raise ValueError(
@@ -263,14 +295,11 @@ def observed_entries(
     """
     if not isinstance(seed, int | np.integer):
         raise ValueError(f"A seed is a whole number, got {seed!r}.")
-    count = 1
-    for size in shape:
-        count *= size
     if not isinstance(updates, Tensor):
         updates = torch.full((), updates, dtype=torch.int64, device=device)  # filled on the device: nothing waits
     # Joined by xor: a compiler takes sums and products of a counter for an index, which must not overflow.
     key = _mixed(updates ^ _seeded(int(seed)))
-    bits = _mixed(torch.arange(count, device=device) ^ key)
+    bits = _mixed(torch.arange(math.prod(shape), device=device) ^ key)
     uniform = (bits & ((1 << _BITS) - 1)).to(torch.float32) * 2.0**-_BITS
     return uniform.view(shape) < p
 

@@ -32,11 +32,11 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import rule_of, structured
-from svrl.integrations.target_hook import ranks_of
-from svrl.integrations.versions import require
+from svrl.integrations.pytorch import rule_of, structured, values_to_maximise
+from svrl.integrations.target_hook import checked_every, ranks_of
+from svrl.integrations.versions import changed, require
 
-RAY = require("ray")
+require("ray")
 from ray.rllib.algorithms.dqn import DQNConfig  # noqa: E402
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_TARGET_NEXT_PREDS  # noqa: E402
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner  # noqa: E402
@@ -70,7 +70,7 @@ class StructuredDQNLearner(DQNTorchLearner):
         super().build()
         settings = self.config.learner_config_dict
         self.structure = rule_of(settings.get("structure", OUR_WAY))
-        self.rank_every = whole_number(settings.get("rank_every", RANK_EVERY))
+        self.rank_every = checked_every(settings.get("rank_every", RANK_EVERY))
         self.updates: dict[str, int] = {}
         self._ranks: dict[str, dict[str, float]] = {}
         self._loss_formed = False
@@ -92,10 +92,7 @@ class StructuredDQNLearner(DQNTorchLearner):
             seen.update(_replaced(fwd_out, config, self.structure, seed=seed, updates=updates))
         loss: Tensor = super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=seen)
         if self.structure is not None and _key(config, self.structure) not in seen.asked:
-            raise RuntimeError(
-                f"RLlib {RAY} formed a loss without {_key(config, self.structure)!r}, which structure replaces. "
-                "Its loss has changed: use structure=None, or a version that was tested."
-            )
+            raise changed("ray", f"RLlib formed a loss without {_key(config, self.structure)!r}")
         self.updates[module_id] = updates + 1
         self._loss_formed = True
         if updates % self.rank_every == 0 or module_id not in self._ranks:
@@ -108,8 +105,8 @@ class StructuredDQNLearner(DQNTorchLearner):
         """RLlib's, for a loss that was formed here."""
         if self.structure is not None and not self._loss_formed:
             raise RuntimeError(
-                f"RLlib {RAY} makes a step without a loss of this learner, so its targets are not structured. Use a "
-                "module without a loss of its own; if it has none, RLlib has changed: use a version that was tested."
+                "RLlib makes a step without a loss of this learner, so its targets are not structured. Use a module "
+                "without a loss of its own; if it has none, RLlib has changed: use a version that was tested."
             )
         self._loss_formed = False
         super().apply_gradients(gradients_dict)
@@ -165,7 +162,7 @@ class StructuredDQNConfig(DQNConfig):
         if structure is not _NOT_SAID:
             self.learners(learner_config_dict={"structure": rule_of(structure)})
         if rank_every is not _NOT_SAID:
-            self.learners(learner_config_dict={"rank_every": whole_number(rank_every)})
+            self.learners(learner_config_dict={"rank_every": checked_every(rank_every)})
         return self
 
     def validate(self) -> None:
@@ -199,17 +196,6 @@ class _Answers(dict[str, Any]):
         return super().__getitem__(key)
 
 
-def whole_number(rank_every: Any) -> int:
-    """The setting, if it is one.
-
-    Raises:
-        ValueError: If not.
-    """
-    if isinstance(rank_every, bool) or not isinstance(rank_every, int) or rank_every < 1:
-        raise ValueError(f"rank_every is a number of updates of 1 or more, got {rank_every!r}.")
-    return rank_every
-
-
 def _key(config: DQNConfig, rule: StructuredTargets) -> str:
     """Whose values are completed; the module has the table."""
     value = "network" if config.num_atoms > 1 else rule.value
@@ -231,10 +217,5 @@ def _replaced(
                 "Structure cannot complete values of which some are -inf, as a module with an action mask gives them. "
                 "Mask actions where they are chosen, not in forward_train."
             )
-    q = fwd_out[key]
-    whole = structured(q, rule=rule, seed=seed, updates=updates)
-    if rule.value == "network" and not config.double_q:
-        # The loss takes a maximum: leave it one candidate, the network's value of the completed matrix's choice.
-        choice = whole.argmax(-1, keepdim=True)
-        whole = torch.full_like(q, -torch.inf).scatter(-1, choice, q.detach().gather(-1, choice))
-    return {key: whole}
+    replace = structured if key == QF_NEXT_PREDS else values_to_maximise
+    return {key: replace(fwd_out[key], rule=rule, seed=seed, updates=updates)}

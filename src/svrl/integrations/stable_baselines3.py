@@ -23,8 +23,6 @@ its own result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -32,12 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.agents.targets import chooser_and_valuer, completes_online
-from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
+from svrl.integrations.pytorch import means, rule_of, values_to_maximise
 from svrl.integrations.target_hook import ranks_of
-from svrl.integrations.versions import LIBRARIES, require
+from svrl.integrations.versions import LIBRARIES, changed, require
 
-require("stable-baselines3")
+PACKAGE = "stable-baselines3"
+require(PACKAGE)
 from stable_baselines3 import DQN  # noqa: E402
 from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
@@ -80,18 +78,34 @@ class StructuredTraining(OffPolicyAlgorithm):
         networks_of(self)
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """The library's updates, with other values of the next states."""
+        """The library's updates, with other values of the next states.
+
+        Raises:
+            RuntimeError: If an update asked the target network less or more often than once.
+        """
         self.structure = rule_of(self.structure)  # somebody may have set a number
         online, target = networks_of(self)
-        first, seed = self._n_updates, self.seed or 0
+        first, seed, asked = self._n_updates, self.seed or 0, 0
 
-        def replace(observations: Any, values: Tensor, update: int) -> Tensor:
+        def replace(network: nn.Module, inputs: tuple[Any, ...], values: Tensor) -> Tensor:
+            nonlocal asked
+            asked += 1
             self._last_values = values.detach()
-            choosing = _greedily(online, observations) if self.double else None
-            return next_state_values(values, choosing, rule=self.structure, seed=seed, updates=first + update)
+            return values_to_maximise(
+                values,
+                online_q=_greedily(online, inputs[0]) if self.double else None,
+                rule=self.structure,
+                seed=seed,
+                updates=first + asked - 1,
+            )
 
-        with replaced_output(target, replace, times=gradient_steps):
+        hook = target.register_forward_hook(replace)
+        try:
             super().train(gradient_steps, batch_size)
+        finally:
+            hook.remove()
+        if asked != gradient_steps:
+            raise changed(PACKAGE, f"{gradient_steps} updates asked the target network {asked} times")
         self._replaced_updates += gradient_steps
 
     def learn(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +126,7 @@ class StructuredTraining(OffPolicyAlgorithm):
 
     def ranks(self) -> dict[str, float]:
         """Approximate ranks of the last batch's next states, before completion; nothing before the first update."""
-        return {} if self._last_values is None else ranks_of(_means(self._last_values))
+        return {} if self._last_values is None else ranks_of(means(self._last_values))
 
     def dump_logs(self) -> None:
         """The library's, with ranks and p under structure/."""
@@ -256,70 +270,8 @@ def networks_of(model: BaseAlgorithm) -> tuple[nn.Module, nn.Module]:
             return online, target
     raise ValueError(
         f"Structure needs q_net and q_net_target, or quantile_net and quantile_net_target, and {type(model).__name__} "
-        f"has neither pair. {_TESTED}"
+        f"has neither pair. Use {PACKAGE} {LIBRARIES[PACKAGE].range}, which was tested."
     )
-
-
-def next_state_values(
-    values: Tensor, online: Tensor | None, *, rule: StructuredTargets | None, seed: int, updates: int
-) -> Tensor:
-    """What the library sees of next states, so that its own maximum gives the wanted value.
-
-    Args:
-        values: The target network's, (B, A), or quantiles (B, N, A).
-        online: The online network's, of the same shape: then the agent is double.
-        rule: What is done to them.
-        seed: For the masks.
-        updates: Made before.
-
-    Returns:
-        Of the shape of `values`: the completed matrix, or, where another one chooses, the value of the chosen action
-        in all columns.
-    """
-    completed, value = None, "network" if rule is None else rule.value
-    if rule is not None:
-        matrix = online if online is not None and completes_online(True, value) else values
-        if value == "network":
-            completed = structured(_means(matrix), seed=seed, updates=updates, rule=rule)
-        else:
-            complete = structured if values.ndim == 2 else structured_quantiles
-            completed = complete(matrix, seed=seed, updates=updates, rule=rule)
-    chooser, valuer = chooser_and_valuer(values, online_q=online, completed=completed, value=value)
-    if chooser is valuer:
-        return valuer
-    chosen = _means(chooser).argmax(-1).view(-1, *[1] * (values.ndim - 1)).expand(*values.shape[:-1], 1)
-    return valuer.gather(-1, chosen).expand_as(values)
-
-
-@contextmanager
-def replaced_output(network: nn.Module, replace: Callable[[Any, Tensor, int], Tensor], *, times: int) -> Iterator[None]:
-    """What a network says is replaced, within the block.
-
-    Args:
-        network: Asked once for each update.
-        replace: Takes what the network was asked, what it said, and how often it was asked before.
-        times: Updates that the block makes.
-
-    Raises:
-        RuntimeError: If the network was asked less or more often than that.
-    """
-    asked = 0
-
-    def hook(network: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        nonlocal asked
-        asked += 1
-        return replace(inputs[0] if inputs else None, output, asked - 1)
-
-    handle = network.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-    if asked != times:
-        raise RuntimeError(
-            f"{times} updates asked the target network {asked} times, so targets are not formed from it as svrl knows "
-            f"it. {_TESTED}"
-        )
 
 
 def _greedily(network: nn.Module, observations: Any) -> Tensor:
@@ -331,11 +283,3 @@ def _greedily(network: nn.Module, observations: Any) -> Tensor:
             return network(observations)
     finally:
         network.train(training)
-
-
-def _means(values: Tensor) -> Tensor:
-    """(B, A), of values (B, A) or quantiles (B, N, A)."""
-    return values.mean(1) if values.ndim == 3 else values
-
-
-_TESTED = f"Tested are stable-baselines3 and sb3-contrib {LIBRARIES['stable-baselines3'].range}."

@@ -10,9 +10,7 @@ value of an action that the online network chose: DQN and double DQN, dueling or
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -40,15 +38,32 @@ def ranks_of(q: Tensor) -> dict[str, float]:
     return dict(zip(RANKS, means, strict=True))
 
 
-class _Hook(ABC):
-    """A forward hook on a network, until `remove` or the end of a `with` block.
+def checked_every(updates: Any) -> int:
+    """The setting `rank_every`, if it is one.
+
+    Raises:
+        ValueError: If not.
+    """
+    if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
+        raise ValueError(f"rank_every is a number of updates of 1 or more, got {updates!r}.")
+    return updates
+
+
+class RankMonitor:
+    """Watches a network and changes nothing, until `remove` or the end of a `with` block.
+
+        with RankMonitor(target_network) as monitor:
+            ...
+            log(monitor.ranks())
+
+    It keeps a reference to the last output: an update costs nothing more.
 
     Attributes:
         updates: Batches that the network was asked for.
         quantiles: Whether it gives quantiles (B, N, A), whose means count, and not values (B, A).
     """
 
-    def __init__(self, network: nn.Module, *, quantiles: bool) -> None:
+    def __init__(self, network: nn.Module, *, quantiles: bool = False) -> None:
         name = type(self).__name__
         if not isinstance(network, nn.Module):
             raise ValueError(f"{name} takes the target network, a torch.nn.Module, got {type(network).__name__}.")
@@ -56,9 +71,12 @@ class _Hook(ABC):
         self._last: Tensor | None = None
         self._handle = network.register_forward_hook(self._see)
 
-    @abstractmethod
     def _see(self, network: nn.Module, inputs: Any, output: Any) -> Tensor | None:
         """Look at an output, or replace it."""
+        if isinstance(output, Tensor):
+            self._last = output.detach()
+            self.updates += 1
+        return None
 
     def ranks(self) -> dict[str, float]:
         """Approximate ranks of the last batch, as the network gave it; nothing before the first. See `ranks_of`."""
@@ -70,46 +88,20 @@ class _Hook(ABC):
         """Detach it; the network says again what it computes."""
         self._handle.remove()
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.remove()
 
 
-class RankMonitor(_Hook):
-    """Watches a network and changes nothing. It keeps a reference to the last output: an update costs nothing more.
-
-    with RankMonitor(target_network) as monitor:
-        ...
-        log(monitor.ranks())
-    """
-
-    def __init__(self, network: nn.Module, *, quantiles: bool = False) -> None:
-        """Attach it.
-
-        Args:
-            network: Gives values (B, A), or quantiles (B, N, A).
-            quantiles: Whether it gives the latter; then the ranks are those of the means.
-        """
-        super().__init__(network, quantiles=quantiles)
-
-    def _see(self, network: nn.Module, inputs: Any, output: Any) -> None:
-        if isinstance(output, Tensor):
-            self._last = output.detach()
-            self.updates += 1
-
-
-class TargetHook(_Hook):
+class TargetHook(RankMonitor):
     """Structure attached to a network, by `structure`.
 
     Attributes:
         rule: What is done to values.
         seed: For the masks.
         updates: Batches completed so far.
-        quantiles: Whether the network gives quantiles (B, N, A), whose means are completed.
     """
 
     def __init__(
@@ -162,10 +154,8 @@ class TargetHook(_Hook):
         """Resume from there."""
         self.seed, self.updates = int(state["seed"]), int(state["updates"])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.remove()
         if kind is None and self.updates == 0:
             raise ValueError(
                 "The structured network was never asked for a value, so nothing was structured. "

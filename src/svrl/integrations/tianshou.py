@@ -37,9 +37,9 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
-from svrl.integrations.target_hook import RANKS, ranks_of
-from svrl.integrations.versions import LIBRARIES, require
+from svrl.integrations.pytorch import rule_of, structured, values_to_maximise
+from svrl.integrations.target_hook import RANKS, checked_every, ranks_of
+from svrl.integrations.versions import changed, require
 
 require("tianshou")
 from tianshou.algorithm import C51, DQN, IQN, QRDQN, RainbowDQN  # noqa: E402
@@ -73,10 +73,8 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        if rank_every < 1:
-            raise ValueError(f"rank_every is a number of updates of 1 or more, got {rank_every}.")
         self.structure_seed, self._completions = seed, 0
-        self.rank_every, self._updates_seen = rank_every, 0
+        self.rank_every, self._updates_seen = checked_every(rank_every), 0
         self.ranks: dict[str, float] = {}
         self._values: Tensor | None = None
         self.structure = structure
@@ -108,19 +106,11 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
 
     def _structured(self, bootstrap: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What the library computes from a policy whose answers are structured."""
-        before = self._completions
         hook = self.policy.register_forward_hook(self._replace, with_kwargs=True)
         try:
-            result = bootstrap(*arguments)
+            return bootstrap(*arguments)
         finally:
             hook.remove()
-        if self.structure is not None and self._completions != before + 1:
-            raise RuntimeError(
-                f"{type(self).__name__} completes one matrix for each batch, and this one took "
-                f"{self._completions - before}. Tianshou asks for next states in another way than "
-                f"{LIBRARIES['tianshou'].range} did."
-            )
-        return result
 
     def _replace(self, policy: Any, positional: Any, named: dict[str, Any], answer: Batch) -> Batch | None:
         """Structure in a policy's answer, or None where the answer stays."""
@@ -130,41 +120,27 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
             return None
         alone = not self.use_target_network
         online, target = alone or named.get("model") is None, alone or named.get("model") is self.model_old
-        if not (online if completes_online(double, rule.value) else target):
+        chooses = completes_online(double, rule.value)
+        if not (online if chooses else target):
             return None
         self._completions += 1
-        if rule.value == "completed":
-            answer.logits = self._completed(answer.logits)
-        elif double:
-            values = self._completed(policy.compute_q_value(answer.logits, None))
+        draw: dict[str, Any] = {"rule": rule, "seed": self.structure_seed, "updates": self.structure_updates}
+        if chooses:
+            values = structured(policy.compute_q_value(answer.logits, None), **draw)
             allowed = getattr(positional[0].obs, "mask", None)
             answer.act = to_numpy(DiscreteQLearningPolicy.compute_q_value(policy, values, allowed).argmax(dim=1))
+        elif answer.logits.ndim == 3:  # quantiles, which the library keeps as (B, A, N)
+            answer.logits = values_to_maximise(answer.logits.transpose(1, 2), **draw).transpose(1, 2)
         else:
-            # The library takes the maximum, and finds the network's value of the chosen action only.
-            chosen = self._completed(answer.logits).argmax(1, keepdim=True)
-            others = torch.ones_like(answer.logits, dtype=torch.bool).scatter(1, chosen, value=False)
-            answer.logits = answer.logits.masked_fill(others, -torch.inf)
+            answer.logits = values_to_maximise(answer.logits, **draw)
         return answer
-
-    def _completed(self, values: Tensor) -> Tensor:
-        """Of values (B, A) or, as the library keeps them, quantiles (B, A, N)."""
-        settings: dict[str, Any] = {
-            "seed": self.structure_seed,
-            "updates": self.structure_updates,
-            "rule": self.structure,
-        }
-        if values.ndim == 3:
-            return structured_quantiles(values.transpose(1, 2), **settings).transpose(1, 2)
-        return structured(values, **settings)
 
     def _update_with_batch(self, batch: Any) -> Any:
         stats = super()._update_with_batch(batch)
         if self.structure is not None:
-            if self._completions == 0:
-                raise RuntimeError(
-                    f"{type(self).__name__} made an update without structure: Tianshou did not call "
-                    f"{self._bootstrap}, as {LIBRARIES['tianshou'].range} does."
-                )
+            if self._completions != 1:
+                made = f"{type(self).__name__} made an update with {self._completions} completed matrices in place of 1"
+                raise changed("tianshou", made)
             self._completions = 0
             self.structure_updates += 1
         if self._updates_seen % self.rank_every == 0 and self._values is not None:

@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import chooser_and_valuer, completes_online
 from svrl.integrations.pytorch import rule_of, structured
-from svrl.integrations.target_hook import ranks_of
-from svrl.integrations.versions import LIBRARIES, require
+from svrl.integrations.target_hook import checked_every, ranks_of
+from svrl.integrations.versions import changed, require
 
 require("torchrl")
 from tensordict import TensorDictBase  # noqa: E402
@@ -104,10 +104,8 @@ class StructuredLoss(_Mixin):
     def _count(self) -> None:
         """Hold the number of completed matrices against that of losses."""
         if self._completions != 1:
-            raise RuntimeError(
-                f"{type(self).__name__} completes one matrix for each loss, and this one took {self._completions}. "
-                f"TorchRL forms targets in another way than {LIBRARIES['torchrl'].range} did."
-            )
+            made = f"{type(self).__name__} formed a loss with {self._completions} completed matrices in place of 1"
+            raise changed("torchrl", made)
         if torch.is_grad_enabled():
             self.structure_updates.add_(1)
 
@@ -248,9 +246,7 @@ class LogRanks(TrainerHookBase):
         loss = getattr(loss, "_orig_mod", loss)  # what torch.compile wrapped
         if not isinstance(loss, DQNLoss | DistributionalDQNLoss):
             raise ValueError(f"LogRanks takes a DQNLoss or a DistributionalDQNLoss, got {type(loss).__name__}.")
-        if every < 1:
-            raise ValueError(f"LogRanks computes ranks every 1 or more updates, got every={every}.")
-        self.loss, self.every, self.updates = loss, every, 0
+        self.loss, self.every, self.updates = loss, checked_every(every), 0
 
     def __call__(self, batch: TensorDictBase) -> dict[str, float] | None:
         """Ranks of a batch, as rank_99 and so on, or None if it is not their turn."""

@@ -79,6 +79,14 @@ def require(package: str) -> str:
     return found
 
 
+def changed(package: str, what: str) -> RuntimeError:
+    """The error where a library does not ask for what structure replaces, so that targets would be plain ones."""
+    return RuntimeError(
+        f"{what}, so structure does not reach the targets as it did in {package} {LIBRARIES[package].range}. "
+        "Use a tested version, or structure=None."
+    )
+
+
 @functools.cache
 def _warn(package: str, found: str) -> None:
     warnings.warn(

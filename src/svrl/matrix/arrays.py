@@ -6,7 +6,7 @@ the other kind.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -26,6 +26,16 @@ def as_tensor(array: Array) -> torch.Tensor:
         # torch has no read-only tensors and would warn.
         return torch.from_numpy(contiguous if contiguous.flags.writeable else contiguous.copy())
     raise TypeError(f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. {_remedy(array)}")
+
+
+def from_lists(given: Any, name: str) -> Any:
+    """Nested lists as a NumPy array; anything else as it is."""
+    if not isinstance(given, list | tuple):
+        return given
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ValueError(f"{name} has rows of different lengths. Give each row the same number of entries.") from None
 
 
 def as_array(array: Array) -> np.ndarray:

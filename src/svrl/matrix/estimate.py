@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 
-from svrl.matrix.arrays import Array, Generator, as_tensor
+from svrl.matrix.arrays import Array, Generator, as_tensor, from_lists
 from svrl.matrix.observed import Observed
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ class Estimator(Protocol):
 
 
 def complete(
-    matrix: Array,
-    mask: Array | None = None,
+    matrix: Array | Sequence[Any],
+    mask: Array | Sequence[Any] | None = None,
     *,
     estimator: Estimator | None = None,
     allow_empty: bool = False,
@@ -184,7 +185,7 @@ def complete(
     """Recover a matrix from some of its entries: the short way in.
 
     Args:
-        matrix: (..., m, n), float32 or float64. Without a mask, NaN marks a missing entry.
+        matrix: (..., m, n), float32 or float64, or nested lists of numbers. Without a mask, NaN marks a missing entry.
         mask: (..., m, n), True where an entry is observed.
         estimator: How; by default `FactorALS()`, which chooses its rank by held-out error.
         allow_empty: Accept rows and columns with no observed entry.
@@ -195,10 +196,11 @@ def complete(
     """
     from svrl.matrix.factor_als import FactorALS
 
+    values, shown = from_lists(matrix, "matrix"), from_lists(mask, "mask")
     observed = (
-        Observed.from_nan(matrix, allow_empty=allow_empty)
-        if mask is None
-        else Observed(values=matrix, mask=mask, allow_empty=allow_empty)
+        Observed.from_nan(values, allow_empty=allow_empty)
+        if shown is None
+        else Observed(values=values, mask=shown, allow_empty=allow_empty)
     )
     if estimator is not None and not callable(estimator):
         raise TypeError(f"estimator must be a record such as SoftImpute(), got {estimator!r}.")

@@ -1,4 +1,4 @@
-"""The control tasks by Gymnasium's rules, and plans that act in them."""
+"""Gymnasium: toy-text environments as models, control tasks as environments, and plans that act in both."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -15,17 +17,135 @@ import torch
 from gymnasium.utils.env_checker import check_env
 
 from svrl.envs.control import features
-from svrl.integrations.gymnasium_tasks import IDS, ControlTaskEnv, register_tasks
-from svrl.integrations.planned_agent import PlannedAgent, agent_from_plan, states_from_features
+from svrl.integrations.gymnasium import (
+    IDS,
+    ControlTaskEnv,
+    PlannedAgent,
+    agent_from_plan,
+    mdp_from_env,
+    register_tasks,
+    start_probabilities,
+    states_from_features,
+)
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import SPEED_NOISE
+from svrl.mdp.toy import toy_mdp
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.plan import plan
 from svrl.planning.policy import GreedyPolicy
-from svrl.planning.policy_iteration import ModifiedPolicyIteration
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
 from svrl.planning.rollout import draw_starts, rollout
 from svrl.planning.structured import StructuredValueIteration
+
+EPISODES = 600
+
+
+def newest(name: str) -> str:
+    """The id of the last version that this Gymnasium has."""
+    return max(
+        (given for given in gymnasium.registry if given.startswith(f"{name}-v")), key=lambda given: int(given[-1])
+    )
+
+
+def test_a_cliff_is_walked_along_in_13_steps() -> None:
+    name = newest("CliffWalking")
+    model = mdp_from_env(name, 0.99)
+    assert (model.n_states, model.n_actions, model.name) == (48, 4, name)
+    start = start_probabilities(name)
+    assert start[36] == start.sum() == 1.0
+    value = start @ plan(model, PolicyIteration()).v.numpy()
+    assert value == pytest.approx(-(1 - 0.99**13) / (1 - 0.99), abs=1e-9)
+
+
+def test_taxis_start_anywhere_and_their_plans_deliver() -> None:
+    env = gymnasium.make(newest("Taxi"))
+    model = mdp_from_env(env, 0.95)
+    start = start_probabilities(env)
+    assert (model.n_states, model.n_actions) == (500, 6)
+    assert np.count_nonzero(start) == 300
+    found = plan(model, PolicyIteration())
+    agent = agent_from_plan(found, model)
+    for seed in range(20):
+        first, _ = env.reset(seed=seed)
+        assert played(env, agent, first, 0.95)[0] == pytest.approx(float(found.v[first]), abs=1e-9)
+
+
+def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
+    env, discount = gymnasium.make("FrozenLake-v1"), 0.99
+    model = mdp_from_env(env, discount)
+    found = plan(model, PolicyIteration())
+    agent = agent_from_plan(found)
+    # By the table itself: 100 steps of the policy's chain, as the environment is cut off there.
+    success = discounted = 0.0
+    place = start_probabilities(env)
+    for t in range(100):
+        following = np.zeros_like(place)
+        for s in np.flatnonzero(place):
+            for probability, to, reward, done in env.unwrapped.P[s][int(found.policy[s])]:
+                success += place[s] * probability * reward
+                discounted += discount**t * place[s] * probability * reward
+                following[to] += 0.0 if done else place[s] * probability
+        place = following
+    # What is left after 100 steps is worth at most its probability, discounted.
+    assert discounted <= float(found.v[0]) <= discounted + discount**100 * place.sum()
+    returns, lengths = zip(
+        *[played(env, agent, env.reset(seed=seed)[0], discount) for seed in range(EPISODES)], strict=True
+    )
+    assert np.mean(np.array(returns) > 0) == pytest.approx(success, abs=4 * np.sqrt(success * (1 - success) / EPISODES))
+    assert np.mean(returns) == pytest.approx(discounted, abs=4 * np.std(returns) / np.sqrt(EPISODES))
+    assert max(lengths) <= 100
+
+
+LAKE = mdp_from_env("FrozenLake-v1", 0.9)
+PLANNED = plan(LAKE, PolicyIteration())
+WITH_Q = plan(LAKE, StructuredValueIteration(observe=0.6, max_iterations=2))
+VECTOR: Any = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
+NAMES: Any = gymnasium.make("FrozenLake-v1")
+NAMES.unwrapped.observation_space = gymnasium.spaces.Discrete(16, start=1)
+FICKLE: Any = gymnasium.make(newest("Taxi"))
+FICKLE.unwrapped.fickle_passenger = True  # as its argument of that name does, since Gymnasium 1.2
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: mdp_from_env("CartPole-v1", 0.9), "CartPole-v1 carries no table P of its transitions"),
+        (lambda: start_probabilities(gymnasium.make("Blackjack-v1")), "Blackjack-v1 carries no table P"),
+        (lambda: mdp_from_env(VECTOR, 0.9), r"from one environment, got a SyncVectorEnv of 3\. Give one"),
+        (lambda: mdp_from_env("FrozenLake-v1", 1.0), "discount between 0 and 1"),
+        (lambda: mdp_from_env(FICKLE, 0.9), "a fickle passenger"),
+        (lambda: mdp_from_env(NAMES, 0.9), "16 states and 4 actions, and observes"),
+        (lambda: agent_from_plan(LAKE, PLANNED), "the plan first and then the model"),
+        (lambda: agent_from_plan(PLANNED.policy, LAKE), "needs a Plan, got Tensor"),
+        (lambda: agent_from_plan(PLANNED, VECTOR), "needs a model, got"),
+        (lambda: agent_from_plan(PLANNED).act(16), "states 0 to 15, got 16"),
+        (lambda: agent_from_plan(PLANNED).act(0.5), "observes their numbers"),
+        (lambda: agent_from_plan(PLANNED, mdp_from_env(newest("CliffWalking"), 0.9)), "and the model 48 and 4"),
+        (lambda: agent_from_plan(PLANNED, toy_mdp(0, n_states=16, n_actions=3)), "and the model 16 and 3"),
+        (lambda: agent_from_plan(WITH_Q, toy_mdp(0, n_states=16, n_actions=5)), "4 actions, and the model 16 and 5"),
+    ],
+)
+def test_bad_input_is_one_sentence(call: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_many_observations_at_once() -> None:
+    agent = agent_from_plan(PLANNED)
+    seen, info = VECTOR.reset(seed=0)
+    assert agent.act(seen, info).tolist() == [agent.act(int(one)) for one in seen]
+
+
+def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float) -> tuple[float, int]:
+    """Discounted return and steps of one episode that has begun."""
+    seen, total, t, over = first, 0.0, 0, False
+    while not over:
+        seen, reward, terminated, truncated, _ = env.step(agent.act(seen))
+        total += discount**t * float(reward)
+        t += 1
+        over = terminated or truncated
+    return total, t
 
 
 def test_ids() -> None:
@@ -108,41 +228,48 @@ def test_actions_and_variants() -> None:
     authors = gymnasium.make(IDS["inverted-pendulum"], actions=9, variant="authors").unwrapped.task
     assert authors.label == make_task("inverted-pendulum", variant="authors").label
     assert authors.n_actions == 9
-    with pytest.raises(ValueError, match="The nearest is 27"):
-        ControlTaskEnv("three-motor-pendulum", actions=30)
     motors = gymnasium.make(IDS["three-motor-pendulum"], actions=27, variant="authors").unwrapped.task
     assert (motors.n_actions, motors.label["variant"]) == (27, "authors")
-    for wrong, sentence in (
-        ({"variant": "paperr"}, "Did you mean paper"),
-        ({"actions": 1}, "at least 2"),
-        ({"render_mode": "human"}, "rgb_array"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            ControlTaskEnv("cart-pole", **wrong)
-    with pytest.raises(ValueError, match="was given whole"):
-        ControlTaskEnv(make_task("cart-pole"), actions=5)
-    with pytest.raises(ValueError, match="Did you mean cart-pole"):
-        ControlTaskEnv("cart-pol")
 
 
-def test_wrong_calls_get_a_sentence() -> None:
+def task_env() -> ControlTaskEnv:
     env = ControlTaskEnv("double-integrator", actions=5)
-    with pytest.raises(gymnasium.error.ResetNeeded, match="Call reset"):
-        env.step(0)
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="actions 0 to 4, got 5"):
-        env.step(5)
-    for wrong in ([0.0], [4.0, 0.0], [math.nan, 0.0]):
-        with pytest.raises(ValueError, match=r"position \(m\) in \[-3, 3\]"):
-            env.reset(options={"state": wrong})
-    with pytest.raises(ValueError, match="the option 'state' and no other, got 'stat'"):
-        env.reset(options={"stat": [0.0, 0.0]})
-    assert env.reset(options={})[0].shape == (2,)
-    broken = dataclasses.replace(env.task, reward=lambda states, inputs: states[..., 0] * math.nan)
-    other = ControlTaskEnv(broken)
-    other.reset(seed=0)
-    with pytest.raises(ValueError, match="gave the reward nan"):
-        other.step(0)
+    return env
+
+
+def broken_env() -> ControlTaskEnv:
+    task = make_task("double-integrator")
+    env = ControlTaskEnv(dataclasses.replace(task, reward=lambda states, inputs: states[..., 0] * math.nan))
+    env.reset(seed=0)
+    return env
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: ControlTaskEnv("three-motor-pendulum", actions=30), "The nearest is 27"),
+        (lambda: ControlTaskEnv("cart-pole", variant="paperr"), "Did you mean paper"),
+        (lambda: ControlTaskEnv("cart-pole", actions=1), "at least 2"),
+        (lambda: ControlTaskEnv("cart-pole", render_mode="human"), "rgb_array"),
+        (lambda: ControlTaskEnv(make_task("cart-pole"), actions=5), "was given whole"),
+        (lambda: ControlTaskEnv("cart-pol"), "Did you mean cart-pole"),
+        (lambda: task_env().step(5), "actions 0 to 4, got 5"),
+        (lambda: task_env().reset(options={"state": [0.0]}), r"position \(m\) in \[-3, 3\]"),
+        (lambda: task_env().reset(options={"state": [4.0, 0.0]}), r"position \(m\) in \[-3, 3\]"),
+        (lambda: task_env().reset(options={"state": [math.nan, 0.0]}), r"position \(m\) in \[-3, 3\]"),
+        (lambda: task_env().reset(options={"stat": [0.0, 0.0]}), "the option 'state' and no other, got 'stat'"),
+        (lambda: broken_env().step(0), "gave the reward nan"),
+    ],
+)
+def test_wrong_tasks_and_steps_are_one_sentence(call: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_a_step_needs_a_reset() -> None:
+    with pytest.raises(gymnasium.error.ResetNeeded, match="Call reset"):
+        ControlTaskEnv("double-integrator").step(0)
 
 
 def test_pictures_show_the_state() -> None:
@@ -159,7 +286,7 @@ def test_pictures_show_the_state() -> None:
 def test_one_line_makes_one_without_an_import() -> None:
     code = """
 import gymnasium
-env = gymnasium.make("svrl.integrations.gymnasium_tasks:svrl/InvertedPendulum-v0", actions=7)
+env = gymnasium.make("svrl.integrations.gymnasium:svrl/InvertedPendulum-v0", actions=7)
 print(env.spec.id, env.action_space)
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)

@@ -1,0 +1,417 @@
+"""Gymnasium: its toy-text problems as models, our control tasks as its environments, and plans as agents for either.
+
+    mdp_from_env("FrozenLake-v1", discount=0.99)         what an environment samples from is planned on exactly
+    agent_from_plan(found, model).act(observation, info)
+    gymnasium.make("svrl.integrations.gymnasium:svrl/InvertedPendulum-v0")
+
+**Models.** FrozenLake, Taxi, CliffWalking and environments made like them carry their transitions,
+P[s][a] = [(probability, next state, reward, done), ...], and the probabilities of their first states. Wrappers around
+them, a limit of steps among them, are not in P.
+
+**Tasks.** Importing this file registers every task of the catalogue. An episode starts uniformly in the task's box, or
+where options={"state": ...} says. It is moved by the task's step with the task's noise, both drawn from np_random, and
+is paid the task's reward of the state it left. Nothing is terminal, and an episode is cut off after 200 steps.
+Observations are features of the state, each in [-1, 1] (`svrl.envs.control`); info["state"] is the state itself, (d,),
+float64, in the units of the task's axes.
+
+**Agents.** Where states are numbered, the observation is the state. Features are turned back, by
+
+    x = (low + high) / 2 + (high - low) / 2 * y           for an axis that shows y
+    y = atan2(sin a, cos a) / pi                          for a periodic one, which shows sin a and cos a
+
+up to the rounding of float32; info["state"] is exact.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from svrl.envs.control import STEP_LIMIT, ControlLanes, features, task_with
+from svrl.mdp.catalogue import TASKS, make_task
+from svrl.mdp.control_task import ControlTask
+from svrl.mdp.grid import GridMDP
+from svrl.mdp.model import Model, Sampler
+from svrl.mdp.tabular import TabularMDP
+from svrl.planning.plan import Plan
+from svrl.planning.policy import GreedyPolicy, Policy
+
+IDS = {name: f"svrl/{''.join(part.capitalize() for part in name.split('-'))}-v0" for name in TASKS}
+"""The id of each task of the catalogue."""
+
+
+def mdp_from_env(env: gymnasium.Env | str, discount: float) -> TabularMDP:
+    """The model of an environment that carries its transitions.
+
+    Args:
+        env: An environment, wrapped or not, or the id of a registered one. Observations are the numbers of its
+            S states, actions the numbers of its A actions.
+        discount: In (0, 1); the environment has none of its own.
+
+    Returns:
+        A model of S states and A actions. A transition that is done pays its reward and ends the episode.
+
+    Raises:
+        ValueError: If it is a vector of environments, has no P, or P does not say all of what it does.
+    """
+    bare, name = _bare(env)
+    if getattr(bare, "fickle_passenger", False):
+        raise ValueError(
+            f"{name} has a fickle passenger, whose changes of mind are not in P. Make it with fickle_passenger=False."
+        )
+    sizes = [space.n for space in (bare.observation_space, bare.action_space) if _from_zero(space)]
+    if sizes != [len(bare.P), len(bare.P[0])]:
+        raise ValueError(
+            f"{name} has a P of {len(bare.P)} states and {len(bare.P[0])} actions, and observes "
+            f"{bare.observation_space} and takes {bare.action_space}. Both must be numbered from 0, as in P."
+        )
+    return TabularMDP.from_toy_text(bare.P, discount, name=name)
+
+
+def start_probabilities(env: gymnasium.Env | str) -> np.ndarray:
+    """The probability (S,) of each state to be the first, so that its product with values (S,) is a mean return.
+
+    Raises:
+        ValueError: If the environment does not carry it.
+    """
+    bare, name = _bare(env)
+    if not hasattr(bare, "initial_state_distrib"):
+        raise ValueError(f"{name} does not say where it starts: it has no initial_state_distrib.")
+    return np.array(bare.initial_state_distrib, dtype=np.float64)
+
+
+def _bare(env: gymnasium.Env | str) -> tuple[Any, str]:
+    """The environment without its wrappers, and its name."""
+    if isinstance(env, str):
+        made = gymnasium.make(env)
+        made.close()
+        return _bare(made)
+    if hasattr(env, "num_envs"):
+        raise ValueError(
+            f"A model is read from one environment, got a {type(env).__name__} of {env.num_envs}. Give one, or its id."
+        )
+    bare = env.unwrapped
+    name = env.spec.id if env.spec is not None else type(bare).__name__
+    if not getattr(bare, "P", None):
+        raise ValueError(
+            f"{name} carries no table P of its transitions, as Gymnasium's toy-text problems do, "
+            "so it cannot be planned on exactly. Learn from it with svrl.train."
+        )
+    return bare, name
+
+
+def _from_zero(space: Any) -> bool:
+    return isinstance(space, spaces.Discrete) and space.start == 0
+
+
+class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
+    """A control task, one copy.
+
+    Attributes:
+        task: What is simulated: d coordinates, A actions.
+        observation_space: Box (f,), float32, in [-1, 1]; a periodic axis has two features, any other has one.
+        action_space: The numbers of the A actions.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str | ControlTask,
+        *,
+        actions: int = 0,
+        variant: str | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        """Make one.
+
+        Args:
+            task: A name of the catalogue, or a task of one's own.
+            actions: How many, evenly spaced; 0 takes the task's own number. Of the pendulum with three motors the
+                cube of the levels of one motor: 27 is 3 levels of each. For a name only.
+            variant: "paper" or "authors"; None is "paper". For a name only.
+            render_mode: None, or "rgb_array".
+
+        Raises:
+            ValueError: If there is no such task, variant, number of actions or mode.
+        """
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ValueError(f"A control task draws in the mode rgb_array, got render_mode={render_mode!r}.")
+        self.task = _task(task, actions, variant)
+        self.render_mode = render_mode
+        self.action_space = spaces.Discrete(self.task.n_actions)
+        shape = features(self.task, np.zeros(self.task.dimensions)).shape
+        self.observation_space = spaces.Box(-1.0, 1.0, shape, np.float32)
+        self._low = np.array([axis.low for axis in self.task.axes])
+        self._high = np.array([axis.high for axis in self.task.axes])
+        self._state: np.ndarray | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: For np_random, by Gymnasium's rules.
+            options: {"state": (d,)} begins there and draws nothing.
+
+        Raises:
+            ValueError: If that state is not one of the box, or there is another option.
+        """
+        if unknown := set(options or {}) - {"state"}:
+            names = ", ".join(sorted(map(repr, unknown)))
+            raise ValueError(f"{self.task.name} is reset with the option 'state' and no other, got {names}.")
+        super().reset(seed=seed)
+        given = (options or {}).get("state")
+        if given is None:
+            self._state = self._low + (self._high - self._low) * self.np_random.random(self.task.dimensions)
+        else:
+            self._state = self._checked(given)
+        return self._seen(self._state)
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step of the task.
+
+        Raises:
+            ValueError: If there is no such action, or the task gave a reward or a state that is not finite.
+        """
+        if self._state is None:
+            raise gymnasium.error.ResetNeeded("Call reset before the first step.")
+        if not self.action_space.contains(action):
+            raise ValueError(f"{self.task.name} has actions 0 to {self.task.n_actions - 1}, got {action!r}.")
+        at, inputs = torch.from_numpy(self._state)[None], self.task.actions[int(action)][None]
+        noise = np.zeros(self.task.dimensions)
+        if max(self.task.noise) > 0.0:
+            noise = self.np_random.standard_normal(self.task.dimensions) * np.array(self.task.noise)
+        reward = float(torch.as_tensor(self.task.reward(at, inputs)))
+        state = self.task.move(at, inputs, torch.from_numpy(noise)[None])[0].double().numpy()
+        if not (math.isfinite(reward) and np.isfinite(state).all()):
+            raise ValueError(
+                f"{self.task.name} gave the reward {reward:g} and the next state {state} in state {self._state}. "
+                "Look at its step and reward there."
+            )
+        self._state = state
+        observation, info = self._seen(state)
+        return observation, reward, False, False, info
+
+    def render(self) -> np.ndarray | None:
+        """Where the state is in the box of the first two axes, (200, 200, 3), uint8; None without a render mode."""
+        if self.render_mode is None or self._state is None:
+            return None
+        lane = ControlLanes(self.task, 1, seed=0)
+        lane.states = torch.from_numpy(self._state)[None]
+        return lane.render()
+
+    def _checked(self, given: Any) -> np.ndarray:
+        state = np.array(given, dtype=np.float64)
+        if state.shape != self._low.shape or not ((self._low <= state) & (state <= self._high)).all():
+            box = ", ".join(f"{axis.name} in [{axis.low:g}, {axis.high:g}]" for axis in self.task.axes)
+            raise ValueError(f"{self.task.name} begins in its box, {box}; got {given!r}.")
+        return state
+
+    def _seen(self, state: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
+        return features(self.task, state), {"state": state.copy()}
+
+
+def register_tasks() -> None:
+    """Register every task of the catalogue that is not registered yet."""
+    for name, given in IDS.items():
+        if given not in gymnasium.registry:
+            gymnasium.register(
+                id=given,
+                entry_point="svrl.integrations.gymnasium:ControlTaskEnv",
+                max_episode_steps=STEP_LIMIT,
+                kwargs={"task": name},
+            )
+
+
+def _task(task: str | ControlTask, actions: int, variant: str | None) -> ControlTask:
+    if isinstance(task, ControlTask):
+        if actions or variant is not None:
+            raise ValueError(
+                f"actions and variant choose a task by name, and {task.name} was given whole. Leave them out."
+            )
+        return task
+    made = task_with(task, actions)
+    if variant is None:
+        return made
+    cube = "levels" in inspect.signature(TASKS[task]).parameters
+    size = {"levels": round(made.n_actions ** (1 / 3))} if cube else {"actions": made.n_actions}
+    return make_task(task, **size, variant=variant)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PlannedAgent:
+    """A policy that acts on observations, one of them or N.
+
+    Attributes:
+        policy: Actions of numbered states (S,), int64; or, with a task, the policy of its states.
+        task: Whose features are observed; None where observations are numbers of states.
+    """
+
+    policy: np.ndarray | Policy
+    task: ControlTask | None = None
+
+    def act(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
+        """What to do now.
+
+        Args:
+            observation: A state's number, or N of them (N,); of a control task, features (f,) or (N, f).
+            info: What the environment gave beside it. If it holds the state (d,) or (N, d), that is taken.
+
+        Returns:
+            The action, an int; or N of them (N,), int64.
+
+        Raises:
+            ValueError: If the observation, or the state in info, is not of this size.
+        """
+        actions, single = self._numbered(observation) if self.task is None else self._continuous(observation, info)
+        return int(actions[0]) if single else actions
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[np.ndarray, Any]:
+        """As Stable-Baselines3 asks its models: actions () or (N,), int64, and the state as it came.
+
+        A plan is deterministic and remembers nothing: the last three arguments change nothing.
+        """
+        return np.asarray(self.act(observation), dtype=np.int64), state
+
+    def _numbered(self, observation: Any) -> tuple[np.ndarray, bool]:
+        table, seen = np.asarray(self.policy), np.asarray(observation)
+        if seen.dtype.kind not in "iu" or seen.ndim > 1:
+            raise ValueError(
+                f"This plan has {len(table)} numbered states and observes their numbers, got {seen.dtype} of shape "
+                f"{seen.shape}. For a control task, make the agent with the GridMDP it was planned on."
+            )
+        if seen.size and (seen.min() < 0 or seen.max() >= len(table)):
+            raise ValueError(
+                f"This plan has states 0 to {len(table) - 1}, got {seen.min()} to {seen.max()}. "
+                "Plan on the model of this environment."
+            )
+        return table[seen.reshape(-1)], seen.ndim == 0
+
+    def _continuous(self, observation: Any, info: Mapping[str, Any] | None) -> tuple[np.ndarray, bool]:
+        assert self.task is not None
+        assert not isinstance(self.policy, np.ndarray)
+        seen = np.asarray(observation)
+        if seen.ndim > 2:
+            raise ValueError(f"{self.task.name} is observed by features (f,) or (N, f), got shape {seen.shape}.")
+        states = states_from_features(self.task, seen)
+        if info is not None and "state" in info and np.all(info.get("_state", True)):  # of several, all gave theirs
+            given = np.asarray(info["state"])
+            if given.shape != states.shape:
+                raise ValueError(
+                    f"{self.task.name} has states of shape {states.shape} for this observation, got info['state'] of "
+                    f"shape {given.shape}. Give the info of the same environment, or none."
+                )
+            states = given
+        places = torch.from_numpy(np.array(states, dtype=np.float64).reshape(-1, self.task.dimensions))
+        return self.policy.actions(places.to(self.policy.device)).cpu().numpy(), seen.ndim == 1
+
+    def __repr__(self) -> str:
+        of = f"{len(np.asarray(self.policy))} states" if self.task is None else self.task.name
+        return f"PlannedAgent({of})"
+
+
+def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
+    """The agent of a plan.
+
+    Args:
+        found: Of S states and A actions.
+        model: What was planned on. A `GridMDP` makes an agent for its continuous task: its actions are greedy for
+            the interpolation of the plan's Q (S, A), or of its factors, or, where it kept neither or they are not
+            finite, of one backup of its values. Any other model, or none, makes one for numbered states, if the
+            plan is not over a grid.
+
+    Raises:
+        ValueError: If the plan is of another task, shape or number of states or actions, or is over a grid and the
+            model is not.
+    """
+    if not isinstance(found, Plan):
+        raise ValueError(
+            "agent_from_plan takes the plan first and then the model, got them the other way round. Swap them."
+            if isinstance(model, Plan)
+            else f"agent_from_plan needs a Plan, got {type(found).__name__}. Give what svrl.plan returned."
+        )
+    _check_same(found, model)
+    if not isinstance(model, GridMDP):
+        return PlannedAgent(policy=found.policy.cpu().numpy())
+    if found.q is not None and _finite(found.q):
+        policy = GreedyPolicy(task=model.task, q=found.q)
+    elif found.factors is not None and all(_finite(factor) for factor in found.factors):
+        left, right = found.factors
+        policy = GreedyPolicy(task=model.task, left=left, right=right.mT)
+    else:
+        policy = GreedyPolicy(task=model.task, q=model.backup(found.v))
+    return PlannedAgent(policy=policy, task=model.task)
+
+
+def _check_same(found: Plan, model: Any) -> None:
+    """Raise if the plan is of another model, as far as sizes, and for a grid its task and shape, tell."""
+    about = found.problem
+    shape = about.get("states") if isinstance(about.get("states"), str) else None  # as in 50x50: only a grid says so
+    if shape is not None and not isinstance(model, GridMDP):
+        raise ValueError(
+            f"The plan is over a grid of {shape} states of {about.get('task')}, and without its GridMDP there "
+            f"is no action between them, got {type(model).__name__}. Call agent_from_plan(found, grid)."
+        )
+    if model is None:
+        return
+    if not isinstance(model, GridMDP | Model | Sampler):
+        raise ValueError(
+            f"agent_from_plan needs a model, got {type(model).__name__}. Give what was planned on, or None."
+        )
+    n_states = len(found.policy)
+    matrix = found.q if found.q is not None else None if found.factors is None else found.factors[1]
+    n_actions = int(about["pairs"]) // n_states if "pairs" in about else None
+    n_actions = n_actions if matrix is None else int(matrix.shape[-1])
+    if n_states != model.n_states or n_actions not in (None, model.n_actions):
+        raise ValueError(
+            f"The plan has {n_states} states and {n_actions} actions, and the model {model.n_states} and "
+            f"{model.n_actions}. Give what was planned on."
+        )
+    if isinstance(model, GridMDP) and shape is not None:
+        own = model.describe()
+        if (about.get("task"), shape) != (own.get("task"), own.get("states")):
+            raise ValueError(
+                f"The plan is of {about.get('task')} on a grid of {shape}, and the model is {own.get('task')} on one "
+                f"of {own.get('states')}. Give what was planned on."
+            )
+
+
+def states_from_features(task: ControlTask, seen: np.ndarray) -> np.ndarray:
+    """The states (..., d), float64, whose features (..., f) are these.
+
+    Raises:
+        ValueError: If there are not as many features as the task has.
+    """
+    wanted = task.dimensions + sum(axis.periodic for axis in task.axes)
+    seen = np.asarray(seen, dtype=np.float64)
+    if seen.ndim == 0 or seen.shape[-1] != wanted:
+        raise ValueError(
+            f"{task.name} is observed by {wanted} features (..., {wanted}), got shape {seen.shape}. "
+            "Give what the environment gave, not stacked and not scaled."
+        )
+    columns, at = [], 0
+    for axis in task.axes:
+        scaled = np.arctan2(seen[..., at], seen[..., at + 1]) / np.pi if axis.periodic else seen[..., at]
+        columns.append(0.5 * (axis.low + axis.high) + 0.5 * (axis.high - axis.low) * scaled)
+        at += 2 if axis.periodic else 1
+    return np.stack(columns, -1)
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+register_tasks()
