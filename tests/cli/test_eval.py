@@ -14,7 +14,7 @@ import pytest
 from svrl.agents.agent import load_agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
-from svrl.cli.train_progress import TrainProgress
+from svrl.cli.train import TrainProgress
 from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.training.session import Habits, train_in_directory
 
@@ -76,22 +76,6 @@ def test_an_unfinished_run_plays_as_its_checkpoint(svrl, svrl_json, tmp_path, mo
     row = svrl_json("eval", run, "--episodes", 2)
     assert row["steps"] == 91
     assert row["arm"] == "dqn"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--episodes", 0], "--episodes must be at least 1"),
-        (["--epsilon", 1.5], "--epsilon is a probability"),
-        (["--device", "gpu"], "Use cpu, cuda or cuda:N"),
-    ],
-    ids=["episodes", "epsilon", "device"],
-)
-def test_bad_options(svrl, trained, options, words):
-    result = svrl("eval", trained, *options)
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert result.stderr.count("\n") == 1
 
 
 def test_one_game_is_one(svrl, trained):

@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from svrl.cli.train_progress import TrainProgress
+from svrl.cli.train import TrainProgress
 from svrl.runs.grid import runs_of
 from svrl.runs.settings import spec_of
 from svrl.runs.store import Store
@@ -20,7 +20,7 @@ from svrl.runtime.rows import read_rows
 @pytest.fixture
 def folder(tmp_path, trained, svrl, svrl_json, monkeypatch):
     """A finished, an interrupted and a damaged run, a plan, and things that are no runs."""
-    monkeypatch.setattr("svrl.cli.plan_files._write_figures", lambda *_: None)
+    monkeypatch.setattr("svrl.runs.plan_run._write_figures", lambda *_: None)
     shutil.copytree(trained, tmp_path / "deep" / "er" / "finished")
     calls = iter(range(10**6))
     with monkeypatch.context() as patch:

@@ -7,10 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line, say, sentences, tell
-from svrl.cli.plan_request import check_device
+from svrl.cli.answers import (
+    BadInputError,
+    answering,
+    check_device,
+    print_json,
+    progress_line,
+    say,
+    sentences,
+    tell,
+    torch_threads,
+)
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
-from svrl.cli.torch_threads import torch_threads
 
 
 def evaluate_run(

@@ -12,10 +12,18 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
-from svrl.cli.plan_request import check_device
+from svrl.cli.answers import (
+    BadInputError,
+    answering,
+    check_device,
+    check_folder,
+    print_json,
+    progress_line,
+    sentences,
+    tell,
+    torch_threads,
+)
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_run
-from svrl.cli.torch_threads import torch_threads
 from svrl.runtime.atomic import writing
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")

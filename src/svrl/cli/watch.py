@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
+from svrl.cli.answers import (
+    BadInputError,
+    answering,
+    check_folder,
+    print_json,
+    progress_line,
+    sentences,
+    tell,
+    torch_threads,
+)
 from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
-from svrl.cli.torch_threads import torch_threads
 from svrl.runtime.atomic import writing
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import shutil
 import socket
@@ -174,9 +173,9 @@ def do_run(spec: RunSpec, folder: Path, terms: Terms, signals: Signals) -> None:
     resume = (folder / CONFIG).exists()
     device = terms.device or spec.device
     if spec.kind == "plan":
-        # The planning call is the command line's, which stands above this package.
-        plan = importlib.import_module("svrl.cli.plan").plan_in_directory
-        plan({**spec.settings, "device": device, "threads": threads}, folder, resume=resume, signals=signals)
+        from svrl.runs.plan_run import PlanSettings, plan_in_directory
+
+        plan_in_directory(PlanSettings.of(spec.full), folder, resume=resume, signals=signals, device=device)
         return
     from svrl.training.session import Habits, train_in_directory
 
