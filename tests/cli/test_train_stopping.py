@@ -72,15 +72,30 @@ def test_a_signal_before_the_first_step_leaves_a_run_to_resume(svrl, tmp_path, m
     assert_same_run(straight, broken)
 
 
-@pytest.mark.parametrize("every", [0, 100], ids=["the last", "one of many"])
-def test_a_signal_does_not_wait_for_an_evaluation(svrl, tmp_path, monkeypatch, plain, every):
+@pytest.mark.parametrize(
+    ("every", "which"), [(0, 1), (100, 1), (100, 2)], ids=["the last", "the first of many", "after a short one"]
+)
+def test_a_signal_does_not_wait_for_an_evaluation(svrl, tmp_path, monkeypatch, plain, every, which):
     command = (*SMOKE, "--eval-every", every, "--eval-episodes", 4)
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    straight, broken, real, begun = tmp_path / "straight", tmp_path / "broken", evaluation.evaluate, []
     assert svrl(*command, "--out", straight).exit_code == 0
+
+    def evaluate(*arguments, progress, **options):
+        begun.append("an evaluation")
+
+        def told(done: int, of: int) -> None:
+            if len(begun) == which:
+                sending(signal.SIGTERM)()
+                progress(done, of)
+                pytest.fail("waited")
+
+        return real(*arguments, progress=told, **options)
+
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "evaluate", lambda *_, **__: sending(signal.SIGTERM)() or pytest.fail("waited"))
+        patch.setattr(evaluation, "TICK", 0.0)
+        patch.setattr(evaluation, "evaluate", evaluate)
         result = svrl(*command, "--out", broken)
-    assert result.exit_code == 143, result.stderr
+    assert (result.exit_code, len(begun)) == (143, which), result.stderr
     assert svrl(*command, "--out", broken, "--resume").exit_code == 0
     assert_same_run(straight, broken)
 
@@ -269,7 +284,8 @@ def test_a_failed_start_leaves_its_folder_free(svrl, tmp_path, monkeypatch, plai
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(target, trouble)
-        result = svrl(*SMOKE, "--tensorboard", "--out", run)
+        often = ("--checkpoint-every", 1e-9) if "save" in target else ()
+        result = svrl(*SMOKE, "--tensorboard", *often, "--out", run)
     assert result.exit_code == code, result.stderr
     assert code == 2 or isinstance(result.exception, TypeError)
     assert "--resume" not in result.stderr
