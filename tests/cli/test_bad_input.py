@@ -158,7 +158,7 @@ WRONG = {
     "": """
         plann                                                 | Did you mean 'plan'? svrl SEE
         --versio                                              | No such option SEE
-        paper chek                                            | No such command 'chek' SEE
+        paper lis                                             | Did you mean 'list'? SEE
         plan                                                  | Missing argument 'TASK' SEE
         bench                                                 | run python -m benchmarks matrix in a checkout
         bench update --quick --device cuda                    | run python -m benchmarks update --quick --device cuda in
