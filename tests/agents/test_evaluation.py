@@ -164,7 +164,7 @@ class Endless(Dice):
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("svrl.agents.evaluation.STEP_LIMIT", 50)
-    monkeypatch.setattr("svrl.agents.evaluation.TICK", 20)
+    monkeypatch.setattr("svrl.agents.evaluation.TICK", 0.0)
 
 
 @pytest.mark.usefixtures("soon")

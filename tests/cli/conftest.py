@@ -11,6 +11,7 @@ from svrl.cli.main import app
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pictures, which take longer than everything else."""
+
     monkeypatch.setattr("svrl.plots.style.save_figure", lambda figure, path: path.write_bytes(b"picture"))
 
 

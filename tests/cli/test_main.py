@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,16 +10,8 @@ from pathlib import Path
 import pytest
 
 import svrl as package
-
-
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "svrl", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
+from svrl.agents.config import PRESETS, AgentConfig
+from svrl.runs.plan_run import METHODS, TASKS, PlanSettings
 
 
 def test_help_names_every_command(svrl):
@@ -29,20 +23,6 @@ def test_help_names_every_command(svrl):
 
 def test_version(svrl):
     assert svrl("--version").stdout.strip() == f"svrl {package.__version__}"
-
-
-def test_an_unknown_command_is_answered_without_a_traceback():
-    done = run("complet")
-    assert done.returncode == 2
-    assert "complete" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("words", [(), ("update", "--quick", "--device", "cuda")])
-def test_bench_says_how_to_run_the_benchmarks(svrl, words):
-    answer = svrl("bench", *words)
-    assert (answer.exit_code, answer.stdout) == (2, "")
-    assert f"run python -m benchmarks {' '.join(words) or 'matrix'} in a checkout" in " ".join(answer.stderr.split())
 
 
 def test_completion_installs_and_completes(tmp_path: Path):
@@ -59,9 +39,31 @@ def test_completion_installs_and_completes(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     assert "svrl" in (tmp_path / ".bashrc").read_text()
-    words = {"_SVRL_COMPLETE": "complete_bash", "COMP_WORDS": "svrl complete --method ", "COMP_CWORD": "3"}
-    done = subprocess.run([program], capture_output=True, text=True, check=False, env={**environment, **words})
-    assert "soft-impute" in done.stdout
+
+
+COMPLETIONS = {
+    "svrl complete --method ": {"soft-impute"},
+    "svrl plan ": set(TASKS),
+    "svrl plan toy --method ": set(METHODS),
+    "svrl train ": {"CartPole-v1", "minatar/breakout", "control/mountain-car"},
+    "svrl train CartPole-v1 --agent ": {"dqn", "double", "dueling"},
+    "svrl train CartPole-v1 --preset ": set(PRESETS),
+}
+
+
+@pytest.mark.parametrize("line", COMPLETIONS)
+def test_words_for_completion(line: str):
+    program = str(Path(sys.executable).parent / "svrl")
+    words = {"_SVRL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    done = subprocess.run([program], capture_output=True, text=True, check=False, env={**os.environ, **words})
+    assert COMPLETIONS[line] <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize("record", [AgentConfig, PlanSettings], ids=["train", "plan"])
+def test_every_field_is_a_flag_with_its_help(svrl, record):
+    shown = re.sub(r"[│\s]+", " ", svrl("train" if record is AgentConfig else "plan", "--help").stdout)
+    for field in dataclasses.fields(record):
+        assert f"--{field.name.replace('_', '-')} " in shown or field.name == "task", field.name
 
 
 @pytest.mark.parametrize("arguments", [("paper", "list"), ("runs", "EMPTY"), ("--help",)])

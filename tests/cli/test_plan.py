@@ -4,25 +4,21 @@ import dataclasses
 import functools
 import json
 import math
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from svrl.cli import answers, plan_request
-from svrl.cli.plan_request import PlanRequest, grid_shape
+from svrl.cli import answers
 from svrl.mdp.catalogue import TASKS
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.planning import checkpoint, score
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
 from svrl.planning.score import Judge, Recorder
+from svrl.runs import plan_run
 from svrl.runtime.run_directory import RunDirectory
 from svrl.runtime.stop_signals import ONE_REQUEST
 
@@ -88,13 +84,13 @@ def exact() -> tuple[GridMDP, np.ndarray]:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """No lines of progress on stderr, however busy the machine is."""
-    monkeypatch.setattr("svrl.cli.plan_run.FIRST_LINE", 60.0)
+    monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 60.0)
 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures, which take longer than everything else."""
-    monkeypatch.setattr("svrl.cli.plan_files._write_figures", lambda *_: None)
+    monkeypatch.setattr("svrl.runs.plan_run._write_figures", lambda *_: None)
 
 
 def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
@@ -104,10 +100,10 @@ def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
 
 
 def test_names_for_completion_are_those_of_the_catalogues():
-    assert set(plan_request.CONTROL_TASKS) == set(TASKS)
-    assert set(plan_request.METHODS) == set(METHODS)
-    assert set(plan_request.NOISY) == {name for name, entry in METHODS.items() if entry.noisy}
-    assert set(plan_request.ESTIMATORS) == set(IN_THE_LOOP)
+    assert set(plan_run.CONTROL_TASKS) == set(TASKS)
+    assert set(plan_run.METHODS) == set(METHODS)
+    assert set(plan_run.NOISY) == {name for name, entry in METHODS.items() if entry.noisy}
+    assert set(plan_run.ESTIMATORS) == set(IN_THE_LOOP)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +269,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
         patch.setattr(Recorder, "__call__", interrupting(5, how))
         result = svrl(*command, "--out", broken)
     assert result.exit_code == code
-    assert "Go on with: svrl plan inverted-pendulum" in result.stderr
+    assert "Resume with: svrl plan inverted-pendulum" in result.stderr
     assert result.stderr.strip().endswith(f"--out {broken} --resume")
     assert result.stderr.count("\n") == 1
     assert {path.name for path in broken.iterdir()} == {"config.json", "checkpoint.pt"}
@@ -290,7 +286,7 @@ def test_the_command_to_go_on_with_is_the_one_that_was_given(svrl, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "__call__", interrupting(2, exception))
         result = svrl(*SVP, "--no-final-sweep", "--noise", 0.25, "--out", out)
-    words = result.stderr.split("Go on with: svrl plan ")[1].split()
+    words = result.stderr.split("Resume with: svrl plan ")[1].split()
     assert svrl("plan", *words).exit_code == 0
     assert (out / "result.json").exists()
 
@@ -437,7 +433,7 @@ def test_no_optimum_of_a_large_problem_where_none_was_asked_for(svrl, svrl_json,
 
 
 def test_a_pipe_gets_a_line_that_says_what_is_being_done(svrl, monkeypatch):
-    monkeypatch.setattr("svrl.cli.plan_run.FIRST_LINE", 0.2)
+    monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 0.2)
     monkeypatch.setattr(Recorder, "__call__", interrupting(2, lambda: time.sleep(1.0)))
     result = svrl(*SVP, "--json")
     json.loads(result.stdout)
@@ -532,78 +528,6 @@ def test_other_tasks(svrl_json, tmp_path):
     assert row["metric"]["name"] == "time_to_goal"
 
 
-@pytest.mark.parametrize(
-    ("text", "dimensions", "shape"),
-    [("50x40", 2, (50, 40)), ("10000", 2, (100, 100)), ("10000", 4, (10,) * 4), ("3X4", 2, (3, 4)), ("7", 1, (7,))],
-)
-def test_sizes(text, dimensions, shape):
-    assert grid_shape(text, dimensions) == shape
-
-
-def test_the_command_of_a_request_leaves_defaults_out():
-    request = PlanRequest(task="toy", observe=0.5, final_sweep=False, compare=True, seed=3)
-    assert request.command() == "svrl plan toy --observe 0.5 --no-final-sweep --compare --seed 3"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["inverted-pendulm"], "Did you mean inverted-pendulum?"),
-        (["toy", "--method", "svq"], "Did you mean svp?"),
-        (["toy", "--estimator", "softimpute"], "Did you mean soft-impute?"),
-        (["mountain-car", "--variant", "author"], "Did you mean authors?"),
-        (["mountain-car", "--states", "0x50"], "at least 2 on every axis"),
-        (["mountain-car", "--states", "1x50"], "at least 2 on every axis"),
-        (["mountain-car", "--states", "-5"], "at least 2 on every axis"),
-        (["mountain-car", "--states", "abc"], "must look like 50x50"),
-        (["mountain-car", "--states", "50"], "square"),
-        (["mountain-car", "--states", "5x5x5"], "3 axes"),
-        (["cart-pole", "--states", "1000"], "4th power"),
-        (["three-motor-pendulum", "--actions", "100"], "cube"),
-        (["toy", "--states", "0"], "at least 1"),
-        (["mountain-car", "--actions", "0"], "--actions must be at least 1"),
-        (["mountain-car", "--actions", "1"], "at least 2"),
-        (["toy", "--observe", "0"], "(0, 1]"),
-        (["toy", "--observe", "1.5"], "(0, 1]"),
-        (["toy", "--observe", "nan"], "(0, 1]"),
-        (["toy", "--iterations", "0"], "--iterations must be at least 1"),
-        (["toy", "--method", "value-iteration", "--observe", "0.2"], "no option observe"),
-        (["toy", "--method", "cross", "--estimator", "usvt"], "no option estimator"),
-        (["toy", "--estimator", "usvt", "--rank", "3"], "usvt has no --rank"),
-        (["mountain-car", "--noise", "-1"], "--noise must be at least 0"),
-        (["toy", "--method", "averaged", "--sample-noise", "-1"], "--sample-noise must be at least 0"),
-        (["toy", "--sample-noise", "1"], "needs exact backups"),
-        (["toy", "--method", "averaged-svp"], "--sample-noise"),
-        (["toy", "--variant", "paper"], "toy has no --variant"),
-        (["toy", "--noise", "1"], "toy has no --noise"),
-        (["mountain-car", "--time-step", "0"], "time_step"),
-        (["mountain-car", "--reward-offset", "inf"], "reward_offset"),
-        (["mountain-car", "--reward-offset", "1e308"], "none may be above 1e+30. Rescale the reward"),
-        (["mountain-car", "--reward-offset", "1e10"], "hardly tells apart"),
-        (["mountain-car", "--time-step", "1e300"], "is too large at state"),
-        (["mountain-car", "--noise", "1e300"], "noise level for each"),
-        (["toy", "--method", "averaged-svp", "--sample-noise", "1e200"], "noise level of 0 to 1e+30, got 1e+200"),
-        (["toy", "--device", "gpu"], "Use cpu, cuda or cuda:N"),
-        (["toy", "--device", "mps"], "Use cpu, cuda or cuda:N"),
-        (["toy", "--device", "cuda:77"], "cuda:77 is not available: torch finds"),
-        (["toy", "--resume"], "needs --out"),
-        (["toy", "--starts", "0"], "--starts must be at least 1"),
-        (["toy", "--threads", "0"], "--threads must be at least 1"),
-        (["toy", "--backup-cost", "-3"], "--backup-cost must be at least 0"),
-        (["toy", "--states", "50", "--actions", "10", "--observe", "0.01"], "Observe at least 0.1"),
-    ],
-    ids=lambda value: "-".join(value).replace("--", "") if isinstance(value, list) else "",
-)
-def test_bad_input_gets_one_sentence(svrl, tmp_path, options, words):
-    out = [] if "--resume" in options else ["--out", tmp_path / "run"]
-    result = svrl("plan", *options, *out)
-    assert result.exit_code == 2, result.stdout
-    assert result.stdout == ""
-    assert words in result.stderr
-    assert result.stderr.count("\n") == 1, result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
     @functools.wraps(inverted_pendulum)
     def broken(**switches):
@@ -618,30 +542,7 @@ def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_places_that_cannot_be_written(svrl, tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.txt").write_text("mine")
-    for out in (tmp_path / "file", tmp_path / "file" / "deep", tmp_path / "full", Path("/proc/run")):
-        result = svrl(*SVP, "--out", out)
-        assert result.exit_code == 2, out
-        assert result.stderr.count("\n") == 1, result.stderr
-    assert (tmp_path / "full" / "thesis.txt").read_text() == "mine"
-
-
 def test_threads_are_put_back(svrl_json):
     before = torch.get_num_threads()
     svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 2)
     assert torch.get_num_threads() == before
-
-
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [("svrl plan ", plan_request.TASKS), ("svrl plan toy --method ", plan_request.METHODS)],
-    ids=["task", "method"],
-)
-def test_completion(line, wanted):
-    program = str(Path(sys.executable).parent / "svrl")
-    words = {"_SVRL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    done = subprocess.run([program], capture_output=True, text=True, check=False, env={**os.environ, **words})
-    assert set(wanted) <= set(done.stdout.split())

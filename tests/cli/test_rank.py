@@ -35,25 +35,3 @@ def test_why_optimism_is_not_known(svrl, svrl_json, trained, tmp_path):
     options = ("rank", trained, *QUICK, "--plot", tmp_path / "rank.svg")
     assert svrl_json(*options)["optimism"] is None
     assert "optimism is not known: no state was followed long enough" in svrl(*options).stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--batches", 0], "--batches must be at least 1"),
-        (["--batch-size", 600, "--states", 500], "needs as many different --states"),
-        (["--energy", 1], "--energy is a share between 0 and 1"),
-        (["--plot", "rank.txt"], "--plot must end in .png"),
-        (["--plot", "nodir/x/rank.png"], "--plot nodir/x/rank.png: the folder nodir/x does not exist."),
-        (["--plot", "/proc/rank.png"], "Give another place: --plot FILE."),
-        (["--device", "gpu"], "Use cpu, cuda or cuda:N"),
-    ],
-    ids=lambda value: "-".join(map(str, value)).replace("--", "").replace("/", "-") if isinstance(value, list) else "",
-)
-def test_bad_options_are_refused_before_the_work(svrl, trained, monkeypatch, options, words):
-    monkeypatch.setattr("svrl.agents.diagnostics.rank_study", lambda *_, **__: pytest.fail("worked"))
-    result = svrl("rank", trained, "--batches", 10, "--states", 100, *options)
-    assert result.exit_code == 2, result.stdout
-    assert words in result.stderr
-    assert "/.rank-" not in result.stderr
-    assert result.stderr.count("\n") == 1, result.stderr

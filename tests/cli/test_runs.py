@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from svrl.cli.train_progress import TrainProgress
+from svrl.cli.train import TrainProgress
 from svrl.runs.grid import runs_of
 from svrl.runs.settings import spec_of
 from svrl.runs.store import Store
@@ -20,7 +20,7 @@ from svrl.runtime.rows import read_rows
 @pytest.fixture
 def folder(tmp_path, trained, svrl, svrl_json, monkeypatch):
     """A finished, an interrupted and a damaged run, a plan, and things that are no runs."""
-    monkeypatch.setattr("svrl.cli.plan_files._write_figures", lambda *_: None)
+    monkeypatch.setattr("svrl.runs.plan_run._write_figures", lambda *_: None)
     shutil.copytree(trained, tmp_path / "deep" / "er" / "finished")
     calls = iter(range(10**6))
     with monkeypatch.context() as patch:
@@ -147,7 +147,22 @@ def _rows(run):
     (run / "episodes.jsonl").write_text('{"steps": 5, "score": "many"}\n')
 
 
+def _checkpoints(run):
+    (run / "result.json").unlink()
+    (run / "checkpoints").mkdir()
+    for number in range(2):
+        (run / "checkpoints" / f"{number:09d}.npz").write_bytes((run / "agent.npz").read_bytes()[:-100])
+
+
+def _planning(run):
+    (run / "result.json").unlink()
+    (run / "config.json").write_text('{"task": "toy"}')
+    (run / "checkpoint.pt").write_bytes(b"half")
+
+
 BAD = {
+    "checkpoints": (_checkpoints, "No checkpoint can be used. The newest: "),
+    "planning": (_planning, "checkpoint.pt is damaged"),
     "brackets": (lambda run: (run / "config.json").write_text("[" * 200_000), "config.json is damaged"),
     "words": (_but("config.json", steps="many"), "steps_wanted is 'many'"),
     "number": (_but("config.json", env=5), "env is 5"),
@@ -171,11 +186,12 @@ def test_no_run_hides_the_others(svrl, svrl_json, tmp_path, trained):
     assert {found[name]["state"] for name in ("good", "run")} == {"finished"}
     shown = svrl("runs", tmp_path)
     assert shown.exit_code == 0, shown.exception
-    lines = {line.split("  ")[0].strip(): line for line in shown.stdout.splitlines()}
+    table, *_ = shown.stdout.partition(" is damaged: ")
+    assert max(map(len, table.splitlines()[:-1])) < 150, "what is wrong with one run does not widen the table"
     for name, (_, words) in BAD.items():
         assert found[name]["state"] == "damaged", name
         assert words in found[name]["reason"], name
-        assert f"damaged: {found[name]['reason']}" in lines[name], name
+        assert f"{name} is damaged: {found[name]['reason']}\n" in shown.stdout, name
 
 
 def test_names_do_not_steer_the_terminal(svrl, tmp_path, trained):

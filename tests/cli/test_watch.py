@@ -61,27 +61,6 @@ def test_pictures_are_enlarged_whole_and_have_even_sides(shape):
     assert not np.array_equal(words, np.asarray(framed(picture, "score 13"))[:28])
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--out", "film.avi"], "must end in .mp4 or .gif"),
-        (["--out", "nodir/x/film.gif"], "--out nodir/x/film.gif: the folder nodir/x does not exist."),
-        (["--out", "/proc/film.gif"], "/proc/film.gif: "),
-        (["--out", "film.gif", "--episodes", 0], "--episodes must be at least 1"),
-        (["--out", "film.gif", "--max-steps", 0], "--max-steps must be at least 1"),
-        (["--out", "film.gif", "--epsilon", 2], "--epsilon is a probability"),
-    ],
-    ids=lambda value: "-".join(map(str, value)).replace("--", "").replace("/", "-") if isinstance(value, list) else "",
-)
-def test_bad_options(svrl, trained, tmp_path, monkeypatch, options, words):
-    monkeypatch.chdir(tmp_path)
-    result = svrl("watch", trained, *options)
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert result.stderr.count("\n") == 1, result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_missing_package_is_named_with_its_command(svrl, trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     result = svrl("watch", trained, "--out", tmp_path / "film.mp4")

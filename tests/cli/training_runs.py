@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from svrl.cli.train_progress import TrainProgress
+from svrl.cli.train import TrainProgress
 from svrl.runtime.rows import read_rows
 
 SMOKE = ("train", "CartPole-v1", "--preset", "smoke", "--hidden", 32, "--threads", 1)

@@ -32,7 +32,6 @@ from local_rig import (
     written,
 )
 
-from svrl.cli.plan_request import PlanRequest
 from svrl.runs import local
 from svrl.runs.driver import Effort, Summary
 from svrl.runs.local import LocalPool, Room, run_locally
@@ -228,8 +227,7 @@ def test_a_plan_resumes_with_the_threads_that_it_was_begun_with(tmp_path):
     store.add(spec)
     folder = store.folder(spec.id) / "run"
     folder.mkdir()
-    asked = PlanRequest(**spec.settings).config()
-    (folder / "config.json").write_text(json.dumps({**asked, "threads": 3}))  # as killed before a checkpoint
+    (folder / "config.json").write_text(json.dumps({**spec.full, "threads": 3}))  # as killed before a checkpoint
     assert run_locally([spec], str(tmp_path)).failures == {}
     assert json.loads((folder / "config.json").read_text())["threads"] == 3
 

@@ -149,9 +149,10 @@ class Checkpoints:
         if damage:
             gone = ", as not one transition of the replay memory can be read" if trees else ""
             left = ", or evaluate the agent, which is whole" if trees else ""
+            then = f"so the run cannot be resumed. Start a new one{left}."
+            then = "so the run has no agent." if replay is None else then
             raise ValueError(
-                f"No checkpoint in {self._checkpoints} can be used{gone}, so the run cannot be resumed. "
-                f"Start a new one{left}. The newest: {damage[files[0]]}"
+                f"No checkpoint in {self._checkpoints} can be used{gone}, {then} The newest: {damage[files[0]]}"
             )
         return None
 

@@ -16,6 +16,7 @@ A game ends where the environment ends or truncates it: Atari after 108,000 fram
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,8 +44,8 @@ RESAMPLES = 10_000
 PAPER_EPISODES = 100
 STEP_LIMIT = 10_000
 """Steps after which a game is cut off where the environment knows no limit."""
-TICK = 1_000
-"""Steps between two calls of `progress` while no game ends."""
+TICK = 0.2
+"""Seconds between two calls of `progress` while no game ends."""
 ATARI = "atari/"
 
 
@@ -203,9 +204,11 @@ def _whole_games(
     score, length = np.zeros(lanes), np.zeros(lanes, dtype=np.int64)
     played = [0] * lanes
     found: dict[int, tuple[float, int]] = {}
-    for count, now in enumerate(steps, 1):
-        if progress is not None and count % TICK == 0:
+    told = time.monotonic()
+    for now in steps:
+        if progress is not None and time.monotonic() - told >= TICK:
             progress(len(found), episodes)
+            told = time.monotonic()
         score += now.rewards
         length += 1
         for lane in np.flatnonzero(now.ended).tolist():
@@ -237,7 +240,9 @@ def paper_score(scores: Sequence[float]) -> float | None:
     return math.fsum(last) / len(last) if last else None
 
 
-def with_evaluation(training: Training, progress: Callable[[int, int], None] | None = None) -> Iterator[Event]:
+def with_evaluation(
+    training: Training, progress: Callable[[int, int], None] | None = None, *, evaluated_at: int | None = None
+) -> Iterator[Event]:
     """The events of a training, with `Evaluated` among them.
 
     An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
@@ -245,10 +250,20 @@ def with_evaluation(training: Training, progress: Callable[[int, int], None] | N
     resumed from there neither repeats nor skips one. One more comes at the end, unless that step has just been
     evaluated. The seed follows from the training's seed and the step, so that a resumed run plays the games
     that an uninterrupted one does. `progress` is called with (games over, games to play).
+
+    Whoever saves during an evaluation says at which step the last one was over: the evaluation that was cut short
+    comes first then, from its beginning. None means that none was.
     """
-    every = training.config.eval_every
-    passed = training.steps // every if every else 0
-    evaluated_at = -1
+    every, steps = training.config.eval_every, training.steps
+    passed = steps // every if every else 0
+    if (
+        evaluated_at is not None
+        and evaluated_at != steps > 0
+        and every
+        and passed > (steps - training.config.envs) // every
+    ):
+        evaluated_at = steps
+        yield _evaluated(training, progress)
     for event in training.events():
         if every and isinstance(event, Stepped) and training.steps // every > passed:
             passed, evaluated_at = training.steps // every, training.steps

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
+from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.runtime.names import nearest_name, printable
 from svrl.runtime.stop_signals import Stopped
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+MOST_THREADS = 1024
+WIDEST = 1000
+"""Columns of a table where there is no terminal."""
 
 
 class BadInputError(Exception):
@@ -63,6 +69,36 @@ def sentences() -> Iterator[None]:
         raise
 
 
+def check_device(name: str) -> None:
+    """Refuse a device that is not there."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise BadInputError(f"There is no device {name!r}. Use cpu, cuda or cuda:N.")
+    if name != "cpu":
+        from svrl.runtime.device import check_device
+
+        with sentences():
+            check_device(name)
+
+
+def check_threads(count: int | None) -> None:
+    """Refuse a number of CPU threads that no machine has."""
+    if count is not None and not 1 <= count <= MOST_THREADS:
+        raise BadInputError(f"--threads must be between 1 and {MOST_THREADS}, got {count}.")
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Set torch's CPU threads for a while; None leaves them."""
+    import torch
+
+    earlier = torch.get_num_threads()
+    try:
+        torch.set_num_threads(count or earlier)
+        yield
+    finally:
+        torch.set_num_threads(earlier)
+
+
 def check_folder(flag: str, path: Path) -> None:
     """Refuse a file that shall be written to a folder that is not there, before any work."""
     folder = path.parent
@@ -71,6 +107,31 @@ def check_folder(flag: str, path: Path) -> None:
         raise BadInputError(f"{flag} {path}: the folder {folder} {what}. Make it, or give another.")
     if path.is_dir():
         raise BadInputError(f"{flag} {path} is a folder. Give a file.")
+
+
+def usage_sentence(error: Any) -> str:
+    """What the parser has against a command line, in one sentence, and where its options are listed.
+
+    A flag of another library is answered with ours.
+    """
+    command = error.ctx.command_path if error.ctx is not None else "svrl"
+    got = getattr(error, "option_name", None) or ""
+    name = got.removeprefix("--").replace("-", "_")
+    meant = FOREIGN_NAMES.get(name)
+    if meant is not None and any(one.name == meant for one in error.ctx.command.params):
+        ours = f"agent {name}" if meant == "agent" else meant.replace("_", "-")
+        return f"Error: {command} has no {got}. Did you mean --{ours}?"
+    said = " ".join(error.format_message().split())
+    said = said if said.endswith((".", "?")) else f"{said}."
+    return f"Error: {said} {command} --help shows all options."
+
+
+def print_table(table: Table) -> None:
+    """A table as wide as it needs to be where stdout is no terminal: a pipe has no width, and no number is cut."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, Console(width=WIDEST).measure(table).maximum))
+    console.print(table)
 
 
 def say(sentence: str) -> None:

@@ -7,22 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, print_json, progress_line, say, sentences, tell
-from svrl.cli.plan_request import check_device
-from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
-from svrl.cli.torch_threads import torch_threads
+from svrl.cli.answers import (
+    answering,
+    check_device,
+    print_json,
+    progress_line,
+    say,
+    sentences,
+    tell,
+    torch_threads,
+)
+from svrl.cli.flags import Device, Json, Seed
+from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, agent_of, check_numbers
 
 
 def evaluate_run(
     run: RunFolder,
     episodes: Annotated[int, typer.Option(help="Games to play.")] = 20,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Probability of a random action (default: the run's own).")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments and actions.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    epsilon: Epsilon = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
     env: EnvAgain = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Let a trained agent play whole games on fresh environments.
 
@@ -43,10 +49,7 @@ def _evaluate(
     from svrl.agents.evaluation import evaluate
     from svrl.training.result import evaluation_of
 
-    if episodes < 1:
-        raise BadInputError(f"--episodes must be at least 1, got {episodes}.")
-    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
-        raise BadInputError(f"--epsilon is a probability in [0, 1], got {epsilon}.")
+    check_numbers(epsilon, episodes=episodes)
     check_device(device)
     with progress_line() as progress:
         task = progress.add_task("loading")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, nearest, print_json, sentences
+from svrl.cli.answers import BadInputError, answering, check_device, nearest, print_json, sentences
 
 if TYPE_CHECKING:
     from svrl.cli.paper_work import PaperWork
@@ -205,8 +205,6 @@ def _opened(scale: str, store: Path, device: str | None = None, out: Path | None
     """Check what was asked for before any work; heavy imports come after the cheap checks."""
     _one_of("scale", scale, SCALES)
     if device is not None:
-        from svrl.cli.plan_request import check_device
-
         check_device(device)
     from svrl.cli.paper_work import PaperWork, refuse_unwritable
 

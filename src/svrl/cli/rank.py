@@ -12,10 +12,19 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
-from svrl.cli.plan_request import check_device
-from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_run
-from svrl.cli.torch_threads import torch_threads
+from svrl.cli.answers import (
+    BadInputError,
+    answering,
+    check_device,
+    check_folder,
+    print_json,
+    progress_line,
+    sentences,
+    tell,
+    torch_threads,
+)
+from svrl.cli.flags import Device, Json, Seed
+from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_numbers, check_run
 from svrl.runtime.files import writing
 
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
@@ -33,13 +42,13 @@ def rank(
     batch_size: Annotated[int, typer.Option(help="States in a batch.")] = 32,
     energy: Annotated[float, typer.Option(help="Share of the sum of squares that the rank must carry.")] = 0.99,
     states: Annotated[int, typer.Option(help="States to collect by playing.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environments, actions and batches.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    seed: Seed = 0,
+    device: Device = "cpu",
     env: EnvAgain = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Histogram and CDF (default: rank.png in the run's folder).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Approximate rank of the learned Q on random batches of states x actions, as in the paper's section 4.1.
 
@@ -63,9 +72,7 @@ def rank(
 
 
 def _check(batches: int, batch_size: int, energy: float, states: int, plot: Path | None) -> None:
-    for name, value in (("batches", batches), ("batch-size", batch_size), ("states", states)):
-        if value < 1:
-            raise BadInputError(f"--{name} must be at least 1, got {value}.")
+    check_numbers(batches=batches, batch_size=batch_size, states=states)
     if batch_size > states:
         raise BadInputError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
     if not 0.0 < energy < 1.0:

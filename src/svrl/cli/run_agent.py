@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from svrl.cli.answers import BadInputError
+from svrl.cli.flags import flag
 from svrl.runtime.run_directory import AGENT, CONFIG
 
 if TYPE_CHECKING:
@@ -25,8 +26,18 @@ EnvAgain = Annotated[
         "--env", metavar="NAME", help="The run's environment again, where it is package:Name-v0: imports the package."
     ),
 ]
+Epsilon = Annotated[float | None, typer.Option(help="Probability of a random action (default: the run's own).")]
 MOST_NAMED = 3
 """Runs that are named when their parent folder was given."""
+
+
+def check_numbers(epsilon: float | None = None, **counts: int | None) -> None:
+    """Refuse a number of games, steps or states below 1, and an epsilon that is no probability."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise BadInputError(f"{flag(name)} must be at least 1, got {value}.")
+    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
+        raise BadInputError(f"--epsilon is a probability in [0, 1], got {epsilon}.")
 
 
 def check_run(run: Path) -> None:

@@ -6,22 +6,22 @@ import json
 import os
 import re
 import reprlib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from svrl.cli.answers import BadInputError, answering, print_json, tell
+from svrl.cli.answers import BadInputError, answering, print_json, print_table, tell
+from svrl.cli.flags import Json
 from svrl.runtime import run_directory as files
 from svrl.runtime.files import read_object
 from svrl.runtime.rows import last_rows
-from svrl.runtime.run_directory import CONFIG, RESULT
+from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT
 
 RUNS = Path("runs")
 """Where svrl train and svrl plan put them by default: if it is not there, nobody has run anything yet."""
-WIDEST = 1000
 WINDOW = 100
 _OF_GAMES = {"episodes", "mean", "ci_low", "ci_high"}
 _KINDS: tuple[tuple[set[str], Any, str], ...] = (
@@ -38,11 +38,11 @@ _KINDS: tuple[tuple[set[str], Any, str], ...] = (
 
 def runs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, at any depth.")] = RUNS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list on stdout and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """A table of the runs below a folder, of training and of planning; those of sweeps by their names.
 
-    A run is finished, running (a process is at work in it), interrupted (svrl train --resume goes on with it) or
+    A run is finished, running (a process is at work in it), interrupted (svrl train --resume resumes it) or
     damaged.
     """
     with answering():
@@ -82,7 +82,7 @@ def describe(path: Path) -> dict[str, Any]:
         if "env" in config:
             row |= {"kind": "train", **_checked(_training(path, config, result))}
         elif "task" in config:
-            row |= {"kind": "plan", **_checked(_plan(config, result))}
+            row |= {"kind": "plan", **_checked(_plan(path, config, result))}
         else:
             row |= {"state": "unknown", "reason": f"{CONFIG} is not of a run"}
     except Exception as error:  # files may hold anything, and no run hides the others
@@ -133,8 +133,27 @@ def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None)
         except (OSError, ValueError) as error:  # without its agent no run is finished
             return {**row, "state": "damaged", "reason": str(error)}
         return {**row, "state": "finished", **{name: value for name, value in result.items() if name in wanted}}
-    state = "running" if files.is_running(path) else "interrupted"
-    return {**row, "state": state, **_so_far(path)}
+    if files.is_running(path):
+        return {**row, "state": "running", **_so_far(path)}
+    _refuse_damaged(path)
+    return {**row, "state": "interrupted", **_so_far(path)}
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise ValueError if a run has checkpoints and none can be read: it cannot be resumed."""
+    from svrl.runtime.arrays import read_arrays
+
+    found = sorted((file for file in (path / files.STATE[0]).glob("*.npz") if file.stem.isdecimal()), reverse=True)
+    damage = []
+    for file in found:
+        try:
+            read_arrays(file)
+        except (OSError, ValueError) as error:
+            damage.append(str(error))
+        else:
+            return
+    if damage:
+        raise ValueError(f"No checkpoint can be used. The newest: {damage[0]}")
 
 
 def _so_far(path: Path) -> dict[str, Any]:
@@ -153,9 +172,11 @@ def _so_far(path: Path) -> dict[str, Any]:
     return row
 
 
-def _plan(config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
+def _plan(path: Path, config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
     row = {"task": config["task"], "method": config.get("method"), "seed": config.get("seed")}
     if result is None:
+        if (path / CHECKPOINT).exists() and not zipfile.is_zipfile(path / CHECKPOINT):  # as torch writes it
+            raise ValueError(f"{path / CHECKPOINT} is damaged.")
         return {**row, "state": "interrupted"}
     wanted = ("iterations", "policy_loss_relative", "policy_loss_relative_reason", "outcome")
     return {**row, "state": "finished", **{name: value for name, value in result.items() if name in wanted}}
@@ -164,14 +185,16 @@ def _plan(config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, An
 def _print(rows: list[dict[str, Any]], folder: Path) -> None:
     from svrl.reporting.tables import runs_table
 
-    console = Console()
     if not rows:
         tell(f"No runs in {folder}.")
         return
-    table = runs_table([{**row, "run": _name(row, folder)} for row in rows], title=str(folder))
-    if not console.is_terminal:  # a pipe has no width of its own: cut no number
-        console = Console(width=max(console.width, Console(width=WIDEST).measure(table).maximum))
-    console.print(table)
+    # What is wrong with a run is as long as a path, and would widen the table of all others.
+    shown = [{**row, "run": _name(row, folder)} for row in rows]
+    bare = [{name: value for name, value in row.items() if name != "reason"} for row in shown]
+    print_table(runs_table(bare, title=str(folder)))
+    for row in shown:
+        if "reason" in row:
+            tell(f"{row['run'].splitlines()[-1]} is {row['state']}: {row['reason']}")
 
 
 def _name(row: dict[str, Any], folder: Path) -> str:

@@ -59,8 +59,6 @@ class SweepRequest:
             specs, notes = chosen(f"The sweep {sweep.name} has", specs, wanted)
             for note in notes:
                 say(note)
-        if sweep.kind == "plan":
-            _check_plans(specs)
         return cls(sweep=sweep, specs=tuple(specs), store=opened)
 
     def to_be_done(self, specs: Iterable[RunSpec] | None = None) -> list[RunSpec]:
@@ -137,14 +135,3 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
-
-
-def _check_plans(specs: Iterable[RunSpec]) -> None:
-    """Options that contradict each other are found before the first run begins."""
-    from svrl.cli.plan_request import PlanRequest
-
-    for spec in specs:
-        try:
-            PlanRequest(**spec.given)
-        except BadInputError as error:
-            raise BadInputError(f"{spec.label}: {error}") from error

@@ -2,70 +2,116 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 import re
 import shlex
-from collections.abc import Mapping
+import threading
+import time
+import typing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import typer.core
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Column
+from rich.text import Text
 
-from svrl.agents.config import PRECISIONS, default_precision
-from svrl.cli import train_options as asked
-from svrl.cli.answers import BadInputError, answering, nearest, print_json, sentences, tell
-from svrl.cli.plan_request import MOST_THREADS, check_device
-from svrl.cli.train_options import TrainRequest
-from svrl.cli.train_runs import Order, train_several, train_single
-from svrl.runtime.device import is_gpu
-
-WIDE = 110
-"""Columns of the closing table where there is no terminal."""
-_OWN = (
-    "agents",
-    "seeds",
-    "together",
-    "seed",
-    "device",
-    "precision",
-    "threads",
-    "env_threads",
-    "tensorboard",
-    "wandb",
-    "checkpoint_every",
-    "keep_replay",
+from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, PRESETS, AgentConfig, default_precision, family_of
+from svrl.cli.answers import (
+    BAD_INPUT,
+    INTERRUPTED,
+    BadInputError,
+    answering,
+    check_device,
+    check_threads,
+    nearest,
+    print_json,
+    print_table,
+    say,
+    sentences,
+    tell,
+    torch_threads,
 )
+from svrl.cli.flags import Device, Json, Seed, command_line, flag, flagged, given_of, with_fields
+from svrl.runs.plan_run import ESTIMATORS
+from svrl.runtime.device import is_gpu, usable_cores
+from svrl.runtime.names import printable
+
+if TYPE_CHECKING:
+    from svrl.agents.training import Training
+    from svrl.runtime.stop_signals import Signals
+    from svrl.training.population import Manner, Member, PopulationError
+
+PANELS = {
+    "preset": "Agent",
+    "structured": "Structure",
+    "discount": "Learning",
+    "replay": "Acting and remembering",
+    "steps": "Length and measuring",
+}
+"""The first field of each panel of the help; the fields after it follow."""
+ARMS = tuple(f"{prefix}{kind}" for prefix in ("", "sv-") for kind in CHOICES["agent"])
+"""What --agents chooses from; sv- is --structured."""
+ATARI = "atari/"
+CURVES = "learning_curves.png"
+_OTHER_NAMES = {"ddqn": "double", "double-dqn": "double", "duelling": "dueling", "dueling-dqn": "dueling"}
+_WORDS = {**CHOICES, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
+_HELP = {
+    "preset": (
+        f"Where every option that is not given takes its value: {', '.join(PRESETS)} "
+        f"(default: {', '.join(f'{preset} for {family}' for family, preset in BY_FAMILY.items())})."
+    ),
+    "estimator": f"{AgentConfig.__dataclass_fields__['estimator'].metadata['help'][:-1]}: {', '.join(ESTIMATORS)}.",
+}
+_DEFAULTS = {"seed": 0, "device": "cpu", "checkpoint_every": 600.0, "keep_replay": False, "tensorboard": False}
+_OWN = (*_DEFAULTS, "agents", "seeds", "together", "precision", "threads", "env_threads", "wandb")
+"""Options beside the fields of AgentConfig that are repeated when a run is resumed."""
 
 
-class TrainCommand(typer.core.TyperCommand):
-    """Answers a flag by its name in another library with ours."""
+def known_names() -> list[str]:
+    """Environments to offer for completion; any other Gymnasium id will do as well."""
+    from svrl.envs.catalogue import known_environments
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """typer's, after a look at the flags."""
-        with answering():
-            asked.refuse_foreign(args)
-        return super().parse_args(ctx, args)
+    return known_environments()
 
 
-@asked.with_fields
+@with_fields(AgentConfig, words=_WORDS, panels=PANELS, helps=_HELP, texts={"hidden": "128x128"})
 def train(
-    env: asked.EnvName,
-    agents: asked.ArmList = None,
+    env: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV",
+            help="atari/GAME, minatar/GAME, control/TASK, or any Gymnasium id with discrete actions.",
+            autocompletion=known_names,
+        ),
+    ],
+    agents: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ARM,ARM",
+            help=f"Train several, --together of them at a time: {', '.join(ARMS)}; sv- is --structured.",
+            autocompletion=lambda: list(ARMS),
+        ),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Train each so many times, from --seed on.")
     ] = None,
     together: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Runs at a time (default: all of them on a card, 1 on the CPU)."),
+        int | None, typer.Option(metavar="N", min=1, help="Runs at a time (default: all of them on a GPU, 1 on a CPU).")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Seed of everything random.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")] = "cpu",
+    seed: Seed = 0,
+    device: Device = "cpu",
     precision: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What matrices are multiplied in: float32, or on a card tf32 or bf16 (default: tf32 on a card).",
+            help="What matrices are multiplied in: float32, or on a GPU tf32 or bf16 (default: tf32 on a GPU).",
             autocompletion=lambda: list(PRECISIONS),
         ),
     ] = None,
@@ -84,7 +130,7 @@ def train(
         Path | None, typer.Option(metavar="DIR", help="Folder of the run (default: runs/ENV-AGENT-seedN).")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted run, or a finished one for more --steps.")
+        bool, typer.Option("--resume", help="Resume an interrupted run, or a finished one for more --steps.")
     ] = False,
     checkpoint_every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Seconds between two checkpoints, more than 0.")
@@ -96,7 +142,7 @@ def train(
     wandb: Annotated[
         str | None, typer.Option(metavar="PROJECT", help="Send scalars to a project of Weights & Biases.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")] = False,
+    as_json: Json = False,
     **fields: Any,
 ) -> None:
     """Train a DQN agent, plain or structured (SV-RL).
@@ -105,6 +151,7 @@ def train(
     with its rows, its learning curve and the agent, for svrl eval, watch and rank.
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
+    single = agents is None and seeds is None
     with answering():
         from svrl.runtime.run_directory import CONFIG, refuse_another_env
         from svrl.runtime.stop_signals import Signals
@@ -113,48 +160,49 @@ def train(
             with sentences():
                 refuse_another_env(out, env)
         _check_own(env, own, fields)
+        configs = _configs(env, fields, agents, resume=resume)
+        runs = len(configs) * (seeds or 1)
+        at_a_time = min(runs, together or default_together(runs, device, wandb))
         with Signals().held_back() as signals:
-            plans = _requests(env, fields, own, out, resume)
             # Here, because it is slow to import: whoever has mistyped an option does not wait for it.
+            from svrl.training.population import Manner
             from svrl.training.session import Habits
 
+            members = _members(env, configs, fields, own, at_a_time, out, resume=resume)
+            place = members[0].folder if single else members[0].folder.parent
+            stopping = _Stopping(place, _again(env, fields, own, place))
             habits = Habits(
                 checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb
             )
-            place = out or (plans[0].out if _is_single(own) else plans[0].out.parent)
-            order = Order(
-                habits=habits,
-                resume=resume,
-                together=_together(own, len(plans)),
-                env_threads=env_threads,
-                place=place,
-                again=_again(env, fields, own, place),
-            )
-            if _is_single(own):
-                results = [train_single(plans[0], order, signals)]
+            manner = Manner(habits=habits, env_threads=env_threads or 0)
+            if single:
+                results = [_train_one(members[0], manner, stopping, signals, resume=resume)]
             else:
-                results = train_several(plans, order, signals)
+                results = _train_several(members, manner, at_a_time, stopping, signals, resume=resume)
     if as_json:
-        print_json(results[0] if _is_single(own) else results)
-    else:
-        _print(env, results, place)
+        print_json(results[0] if single else results)
+        return
+    from svrl.reporting.tables import training_table
+
+    print_table(training_table(results, title=env))
+    tell(f"written: {place}")
+
+
+# What was asked for.
 
 
 def _check_own(env: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
     check_device(own["device"])
-    threads, precision = own["threads"], own["precision"] or default_precision(own["device"])
+    check_threads(own["threads"])
+    precision = own["precision"] or default_precision(own["device"])
     if precision not in PRECISIONS:
         raise nearest("precision", precision, PRECISIONS)
     if precision != "float32" and not is_gpu(own["device"]):
-        raise BadInputError(f"--precision {precision} needs a card: add --device cuda, or leave it at float32.")
-    if own["env_threads"] is not None and not env.startswith(asked.ATARI):
-        raise BadInputError(
-            f"--env-threads belongs to {asked.ATARI}GAME, and {env} has no native threads. Leave it out."
-        )
+        raise BadInputError(f"--precision {precision} needs a GPU: add --device cuda, or leave it at float32.")
+    if own["env_threads"] is not None and not env.startswith(ATARI):
+        raise BadInputError(f"--env-threads belongs to {ATARI}GAME, and {env} has no native threads. Leave it out.")
     if own["wandb"] is not None and (own["together"] or 1) > 1:
         raise BadInputError("--wandb follows one run of a process at a time: give --together 1, or leave it out.")
-    if threads is not None and not 1 <= threads <= MOST_THREADS:
-        raise BadInputError(f"--threads must be between 1 and {MOST_THREADS}, got {threads}.")
     if not own["checkpoint_every"] > 0.0:
         raise BadInputError(f"--checkpoint-every must be more than 0 seconds, got {own['checkpoint_every']:g}.")
     for name in ("agent", "structured"):
@@ -162,80 +210,520 @@ def _check_own(env: str, own: Mapping[str, Any], fields: Mapping[str, Any]) -> N
             raise BadInputError(f"--agents says which agents to train, so --{name} has no place beside it.")
 
 
-def _is_single(own: Mapping[str, Any]) -> bool:
-    return own["agents"] is None and own["seeds"] is None
-
-
-def _together(own: Mapping[str, Any], runs: int) -> int:
-    return min(runs, own["together"] or asked.default_together(runs, own["device"], own["wandb"]))
-
-
-def _requests(
-    env: str, fields: Mapping[str, Any], own: Mapping[str, Any], out: Path | None, resume: bool
-) -> list[TrainRequest]:
-    """The runs that were asked for, each with its folder."""
-    plain = asked.config_of(env, fields)
+def _configs(env: str, fields: Mapping[str, Any], agents: str | None, *, resume: bool) -> list[AgentConfig]:
+    """The agents that were asked for."""
+    plain = config_of(env, fields)
     configs = [plain]
-    if own["agents"] is not None:
+    if agents is not None:
         configs = [
-            plain.but(agent=arm.removeprefix("sv-"), structured=arm.startswith("sv-"))
-            for arm in asked.arms_of(own["agents"])
+            plain.but(agent=arm.removeprefix("sv-"), structured=arm.startswith("sv-")) for arm in arms_of(agents)
         ]
     if not resume:  # where the settings of the run decide
-        remedy = "add --structured" if own["agents"] is None else "add one that begins with sv- to --agents"
-        asked.refuse_useless(fields, configs, remedy)
-    together = _together(own, len(configs) * (own["seeds"] or 1))
+        _refuse_useless(fields, configs, "add --structured" if agents is None else "add one that begins with sv-")
+    return configs
+
+
+def config_of(env: str, fields: Mapping[str, Any]) -> AgentConfig:
+    """The settings: the preset's, and over them the options that were given.
+
+    Raises:
+        BadInputError: If one is wrong; the sentence begins with its flag.
+    """
+    changes = given_of(AgentConfig, fields)
+    preset = changes.pop("preset", BY_FAMILY[family_of(env)])
+    for name, got in (("preset", preset), *changes.items()):
+        if name in _WORDS and got not in _WORDS[name]:
+            raise _no_agent(got) if name == "agent" else nearest(name, got, _WORDS[name])
+    if "hidden" in changes:
+        changes["hidden"] = widths(changes["hidden"])
+    with flagged(AgentConfig):
+        return AgentConfig.for_env(env, preset, **changes)
+
+
+def widths(text: str) -> tuple[int, ...]:
+    """Widths of layers from "128x128" or "128,128"."""
+    try:
+        return tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
+    except ValueError:
+        raise BadInputError(f"--hidden must look like 128x128, got {text!r}.") from None
+
+
+def arms_of(text: str) -> list[str]:
+    """The arms of --agents, as in "dqn,sv-dqn"."""
+    arms = [part.strip() for part in text.split(",") if part.strip()]
+    for arm in arms:
+        if arm not in ARMS:
+            meant = "".join(_prefix_and_kind(arm))
+            if meant in ARMS:
+                raise BadInputError(f"There is no agent {arm!r}. Did you mean {meant}?")
+            raise nearest("agent", arm, ARMS)
+    if not arms or len(set(arms)) < len(arms):
+        raise BadInputError(f"--agents is a list of different agents, as in dqn,sv-dqn; got {text!r}.")
+    return arms
+
+
+def _prefix_and_kind(name: str) -> tuple[str, str]:
+    """The sv- of an agent's name, or nothing, and the kind that was meant by the rest."""
+    rest = name.removeprefix("sv-")
+    return name[: len(name) - len(rest)], _OTHER_NAMES.get(rest, rest)
+
+
+def _no_agent(got: str) -> BadInputError:
+    prefix, kind = _prefix_and_kind(got)
+    if kind not in CHOICES["agent"]:
+        return nearest("agent", got, CHOICES["agent"])
+    meant = f"--agent {kind} --structured, or --agents {prefix}{kind}" if prefix else kind
+    return BadInputError(f"There is no agent {got!r}. Did you mean {meant}?")
+
+
+def _refuse_useless(given: Mapping[str, Any], configs: Iterable[AgentConfig], remedy: str) -> None:
+    """Refuse an option of structure where no agent is structured: it would change nothing."""
+    names = [field.name for field in dataclasses.fields(AgentConfig)]
+    for name in names[names.index("structured") + 1 : names.index("discount")]:
+        if given.get(name) is not None and not any(config.structured for config in configs):
+            raise BadInputError(f"{flag(name)} belongs to structured agents: {remedy}.")
+
+
+def default_threads(config: AgentConfig, device: str, together: int = 1) -> int:
+    """One thread, but for large networks on the CPU all cores, which runs at the same time share.
+
+    Small matrices are many times slower on threads that wait for one another, and beside a GPU
+    the waiting threads would take the cores of the emulators.
+    """
+    if config.network != "nature" or device != "cpu":
+        return 1
+    import torch
+
+    return max(1, torch.get_num_threads() // together)
+
+
+def default_together(runs: int, device: str, wandb: str | None) -> int:
+    """All runs at a time on a GPU, which one alone seldom fills; one on the CPU."""
+    return runs if is_gpu(device) and wandb is None else 1
+
+
+def default_env_threads(env: str, together: int) -> int:
+    """Native threads of each run's environments: 0, which leaves it to ale-py, or a share of the cores.
+
+    Alone ale-py takes one for each lane, as long as there are cores. It knows nothing of other runs.
+    """
+    if together == 1 or not env.startswith(ATARI):
+        return 0
+    return max(1, usable_cores() // together)
+
+
+def _members(
+    env: str,
+    configs: Sequence[AgentConfig],
+    fields: Mapping[str, Any],
+    own: Mapping[str, Any],
+    together: int,
+    out: Path | None,
+    *,
+    resume: bool,
+) -> list[Member]:
+    """The runs, each with its folder."""
+    from svrl.training.population import Member
+
     safe = re.sub(r"[^\w.+-]+", "-", env)
-    requests = []
+    single = own["agents"] is None and own["seeds"] is None
+    members = []
     for config in configs:
         for seed in range(own["seed"], own["seed"] + (own["seeds"] or 1)):
             name = f"{config.arm}-seed{seed}"
             alone = out or Path("runs") / f"{safe}-{name}"
-            place = alone if _is_single(own) else (out or Path("runs") / safe) / name
-            request = TrainRequest(
+            member = Member(
                 env=env,
                 config=config,
+                folder=alone if single else (out or Path("runs") / safe) / name,
                 seed=seed,
                 device=own["device"],
-                threads=own["threads"] or asked.default_threads(config, own["device"], together),
                 precision=own["precision"] or default_precision(own["device"]),
-                out=place,
+                threads=own["threads"] or default_threads(config, own["device"], together),
             )
-            requests.append(_as_begun(request, fields, own) if resume else request)
-    return requests
+            members.append(_as_begun(member, fields, own) if resume else member)
+    return members
 
 
-def _as_begun(request: TrainRequest, fields: Mapping[str, Any], own: Mapping[str, Any]) -> TrainRequest:
-    """Going on with a run takes its number of steps, of threads, and its precision, unless others were given."""
-    from dataclasses import replace
+def _as_begun(member: Member, fields: Mapping[str, Any], own: Mapping[str, Any]) -> Member:
+    """A run that is resumed keeps its number of steps, of threads, and its precision, unless others were given.
 
+    Some of several may not have begun when they were stopped.
+    """
     from svrl.runtime.run_directory import CONFIG, read_config
 
-    if not (request.out / CONFIG).exists():
-        return request
+    if not (member.folder / CONFIG).exists():
+        return member
     with sentences():
-        earlier = read_config(request.out)
+        earlier = read_config(member.folder)
+        changes: dict[str, Any] = {"resume": True}
         if fields.get("steps") is None and "steps" in earlier:
-            request = replace(request, config=request.config.but(steps=earlier["steps"]))
+            changes["config"] = member.config.but(steps=earlier["steps"])
     if own["threads"] is None and isinstance(earlier.get("threads"), int):
-        request = replace(request, threads=earlier["threads"])
+        changes["threads"] = earlier["threads"]
     if own["precision"] is None:
-        request = replace(request, precision=earlier.get("precision", "float32"))
-    return request
+        changes["precision"] = earlier.get("precision", "float32")
+    return dataclasses.replace(member, **changes)
 
 
 def _again(env: str, fields: Mapping[str, Any], own: Mapping[str, Any], place: Path) -> str:
-    """The command that goes on with what this one began."""
-    plain = {"seed": 0, "device": "cpu", "checkpoint_every": 600.0}
-    given = {name: value for name, value in own.items() if value != plain.get(name)}
-    return f"{asked.command_line(env, {**fields, **given})} --out {shlex.quote(str(place))} --resume"
+    """The command that resumes what this one began."""
+    given = {name: value for name, value in own.items() if value != _DEFAULTS.get(name)}
+    line = command_line(("svrl", "train", env), AgentConfig, {**fields, **given})
+    return f"{line} --out {shlex.quote(str(place))} --resume"
 
 
-def _print(env: str, results: list[dict[str, Any]], place: Path) -> None:
-    from svrl.reporting.tables import training_table
+# The runs are made, and what stops them is said.
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, WIDE))  # a pipe has no width of its own: cut no number
-    console.print(training_table(results, title=env))
-    tell(f"written: {place}")
+
+class _Stopping(typing.NamedTuple):
+    """Says where the runs of a command are, and the command that resumes them."""
+
+    place: Path
+    again: str
+
+    @property
+    def at_once(self) -> str:
+        return f"Stopped at once; the last checkpoint is in {self.place}. Resume with: {self.again}"
+
+    @property
+    def saved(self) -> str:
+        return f"Stopped; what was done is in {self.place}. Resume with: {self.again}"
+
+    @contextmanager
+    def said(self) -> Iterator[None]:
+        """End with that, whatever stops the block."""
+        with answering(self.at_once, saved=self.saved):
+            try:
+                with sentences():
+                    yield
+            except OSError as error:
+                what = _of_the_system(error, self.place)
+                if (self.place / "config.json").exists():
+                    what += f" The last checkpoint is in {self.place}."
+                    what += f" When that is repaired, resume with: {self.again}"
+                raise BadInputError(what) from error
+
+
+def _train_one(
+    member: Member, manner: Manner, stopping: _Stopping, signals: Signals, *, resume: bool
+) -> dict[str, Any]:
+    """Train one run; what its result.json holds."""
+    from svrl.training.session import train_in_directory
+
+    with stopping.said(), torch_threads(member.threads):
+        return train_in_directory(
+            member.env,
+            member.config,
+            folder=member.folder,
+            seed=member.seed,
+            device=member.device,
+            precision=member.precision,
+            env_threads=manner.env_threads,
+            resume=resume,
+            habits=manner.habits,
+            progress=lambda training: TrainProgress(training, _label(member)),
+            say=_once(say),
+            signals=signals,
+        )
+
+
+def _train_several(
+    members: Sequence[Member], manner: Manner, together: int, stopping: _Stopping, signals: Signals, *, resume: bool
+) -> list[dict[str, Any]]:
+    """Train those runs that are not finished, and draw the curves of all; what their result.json hold."""
+    from svrl.runtime.run_directory import RESULT
+
+    _check_folders(members, resume=resume)
+    left = [member for member in members if not _is_enough(member)]
+    if left:
+        _train_population(left, manner, min(together, len(left)), stopping, signals)
+    if len(members) > 1:
+        _draw(members)
+    return [json.loads((member.folder / RESULT).read_text(encoding="utf-8")) for member in members]
+
+
+def _train_population(
+    members: Sequence[Member], manner: Manner, together: int, stopping: _Stopping, signals: Signals
+) -> None:
+    from svrl.training.population import PopulationError, train_population
+
+    board = Board(map(_label, members)) if together > 1 else None
+    manner = dataclasses.replace(
+        manner,
+        env_threads=manner.env_threads or default_env_threads(str(members[0].env), together),
+        progress=lambda member, training: TrainProgress(training, _label(member), board),
+        say=_once(say if board is None else board.say),
+    )
+    failed: PopulationError | None = None
+    with stopping.said(), ExitStack() as shown:
+        if board is not None:
+            shown.enter_context(board.bars)
+        try:
+            train_population(members, together=together, manner=manner, signals=signals)
+        except PopulationError as error:
+            failed = error
+        except KeyboardInterrupt:
+            if board is None:
+                raise
+            board.bars.stop()
+            say(stopping.at_once)
+            os._exit(INTERRUPTED)  # the interpreter's end aborts below threads that are in the middle of native code
+    if failed is not None:
+        _end_with(failed, stopping)
+
+
+def _label(member: Member) -> str:
+    return f"{member.env} {member.config.arm} seed {member.seed}"
+
+
+def _check_folders(members: Sequence[Member], *, resume: bool) -> None:
+    """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
+    from svrl.runtime.run_directory import CONFIG, refuse_other_settings, refuse_running
+    from svrl.training.result import settings_as_begun, settings_of
+
+    with sentences():
+        for member in members:
+            refuse_running(member.folder)
+    for member in members:
+        if not (member.folder / CONFIG).exists():
+            continue
+        if not resume:
+            raise BadInputError(f"{member.folder} holds a run. Add --resume to resume it, or give another folder.")
+        settings = settings_of(
+            str(member.env),
+            member.config,
+            seed=member.seed,
+            device=member.device,
+            threads=member.threads or 1,
+            precision=member.precision,
+        )
+        with sentences():
+            refuse_other_settings(member.folder, settings_as_begun(member.folder, settings), but=("steps",))
+
+
+def _is_enough(member: Member) -> bool:
+    """Whether a run is finished, with as many steps as are wanted."""
+    from svrl.runtime.run_directory import is_finished, read_config
+
+    if not is_finished(member.folder):
+        return False
+    with sentences():
+        return int(read_config(member.folder).get("steps", 0)) >= member.config.steps
+
+
+def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Says each sentence once, however many runs it is about."""
+    said: set[str] = set()
+    one_at_a_time = threading.Lock()
+
+    def once(sentence: str) -> None:
+        with one_at_a_time:
+            if sentence not in said:
+                said.add(sentence)
+                tell(sentence)
+
+    return once
+
+
+def _end_with(error: PopulationError, stopping: _Stopping) -> None:
+    """Name the runs that failed, each with its reason, and end; a mistake of the program ends with its traceback."""
+    told: dict[str, list[str]] = {}
+    mistakes = []
+    for folder, failure in error.failures.items():
+        sentence = _sentence_of(failure, folder)
+        if sentence is None:
+            mistakes.append(failure)
+            sentence = f"{type(failure).__name__}: {failure}"
+        told.setdefault(sentence, []).append(str(folder))
+    for sentence, folders in told.items():
+        say(f"Error: {', '.join(folders)} failed: {sentence}")
+    if error.signal is not None:
+        say(stopping.saved)
+    elif any(stopping.place.glob("*/config.json")):
+        say(f"What was done is in {stopping.place}. When that is repaired, resume with: {stopping.again}")
+    if mistakes:
+        raise mistakes[0]
+    raise typer.Exit(BAD_INPUT if error.signal is None else 128 + error.signal)
+
+
+def _sentence_of(failure: Exception, folder: Path) -> str | None:
+    """What a failure says to a person; None for a mistake of the program."""
+    try:
+        with sentences():
+            raise failure
+    except BadInputError as known:
+        return str(known)
+    except OSError as known:
+        return _of_the_system(known, folder)
+    except Exception:
+        return None
+
+
+def _of_the_system(error: OSError, place: Path) -> str:
+    return f"{error.filename or place}: {error.strerror or error}."
+
+
+def _draw(members: Sequence[Member]) -> None:
+    """All curves in one picture, beside the runs."""
+    from svrl.plots.learning import draw_learning
+    from svrl.plots.style import save_figure
+    from svrl.runtime import run_directory as files
+    from svrl.runtime.files import writing
+    from svrl.runtime.rows import read_rows
+
+    curves: dict[str, list[Any]] = {}
+    evaluations: dict[str, list[Any]] = {}
+    for member in members:
+        curves.setdefault(member.config.arm, []).append(read_rows(member.folder / files.EPISODES))
+        evaluations.setdefault(member.config.arm, []).append(read_rows(member.folder / files.EVALUATIONS))
+    with writing(members[0].folder.parent / CURVES) as temporary:
+        save_figure(draw_learning(curves, evaluations=evaluations, title=str(members[0].env)), temporary)
+
+
+# How training goes, on stderr: a bar a run in a terminal, elsewhere a plain line now and then.
+
+REFRESH = 0.25
+"""Seconds between two looks at the numbers in a terminal."""
+LINE_EVERY = 30.0
+"""Seconds between two lines elsewhere."""
+WINDOW = 40
+"""Looks that a rate is taken over."""
+
+
+class _TwoLines(Progress):
+    """Bars, each with its numbers below, because both together are wider than many terminals."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """A bar, its numbers, and the next one."""
+        for task in self.tasks:
+            yield self.make_tasks_table([task])
+            yield Text(f"  {task.fields['numbers']}", no_wrap=True, overflow="ellipsis")
+
+    def stop(self) -> None:
+        """Take the bars away; a terminal that was closed has none."""
+        with suppress(OSError):
+            super().stop()
+
+
+class Board:
+    """Where all runs of a command show how they go; any thread may write to it.
+
+    Args:
+        labels: Of the runs, so that their bars stand below one another.
+
+    Attributes:
+        console: On stderr.
+        bars: A bar a run; silent where there is no terminal.
+    """
+
+    def __init__(self, labels: Iterable[str] = ()) -> None:
+        width = max(map(len, labels), default=0)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.bars = _TwoLines(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(min_width=width)),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,
+        )
+
+    def say(self, sentence: str) -> None:
+        """One line, above the bars."""
+        self.console.print(printable(sentence), markup=False)
+
+
+class TrainProgress:
+    """The bar, or the lines, of one run. Call it as often as you like; it looks at the clock first.
+
+    Args:
+        training: The run.
+        label: What to call it.
+        board: That of several runs, which somebody else shows; a run alone has its own.
+    """
+
+    def __init__(self, training: Training, label: str, board: Board | None = None) -> None:
+        self._training = training
+        self._label = label = printable(label)
+        self._alone = board is None
+        board = board or Board()
+        self._console, self._bar = board.console, board.bars
+        self._shown = self._console.is_terminal
+        self._task = self._bar.add_task(label, total=training.config.steps, completed=training.steps, numbers="")
+        self._pause = REFRESH if self._shown else LINE_EVERY
+        self._next = time.monotonic() + self._pause
+        self._marks: deque[tuple[float, int, int]] = deque(maxlen=WINDOW)
+        self._mark()
+
+    @contextmanager
+    def shown(self) -> Iterator[TrainProgress]:
+        """Show it for as long as the block lasts; beside other runs, leave a bar that says that it is over."""
+        if self._alone:
+            with self._bar:
+                yield self
+            return
+        try:
+            yield self
+        finally:
+            self.say("over")
+
+    def __call__(self) -> None:
+        """Show where training stands, if it is time to."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._pause
+        self._mark()
+        if self._shown:
+            self._bar.update(
+                self._task, description=self._label, completed=self._training.steps, numbers=self._numbers()
+            )
+        else:
+            training = self._training
+            share = training.steps / training.config.steps
+            done = f"{training.steps:,} of {training.config.steps:,} steps ({share:.0%})"
+            self._console.print(f"{self._label}: {done}, {self._numbers()}", markup=False)
+
+    def say(self, what: str) -> None:
+        """Show what is done instead of training, in a terminal only, and no rates of it."""
+        done = self._training.steps
+        self._bar.update(self._task, description=f"{self._label}: {what}", completed=done, numbers="")
+
+    def evaluating(self, done: int, of: int) -> None:
+        """Show how far an evaluation is."""
+        self.say(f"evaluating, {done} of {of} games")
+
+    def skip(self) -> None:
+        """Begin to measure anew, after something that was not training."""
+        self._marks.clear()
+        self._mark()
+
+    def _mark(self) -> None:
+        self._marks.append((time.monotonic(), self._training.steps, self._training.updates))
+
+    def _numbers(self) -> str:
+        training = self._training
+        (began, first_steps, first_updates), (now, steps, updates) = self._marks[0], self._marks[-1]
+        seconds = max(now - began, 1e-9)
+        rate = (steps - first_steps) / seconds
+        scores = training.recent_scores
+        parts = [
+            f"{rate:,.0f} steps/s",
+            f"{(updates - first_updates) / seconds:,.0f} updates/s",
+            f"score {sum(scores) / len(scores):.4g} (last {len(scores)})" if scores else "no game over yet",
+            f"epsilon {training.epsilon:.3g}",
+        ]
+        if rate > 0:
+            parts.append(f"{duration((training.config.steps - steps) / rate)} left")
+        return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 4:05, 2:07:05 or 3 d 2 h."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"

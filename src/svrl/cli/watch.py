@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, check_folder, print_json, progress_line, sentences, tell
-from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of
-from svrl.cli.torch_threads import torch_threads
+from svrl.cli.answers import (
+    BadInputError,
+    answering,
+    check_folder,
+    print_json,
+    progress_line,
+    sentences,
+    tell,
+    torch_threads,
+)
+from svrl.cli.flags import Json, Seed
+from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, agent_of, check_numbers
 from svrl.runtime.files import writing
 
 if TYPE_CHECKING:
@@ -35,13 +44,11 @@ def watch(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The film: .mp4 or .gif.")],
     episodes: Annotated[int, typer.Option(help="Games to show.")] = 1,
     max_steps: Annotated[int, typer.Option(help="Most agent steps of a game to show.")] = 5_000,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Probability of a random action (default: the run's own).")
-    ] = None,
+    epsilon: Epsilon = None,
     fps: Annotated[int | None, typer.Option(help="Agent steps in a second (default: by the environment).")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of environment and actions.")] = 0,
+    seed: Seed = 0,
     env: EnvAgain = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Film a trained agent. The film is written only when everything has worked."""
     for part in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
@@ -62,11 +69,7 @@ def watch(
 def _check(out: Path, episodes: int, max_steps: int, epsilon: float | None, fps: int | None) -> None:
     if out.suffix.lower() not in ENDINGS:
         raise BadInputError(f"--out must end in .mp4 or .gif, got {out.name!r}.")
-    for name, value in (("episodes", episodes), ("max-steps", max_steps), ("fps", fps)):
-        if value is not None and value < 1:
-            raise BadInputError(f"--{name} must be at least 1, got {value}.")
-    if epsilon is not None and not 0.0 <= epsilon <= 1.0:
-        raise BadInputError(f"--epsilon is a probability in [0, 1], got {epsilon}.")
+    check_numbers(epsilon, episodes=episodes, max_steps=max_steps, fps=fps)
     check_folder("--out", out)
     if out.suffix.lower() == ".mp4":
         _ffmpeg()

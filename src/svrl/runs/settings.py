@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import importlib.util
-import inspect
 import math
 import re
+import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import torch
-
 from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, family_of
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.runs.spec import SUBJECT, Kind, RunSpec, Work
+from svrl.runs.plan_run import ESTIMATORS, METHODS, OF_A_METHOD, PLAN, PlanSettings, grid_in_one_form
+from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.train_run import STRUCTURE, training
 from svrl.runtime.names import nearest_name
-from svrl.runtime.run_directory import CONFIG
 
 Form = Literal["text", "whole", "number", "switch"]
 
@@ -43,35 +40,13 @@ _NEEDS = {
     "minatar": ("minatar", 'MinAtar needs minatar, which is not installed. Run: pip install "svrl[minatar]".'),
 }
 """Families of environments whose package is an extra: the module, and what to say where it is missing."""
-PLAN_DEFAULTS: dict[str, Any] = {
-    "method": "svp",
-    "estimator": None,
-    "observe": None,
-    "rank": None,
-    "states": None,
-    "actions": None,
-    "variant": None,
-    "reward_offset": None,
-    "time_step": None,
-    "noise": None,
-    "sample_noise": None,
-    "iterations": None,
-    "final_sweep": None,
-    "compare": False,
-    "backup_cost": None,
-    "starts": 1000,
-}
-"""Options of svrl plan that decide a result, as its command line has them."""
+_FORM_OF: dict[Any, Form] = {str: "text", int: "whole", float: "number", bool: "switch"}
 PLAN_FORMS: dict[str, Form] = {
-    **dict.fromkeys(("task", "method", "estimator", "variant", "device"), "text"),
-    **dict.fromkeys(("rank", "actions", "iterations", "starts"), "whole"),
-    **dict.fromkeys(("observe", "reward_offset", "time_step", "noise", "sample_noise", "backup_cost"), "number"),
-    **dict.fromkeys(("final_sweep", "compare"), "switch"),
+    name: _FORM_OF[next(kind for kind in (*typing.get_args(hint), hint) if kind in _FORM_OF)]
+    for name, hint in typing.get_type_hints(PlanSettings).items()
+    if name not in ("states", "seed")
 }
-"""All but states, which is a text, a whole number or a list of them."""
-_OF_A_METHOD = ("observe", "estimator", "rank", "final_sweep")
-_OF_A_TASK = ("variant", "reward_offset", "time_step", "noise")
-_RANKED = ("factor-als", "hard-impute")
+"""What the options of a plan are, but for states, which is a text, a whole number or a list of them."""
 OF_THE_MACHINE = ("device", "precision")
 """Settings of a training beside the fields of AgentConfig. Threads are resources: `cores`."""
 _FIELDS = [entry.name for entry in dataclasses.fields(AgentConfig)]
@@ -82,24 +57,10 @@ ARMS = (*PLAIN_ARMS, *(f"sv-{agent}" for agent in PLAIN_ARMS))
 """What `arm` may be: an agent, plain or structured."""
 
 
-def _plan(settings: Mapping[str, Any], work: Work) -> None:
-    plan = importlib.import_module("svrl.cli.plan").plan_in_directory
-    threads = torch.get_num_threads()
-    plan(
-        {**settings, "device": work.device, "threads": threads},
-        work.folder,
-        resume=(work.folder / CONFIG).exists(),
-        signals=work.signals,
-    )
-
-
-PLAN = Kind(name="plan", compute=_plan)
-
-
 def known_settings(kind: str) -> list[str]:
     """Names that a sweep may set, beside `arm` and `seeds`, which stand for others."""
-    own = [*_FIELDS, *OF_THE_MACHINE] if kind == "train" else [*PLAN_DEFAULTS, "device"]
-    return [SUBJECT[kind], "seed", *own]
+    own = [*_FIELDS, *OF_THE_MACHINE] if kind == "train" else [*PLAN_FORMS, "states", "device"]
+    return list(dict.fromkeys([SUBJECT[kind], "seed", *own]))
 
 
 def spec_of(kind: str, given: Mapping[str, Any]) -> RunSpec:
@@ -242,109 +203,24 @@ def _environments() -> frozenset[str]:
 
 
 def _planning(settings: Mapping[str, Any]) -> RunSpec:
-    from svrl.mdp.catalogue import TASKS
-    from svrl.planning.catalogue import METHODS
-
-    check_forms(settings, PLAN_FORMS)
+    check_forms(settings, {**PLAN_FORMS, "device": "text"})
     device = settings.get("device", "cpu")
     check_device(device)
     if "estimator" in settings:
-        _check_name("estimator", settings["estimator"], _estimators())
-    task, method = settings["task"], settings.get("method", PLAN_DEFAULTS["method"])
-    _check_name("task", task, ("toy", *TASKS))
+        _check_name("estimator", settings["estimator"], ESTIMATORS)
+    method = settings.get("method", PlanSettings.method)
     _check_name("method", method, METHODS)
-    useless = set(_OF_A_METHOD) - METHODS[method].takes
+    useless = set(OF_A_METHOD) - _takes(method)
     settings = {name: value for name, value in settings.items() if name not in useless}
-    chosen = {name: settings.get(name, default) for name, default in PLAN_DEFAULTS.items()}
-    chosen |= {
-        name: as_float(chosen[name])
-        for name, form in PLAN_FORMS.items()
-        if form == "number" and chosen.get(name) is not None
-    }
-    full = {
-        "task": task,
-        "seed": settings["seed"],
-        **chosen,
-        **_of_the_task(task, chosen),
-        **_of_the_method(method, chosen),
-    }
-    return RunSpec(kind=PLAN, settings=full, given=settings, device=device, steps=chosen["iterations"])
+    plan = PlanSettings.of(settings)
+    full = dataclasses.asdict(plan.written_out())
+    return RunSpec(kind=PLAN, settings=full, given=settings, device=device, steps=plan.iterations)
 
 
-def grid_in_one_form(task: str, states: Any) -> Any:
-    """A grid as "50x50", from the same, "2500", 2500 or [50, 50]; what is no grid of the task stays as it is."""
-    try:
-        return _grid(task, states)
-    except ValueError:
-        return states
+def _takes(method: str) -> frozenset[str]:
+    from svrl.planning.catalogue import METHODS as CATALOGUE
 
-
-def _grid(task: str, states: Any) -> str:
-    from svrl.mdp.task_options import grid_shape
-
-    dimensions = 1 if task == "toy" else _task_with(task).dimensions
-    return "x".join(str(points) for points in grid_shape(_as_text(states), dimensions))
-
-
-def _as_text(states: Any) -> str:
-    return "x".join(str(points) for points in states) if isinstance(states, list | tuple) else str(states)
-
-
-def _of_the_task(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Grid, actions and equations of the task that these options make."""
-    states = None if chosen["states"] is None else _grid(name, chosen["states"])
-    if name == "toy":
-        from svrl.mdp.toy import toy_mdp
-
-        own = inspect.signature(toy_mdp).parameters
-        actions = own["n_actions"].default if chosen["actions"] is None else chosen["actions"]
-        return {"states": str(own["n_states"].default) if states is None else states, "actions": actions}
-    task = _task_with(name, states=states, actions=chosen["actions"], **{one: chosen[one] for one in _OF_A_TASK})
-    level = max(task.noise)
-    return {
-        "states": "x".join(str(points) for points in task.shape),
-        "actions": task.n_actions,
-        "variant": task.label["variant"],
-        "reward_offset": as_float(task.label["reward_offset"]),
-        "time_step": as_float(task.label["time_step"]),
-        "noise": as_float(level) if set(task.noise) <= {0.0, level} else chosen["noise"],
-    }
-
-
-def _of_the_method(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Shares and numbers of the method that these options make."""
-    from svrl.planning.catalogue import IN_THE_LOOP, METHODS, make_method, most_iterations
-
-    noisy = chosen["sample_noise"] is not None
-    method: Any = make_method(
-        name,
-        **{option: chosen[option] for option in _OF_A_METHOD},
-        iterations=most_iterations(name, chosen["iterations"], noisy=noisy),
-    )
-    takes = METHODS[name].takes
-    full: dict[str, Any] = {"iterations": method.max_iterations}
-    # Beside a method that plans from samples, baselines observe what was given, and each its own share if nothing was.
-    if "observe" in takes and not (noisy and chosen["compare"]):
-        full["observe"] = as_float(method.observe)
-    if "final_sweep" in takes:
-        full["final_sweep"] = method.final_sweep
-    if "estimator" in takes:
-        rank = getattr(method.estimator, "rank", None) if "rank" in takes else None
-        same = [one for one, make in IN_THE_LOOP.items() if make(rank) == method.estimator]
-        full["estimator"] = same[0] if same else chosen["estimator"]
-        if "rank" in takes and full["estimator"] in _RANKED:
-            full["rank"] = rank
-    elif "rank" in takes:
-        full["rank"] = method.rank
-    return full
-
-
-@functools.lru_cache(maxsize=256)
-def _task_with(name: str, **options: Any) -> Any:
-    """One that was made before is taken again: a sweep has many runs of each."""
-    from svrl.mdp.task_options import task_with
-
-    return task_with(name, **options)
+    return CATALOGUE[method].takes
 
 
 def _check_name(what: str, got: str, known: Any, most: int = 1) -> None:

@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from svrl.runtime.stop_signals import Signals
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SUBJECT: dict[str, str] = {"train": "env", "plan": "task"}
 """The setting of trainings and plans that is the argument of their command."""

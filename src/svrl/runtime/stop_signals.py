@@ -59,7 +59,7 @@ class Signals:
     def of_one_run(self) -> Signals:
         """A view for one of several threads: the same signals, and an `at_once` of its own.
 
-        The handler cannot raise in that thread, so it has to call `stop_if_safe` now and then.
+        The handler cannot raise in that thread, so it has to look at `came` now and then.
         """
         return Signals(heard_by=self)
 

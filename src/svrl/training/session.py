@@ -1,8 +1,8 @@
 """Training in a run directory: events go to rows, pictures and checkpoints, and a signal loses nothing.
 
-A checkpoint is written every few minutes, at the end, when a signal comes, and before a long evaluation, so that
-a signal need not wait until that is over. Checkpoints are made at `Stepped`, the last event of a step:
-the rows of a step and its checkpoint belong together.
+A checkpoint is written every few minutes, at the end, and when a signal comes. Checkpoints are made at `Stepped`, the
+last event of a step, so that the rows of a step and its checkpoint belong together, or in an evaluation just before it,
+which the resumed run begins anew.
 
 Nothing that was there is given up before everything that may fail has been made, and a new run that fails before
 its first checkpoint leaves nothing behind.
@@ -32,7 +32,7 @@ from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.runtime import run_directory as files
 from svrl.runtime.device import check_device
-from svrl.runtime.rows import read_rows
+from svrl.runtime.rows import last_rows, read_rows
 from svrl.runtime.run_directory import RunDirectory, locked
 from svrl.runtime.stop_signals import Signals
 from svrl.training.gpu import at_work_on
@@ -40,8 +40,6 @@ from svrl.training.listeners import Consumer, Progress, Rows, Unseen
 from svrl.training.q_star import QStarRows
 from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
 
-LONG_EVALUATION = 2.0
-"""Seconds of an evaluation that is worth a checkpoint before it."""
 _ONE_AT_A_TIME = threading.Lock()
 """Held for imports, for registries of other libraries, and for drawing: matplotlib's style is the whole process's.
 
@@ -55,14 +53,12 @@ class Habits:
 
     Attributes:
         checkpoint_every: Seconds between two checkpoints, more than 0.
-        save_before_evaluation: Write one before a long evaluation too; without, a signal waits for its end.
         keep_replay: Keep checkpoints and replay memory after the end, so that the run can be extended.
         tensorboard: Write scalars for TensorBoard.
         wandb: Project of Weights & Biases, or None.
     """
 
     checkpoint_every: float = 600.0
-    save_before_evaluation: bool = True
     keep_replay: bool = False
     tensorboard: bool = False
     wandb: str | None = None
@@ -178,7 +174,6 @@ class TrainingSession:
         self.q_star: QStarRows | None = None
         self._consumers: list[Consumer] = []
         self._evaluating = 0.0
-        self._last_evaluation: float | None = None
         self._saved = time.monotonic()
         self._saved_at = -1
 
@@ -216,26 +211,24 @@ class TrainingSession:
             self.run.reopen()
             _tell_of_the_rate(self.training, self.run, self.say)
             progress = make_progress(self.training)
-            try:
-                with progress.shown():
-                    self._stop_if_asked()
-                    self._follow(progress, watch)
-            finally:
-                self.signals.at_once = False
+            with progress.shown():
+                self._stop_if_asked()
+                self._follow(progress, watch)
 
     def _follow(self, progress: Progress, watch: Callable[[Event], None]) -> None:
         """Pass every event on, and save when it is time to."""
         began = before = time.monotonic()
-        if self.training.steps >= self.training.config.steps:
-            self._before_evaluation(progress)
+        evaluations = last_rows(self.run.path / files.EVALUATIONS, 1)
+        evaluated_at = int(evaluations[0]["steps"]) if evaluations else -1
 
         def told_of_games(done: int, of: int) -> None:
             progress.evaluating(done, of)
-            self.signals.stop_if_safe()
+            self._stop_if_asked()
 
-        for event in with_evaluation(self.training, told_of_games):
+        for event in with_evaluation(self.training, told_of_games, evaluated_at=evaluated_at):
             if isinstance(event, Evaluated):
-                self._after_evaluation(time.monotonic() - before, progress)
+                self._evaluating += time.monotonic() - before
+                progress.skip()
             for consumer in self._consumers:
                 consumer(event)
             watch(event)
@@ -245,7 +238,6 @@ class TrainingSession:
                 self._stop_if_asked()
                 self._save_if_due(progress)
                 before = time.monotonic()
-        self.signals.at_once = False
         self.seconds = time.monotonic() - began - self._evaluating
         if self.q_star is not None:
             self.q_star.measure()
@@ -272,29 +264,13 @@ class TrainingSession:
             self.signals.stop_if_came()
 
     def _save_if_due(self, progress: Progress) -> None:
-        """A checkpoint if the last is old, or if the next step leads to an evaluation that may take long."""
+        """A checkpoint if the last is old; and if the next step leads to an evaluation, that is shown."""
         config, steps = self.training.config, self.training.steps
         every = config.eval_every
-        evaluates = bool(every) and (steps + config.envs) // every > steps // every
-        if steps >= config.steps or evaluates:
-            self._before_evaluation(progress)
-        elif time.monotonic() - self._saved >= self.habits.checkpoint_every:
+        if steps >= config.steps or (every and (steps + config.envs) // every > steps // every):
+            progress.say("evaluating")
+        if time.monotonic() - self._saved >= self.habits.checkpoint_every:
             self._save()
-
-    def _before_evaluation(self, progress: Progress) -> None:
-        progress.say("evaluating")
-        if not self.habits.save_before_evaluation:
-            return
-        if self._last_evaluation is None or self._last_evaluation >= LONG_EVALUATION:
-            self._save()
-            self.signals.at_once = True
-            self.signals.stop_if_came()
-
-    def _after_evaluation(self, seconds: float, progress: Progress) -> None:
-        self.signals.at_once = False
-        self._last_evaluation = seconds
-        self._evaluating += seconds
-        progress.skip()
 
     def _save(self) -> None:
         """Rows first: every step that a checkpoint holds has its rows."""

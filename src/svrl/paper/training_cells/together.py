@@ -38,7 +38,6 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
     """
     from svrl.runtime.stop_signals import Signals
     from svrl.training.population import Manner, Member, PopulationError, train_population
-    from svrl.training.session import Habits
 
     left = {work.folder / RUN: (settings, work) for settings, work in cells if not is_finished(work.folder / RUN)}
     clock = _Clock()
@@ -52,7 +51,6 @@ def train_together(cells: Sequence[tuple[Mapping[str, Any], Work]], together: in
 
             members = [_member(folder, *left[folder], Member) for folder in left]
             manner = Manner(
-                habits=Habits(save_before_evaluation=False),  # a million frames are 7 GB
                 env_threads=max(1, usable_cores() // min(together, len(members))),
                 progress=progress,
             )
