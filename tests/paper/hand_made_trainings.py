@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Evidence
 from svrl.paper.store import HERE, Kept
 from svrl.plots.style import PREFIX
 

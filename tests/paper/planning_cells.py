@@ -12,8 +12,7 @@ import torch
 
 from svrl import __version__
 from svrl.paper.cell import Kind, Work
-from svrl.paper.claim import Finding
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Evidence, Finding
 from svrl.paper.experiment import Experiment
 from svrl.paper.store import HERE, Kept, Store
 
@@ -43,7 +42,7 @@ def at_laptop(evidence: Evidence) -> Evidence:
 def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -> dict[str, set[str]]:
     """Every figure draws, and has its words; returns the series of each."""
     series = {}
-    for name in experiment.figures:
+    for name in experiment.says:
         assert len(experiment.says[name]) > 20
         path = folder / f"{name}.svg"
         needs = next(iter(experiment.budgets.values())).needs
@@ -55,7 +54,7 @@ def check_experiment(experiment: Experiment, evidence: Evidence, folder: Path) -
         assert "nan" not in sentence
     claims = [claim.name for claim in experiment.claims]
     assert len(set(claims)) == len(claims)
-    assert not claims or {claim.figure for claim in experiment.claims} == set(experiment.figures)
+    assert not claims or {claim.figure for claim in experiment.claims} == set(experiment.says)
     return series
 
 

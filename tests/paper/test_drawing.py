@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from svrl.paper.catalogue import load_experiment
-from svrl.paper.drawing import caption, write_figure
-from svrl.paper.figure_map import FIGURES
+from svrl.paper.catalogue import FIGURES, load_experiment
+from svrl.paper.page import caption, write_figure
 from svrl.paper.table import committed_table
 
 

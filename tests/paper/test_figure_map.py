@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from svrl.paper.catalogue import chosen, load_all
+from svrl.paper.catalogue import FIGURES, chosen, experiment_names, load_all
 from svrl.paper.claim import Verdict
 from svrl.paper.experiment import SCALES
-from svrl.paper.figure_map import FIGURES, experiment_names
 from svrl.reporting.page.content import VERDICTS
 
 PAPER = [f"fig{number}" for number in range(1, 31)]
@@ -39,7 +38,6 @@ def test_claims_are_named_once_and_belong_to_known_figures():
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_an_experiment_fits_the_map(experiment):
     mine = [figure.id for figure in FIGURES if figure.experiment == experiment.name]
-    assert sorted(experiment.figures) == sorted(mine)
     assert set(experiment.says) == set(mine)
     assert set(SCALES) <= set(experiment.budgets)
     for name, budget in experiment.budgets.items():

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from svrl.envs.atari_games import GAMES as ALL_GAMES
-from svrl.paper.atari_batch_size import EXPERIMENT as BATCH_SIZE
-from svrl.paper.atari_diagnosis import EXPERIMENT as DIAGNOSIS
-from svrl.paper.atari_learning import EXPERIMENT as LEARNING
-from svrl.paper.atari_learning.settings import FIG6
-from svrl.paper.atari_rank import EXPERIMENT as RANK
-from svrl.paper.claim import Claim, Verdict
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Claim, Evidence, Verdict
 from svrl.paper.experiment import Experiment
-from svrl.paper.training_cells.atari import TECHNIQUES
+from svrl.paper.experiments.atari_batch_size import EXPERIMENT as BATCH_SIZE
+from svrl.paper.experiments.atari_diagnosis import EXPERIMENT as DIAGNOSIS
+from svrl.paper.experiments.atari_learning import EXPERIMENT as LEARNING
+from svrl.paper.experiments.atari_learning import FIG6
+from svrl.paper.experiments.atari_rank import EXPERIMENT as RANK
+from svrl.paper.experiments.trainings import TECHNIQUES
 from svrl.plots.style import save_figure
 
 from .hand_made_trainings import evidence, seeds, series_of
@@ -43,7 +42,7 @@ def pong(ranks: tuple[float, ...] = (2.0, 3.0, 9.0, 15.0), scores: Sequence[floa
 
 @pytest.mark.parametrize(
     ("experiment", "figure"),
-    [(experiment, figure) for experiment in EXPERIMENTS for figure in experiment.figures],
+    [(experiment, figure) for experiment in EXPERIMENTS for figure in experiment.says],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_a_figure_without_its_games_says_so(experiment: Experiment, figure: str, tmp_path: Path):

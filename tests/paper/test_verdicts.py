@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from svrl.paper.claim import Verdict
-from svrl.paper.training_cells.gains import can_tell, gain_of
-from svrl.paper.training_cells.verdicts import improved, mostly_low, nothing_yet, settled
+from svrl.paper.experiments.gains import can_tell, gain_of, improved, mostly_low
+from svrl.paper.verdicts import nothing_yet, settled
 
 from .hand_made_trainings import evidence, seeds, training
 
