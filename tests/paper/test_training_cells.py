@@ -260,7 +260,7 @@ def test_bands_have_the_interval_of_student():
 
 
 # What the agents of all cells are, for each experiment and budget. If this fails, a preset or an arm has changed what
-# the same settings lead to: raise VERSION in training_cells/plan.py, and compute the committed cells again. Only a
+# the same settings lead to: raise VERSION in experiments/trainings.py, and compute the committed cells again. Only a
 # budget whose cells were changed on purpose, or a new one, gets a new line without that.
 AGENTS = {
     "atari_batch_size smoke": "5402b2dece86d8f0",
