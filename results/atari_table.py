@@ -7,11 +7,11 @@ from functools import partial
 
 from svrl.envs.atari_games import GAMES
 from svrl.paper.catalogue import load_experiment
-from svrl.paper.table import committed_table
-from svrl.paper.training_cells.atari import ARMS_OF, env_names
-from svrl.paper.training_cells.gains import gain_of, shown
-from svrl.paper.training_cells.reading import (
+from svrl.paper.experiments.gains import correlation, gain_of
+from svrl.paper.experiments.trainings import (
+    ARMS_OF,
     centred_rank_share,
+    env_names,
     envs_of,
     mean_rank,
     row_of,
@@ -20,7 +20,8 @@ from svrl.paper.training_cells.reading import (
     title_of,
     values,
 )
-from svrl.paper.training_cells.relation import correlation
+from svrl.paper.table import committed_table
+from svrl.paper.verdicts import shown
 
 PLAIN, *STRUCTURED = ARMS_OF["dqn"]
 MEASURES = {

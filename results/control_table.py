@@ -14,12 +14,9 @@ from svrl.agents.diagnostics import distinct_rows
 from svrl.envs.control import task_with
 from svrl.matrix.rank import approximate_rank
 from svrl.paper.catalogue import load_experiment
-from svrl.paper.control_learning.claims import PLAIN, STRUCTURED, less_loss, over_the_end
-from svrl.paper.control_learning.settings import ACTIONS, DISCOUNT
-from svrl.paper.table import committed_table
-from svrl.paper.training_cells.compute import config_of
-from svrl.paper.training_cells.gains import gain_of
-from svrl.paper.training_cells.reading import (
+from svrl.paper.experiments.control_learning import ACTIONS, DISCOUNT, PLAIN, STRUCTURED, less_loss, over_the_end
+from svrl.paper.experiments.gains import gain_of
+from svrl.paper.experiments.trainings import (
     ENERGY,
     TIGHT_ENERGY,
     mean_rank,
@@ -30,6 +27,8 @@ from svrl.paper.training_cells.reading import (
     title_of,
     trainings,
 )
+from svrl.paper.table import committed_table
+from svrl.paper.training_cells.compute import config_of
 from svrl.training.q_star import CONTROL, QStarError
 
 BATCHES = 2_000

@@ -10,13 +10,11 @@ import sys
 from means_with_intervals import ends, mean_and_ends
 
 from svrl.paper.catalogue import load_experiment
-from svrl.paper.control_learning.claims import less_loss, over_the_end
-from svrl.paper.control_learning.settings import ENVS
-from svrl.paper.control_ways.claims import by_way, ways_of
-from svrl.paper.control_ways.settings import AUTHORS, CENTRED, PLAIN
+from svrl.paper.experiments.control_learning import ENVS, less_loss, over_the_end
+from svrl.paper.experiments.control_ways import AUTHORS, CENTRED, PLAIN, by_way, ways_of
+from svrl.paper.experiments.gains import gain_of
+from svrl.paper.experiments.trainings import target_push, title_of, trainings
 from svrl.paper.table import committed_table
-from svrl.paper.training_cells.gains import gain_of
-from svrl.paper.training_cells.reading import target_push, title_of, trainings
 
 
 def main() -> None:

@@ -13,11 +13,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from svrl.paper.atari_batch_size.settings import SIZES
+from svrl.paper.experiments.atari_batch_size import SIZES
+from svrl.paper.experiments.trainings import (
+    ARMS_OF,
+    SHORT,
+    TECHNIQUES,
+    env_names,
+    mean_rank,
+    row_of,
+    score_of,
+    score_over_time,
+)
 from svrl.paper.store import Kept, read_first
 from svrl.paper.table import committed_table
-from svrl.paper.training_cells.atari import ARMS_OF, SHORT, TECHNIQUES, env_names
-from svrl.paper.training_cells.reading import mean_rank, row_of, score_of, score_over_time
 from svrl.stats import student_interval, welch_interval
 
 

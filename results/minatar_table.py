@@ -9,10 +9,10 @@ import numpy as np
 from means_with_intervals import RESAMPLES, ends, mean_and_ends
 
 from svrl.paper.catalogue import load_experiment
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Evidence
+from svrl.paper.experiments.gains import gain_of
+from svrl.paper.experiments.trainings import mean_rank, row_of, score_of, title_of, trainings
 from svrl.paper.table import committed_table
-from svrl.paper.training_cells.gains import gain_of
-from svrl.paper.training_cells.reading import mean_rank, row_of, score_of, title_of, trainings
 from svrl.stats import ends as middle_of
 
 PLAIN, *STRUCTURED = ("dqn", "sv-dqn", "sv-dqn-network")

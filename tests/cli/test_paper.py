@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from svrl.cli.paper_work import PaperWork
-from svrl.paper.catalogue import load_experiment
-from svrl.paper.figure_map import FIGURES
+from svrl.paper.catalogue import FIGURES, load_experiment
 from svrl.paper.store import Store
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from svrl.paper.evidence import Evidence
+from svrl.envs.atari_games import GAMES
+from svrl.paper.claim import Evidence
 from svrl.paper.store import HERE, Kept
 from svrl.plots.style import PREFIX
 
@@ -83,6 +85,31 @@ def _value_rows(
 def seeds(env: str, arm: str, scores: Sequence[float], make: Callable[..., Kept] = training, **more: Any) -> list[Kept]:
     """One training a score."""
     return [make(env, arm, seed, score, **more) for seed, score in enumerate(scores)]
+
+
+def pair(
+    game: str,
+    gain: float,
+    rank: float = 2.0,
+    *,
+    kind: str = "dqn",
+    others: Sequence[float] = (13.0, 14.0, 16.0),
+    count: int = 3,
+    spread: float = 1.0,
+    batch_size: int = 32,
+) -> list[Kept]:
+    """So many seeds of a plain and a structured arm on a game of Atari.
+
+    Their scores lie up to `spread` around means whose relative gain is `gain`; `rank` is that of both.
+    """
+    better, worse = 1000.0, 1000.0 * (1 - abs(gain))
+    means = {kind: worse if gain >= 0 else better, f"sv-{kind}": better if gain >= 0 else worse}
+    around = np.linspace(-spread, spread, count) + GAMES[game].random_score
+    return [
+        kept
+        for arm, mean in means.items()
+        for kept in seeds(f"atari/{game}", arm, list(mean + around), ranks=(rank, *others), batch_size=batch_size)
+    ]
 
 
 def evidence(*groups: list[Kept], scale: str = "full") -> Evidence:

@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from svrl.paper.cell import Cell, CellResult, Kind, Work
-from svrl.paper.claim import Claim, Finding, Verdict
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.store import COMMITTED, Store
 
@@ -94,14 +93,13 @@ def experiment(**changes: Any) -> Experiment:
     parts: dict[str, Any] = {
         "name": "toy_rank",
         "title": "Squares",
-        "figures": ("fig1",),
         "says": {"fig1": "Squares grow."},
         "budgets": {
             "smoke": Budget(cells=(cell(1),), words="one square"),
             "laptop": Budget(cells=(cell(1), cell(2), cell(3)), words="three squares"),
             "full": Budget(cells=(cell(1), cell(30)), words="a large square"),
         },
-        "draw": draw,
+        "picture": draw,
         "got": lambda figure, evidence: "We got squares.",
         "claims": (claim,),
     }

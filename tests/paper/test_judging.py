@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from svrl.paper.claim import Claim, Finding, Verdict
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.judging import Library
 from svrl.paper.running import Computer
 from svrl.paper.store import Store

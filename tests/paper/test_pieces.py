@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from svrl.paper.atari_batch_size import EXPERIMENT as BATCH_SIZE
-from svrl.paper.atari_diagnosis import EXPERIMENT as DIAGNOSIS
-from svrl.paper.atari_learning import EXPERIMENT as LEARNING
-from svrl.paper.atari_rank import EXPERIMENT as RANK
 from svrl.paper.cell import Cell
 from svrl.paper.claim import Verdict
 from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments.atari_batch_size import EXPERIMENT as BATCH_SIZE
+from svrl.paper.experiments.atari_diagnosis import EXPERIMENT as DIAGNOSIS
+from svrl.paper.experiments.atari_learning import EXPERIMENT as LEARNING
+from svrl.paper.experiments.atari_rank import EXPERIMENT as RANK
+from svrl.paper.experiments.minatar_learning import EXPERIMENT as MINATAR
+from svrl.paper.experiments.trainings import piece_of, training_cell
 from svrl.paper.judging import Library
-from svrl.paper.minatar_learning import EXPERIMENT as MINATAR
 from svrl.paper.running import Computer
 from svrl.paper.store import Store
-from svrl.paper.training_cells.plan import piece_of, training_cell
 
 from . import small_experiment as small
 from .small_experiment import Committed

@@ -14,14 +14,14 @@ import pytest
 import torch
 
 from svrl.matrix import SoftImpute
-from svrl.paper.control_cells import OPTIMUM, PLANNED, method_of
-from svrl.paper.control_discretisation import EXPERIMENT as DISCRETISATION
-from svrl.paper.control_low_rank_policy.run import KIND as LOW_RANK
-from svrl.paper.control_svp import EXPERIMENT as SVP
-from svrl.paper.noisy_simulator import EXPERIMENT as NOISY
-from svrl.paper.noisy_simulator.run import KIND as NOISY_PLAN
-from svrl.paper.noisy_simulator.run import method_of as noisy_method_of
-from svrl.paper.toy_rank.run import KIND as TOY
+from svrl.paper.experiments.control import OPTIMUM, PLANNED, method_of
+from svrl.paper.experiments.control_discretisation import EXPERIMENT as DISCRETISATION
+from svrl.paper.experiments.control_low_rank_policy import KIND as LOW_RANK
+from svrl.paper.experiments.control_svp import EXPERIMENT as SVP
+from svrl.paper.experiments.noisy_simulator import EXPERIMENT as NOISY
+from svrl.paper.experiments.noisy_simulator import KIND as NOISY_PLAN
+from svrl.paper.experiments.noisy_simulator import method_of as noisy_method_of
+from svrl.paper.experiments.toy_rank import KIND as TOY
 from svrl.planning.low_rank_policy import low_rank_policy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.structured import paper_svp

@@ -13,22 +13,29 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from svrl.paper.atari_batch_size import EXPERIMENT as ATARI_BATCH_SIZE
-from svrl.paper.atari_diagnosis import EXPERIMENT as ATARI_DIAGNOSIS
-from svrl.paper.atari_learning import EXPERIMENT as ATARI_LEARNING
-from svrl.paper.atari_rank import EXPERIMENT as ATARI_RANK
-from svrl.paper.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
 from svrl.paper.cell import Cell, CellResult, Work
-from svrl.paper.control_learning import EXPERIMENT as CONTROL_LEARNING
-from svrl.paper.control_ways import EXPERIMENT as CONTROL_WAYS
-from svrl.paper.minatar_learning import EXPERIMENT as MINATAR_LEARNING
-from svrl.paper.training_cells.atari import FULL, SMOKE
+from svrl.paper.experiments.atari_batch_size import EXPERIMENT as ATARI_BATCH_SIZE
+from svrl.paper.experiments.atari_diagnosis import EXPERIMENT as ATARI_DIAGNOSIS
+from svrl.paper.experiments.atari_learning import EXPERIMENT as ATARI_LEARNING
+from svrl.paper.experiments.atari_rank import EXPERIMENT as ATARI_RANK
+from svrl.paper.experiments.cartpole_learning import EXPERIMENT as CARTPOLE_LEARNING
+from svrl.paper.experiments.control_learning import EXPERIMENT as CONTROL_LEARNING
+from svrl.paper.experiments.control_ways import EXPERIMENT as CONTROL_WAYS
+from svrl.paper.experiments.gains import gain_of, labels_of, relative_gains
+from svrl.paper.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
+from svrl.paper.experiments.training_figures import draw_curves
+from svrl.paper.experiments.trainings import (
+    FULL,
+    SMOKE,
+    curves,
+    score_of,
+    score_over_time,
+    share_at_most,
+    training_cell,
+)
 from svrl.paper.training_cells.compute import config_of
-from svrl.paper.training_cells.figure import draw_curves, legend_below
-from svrl.paper.training_cells.gains import gain_of, labels_of, relative_gains
-from svrl.paper.training_cells.plan import training_cell
-from svrl.paper.training_cells.reading import curves, score_of, score_over_time, share_at_most
 from svrl.paper.training_cells.rows import CURVE_POINTS, TRACE_POINTS, against_q_star, thinned
+from svrl.plots.style import legend_below
 from svrl.runtime.stop_signals import Stopped
 
 from .hand_made_trainings import evidence, histogram, seeds, training
@@ -253,7 +260,7 @@ def test_bands_have_the_interval_of_student():
 
 
 # What the agents of all cells are, for each experiment and budget. If this fails, a preset or an arm has changed what
-# the same settings lead to: raise VERSION in training_cells/plan.py, and compute the committed cells again. Only a
+# the same settings lead to: raise VERSION in experiments/trainings.py, and compute the committed cells again. Only a
 # budget whose cells were changed on purpose, or a new one, gets a new line without that.
 AGENTS = {
     "atari_batch_size smoke": "5402b2dece86d8f0",

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from svrl.paper.cell import Cell, CellResult, Work
+from svrl.paper.experiments.trainings import training_cell
 from svrl.paper.running import Computer
 from svrl.paper.store import Store
 from svrl.paper.training_cells.compute import TRAINING, Share
-from svrl.paper.training_cells.plan import ATARI, CLASSIC, MINATAR, training_cell
 from svrl.paper.training_cells.together import train_together
 from svrl.runtime.stop_signals import Stopped
 
@@ -192,7 +192,7 @@ def test_a_computer_says_what_has_to_be_installed(tmp_path: Path, monkeypatch: p
     def lacking(cells: Sequence[tuple[Any, Work]], together: int) -> list[float | Exception]:
         return [ValueError("This needs a game: pip install svrl[game].") for _ in cells]
 
-    kind = dataclasses.replace(CLASSIC, together=lacking)
+    kind = dataclasses.replace(CELLS[0].kind, together=lacking)
     cells = [dataclasses.replace(one, kind=kind) for one in CELLS[:2]]
     done = Computer(store=Store(root=tmp_path), together=2).compute(cells)
     assert (done.done, done.lacking) == ([], {"This needs a game: pip install svrl[game].": cells})
@@ -209,7 +209,3 @@ def test_a_computer_keeps_cells_that_were_trained_together(tmp_path: Path, alone
         assert kept.provenance["seconds"] > 0.0
         assert kept.provenance["command"] == "svrl paper run cartpole"
         assert not store.begun(one)
-
-
-def test_every_family_of_trainings_can_share_a_process():
-    assert all(kind.together is train_together for kind in (ATARI, MINATAR, CLASSIC))

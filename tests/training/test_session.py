@@ -14,7 +14,7 @@ import torch
 
 import svrl
 from svrl.agents.config import AgentConfig
-from svrl.agents.events import Evaluated, Event, Stepped
+from svrl.agents.events import Event, Stepped
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.runtime.rows import read_rows
@@ -156,19 +156,6 @@ def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path:
     training.close()
     assert len(said) == 1
     assert f"It is 0 here and goes up to {then:.3g} with 400 steps instead of 200." in said[0]
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_a_checkpoint_before_the_evaluation_only_if_wanted(tmp_path: Path, before: bool):
-    folder, seen = tmp_path / "run", []
-
-    def watch(event: Event) -> None:
-        if isinstance(event, Evaluated):
-            seen.append(any((folder / "checkpoints").glob("*.npz")))
-
-    train_in_directory(ENV, SMOKE, folder=folder, habits=Habits(save_before_evaluation=before), watch=watch)
-    assert seen == [before]
-    assert not (folder / "checkpoints").exists()
 
 
 def test_what_cannot_be_had_is_refused_before_a_folder_is_made(tmp_path: Path):

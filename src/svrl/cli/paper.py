@@ -12,7 +12,7 @@ from svrl.cli.answers import BadInputError, answering, check_device, nearest, pr
 
 if TYPE_CHECKING:
     from svrl.cli.paper_work import PaperWork
-    from svrl.paper.figure_map import PaperFigure
+    from svrl.paper.catalogue import PaperFigure
 
 SCALES = ("smoke", "laptop", "short", "full")
 PICTURES, PAGES = ("svg", "pdf", "png"), ("html", "md")
@@ -22,7 +22,7 @@ STOPPED = "Stopped; what was done is kept, and the same command goes on from the
 
 def _names() -> list[str]:
     """For completion."""
-    from svrl.paper.figure_map import FIGURES, experiment_names
+    from svrl.paper.catalogue import FIGURES, experiment_names
 
     return [figure.id for figure in FIGURES] + experiment_names()
 

@@ -10,12 +10,10 @@ from typing import Any
 
 from svrl.cli.answers import BadInputError, progress_line, say
 from svrl.cli.paper_progress import CellProgress
-from svrl.paper.catalogue import chosen, load_all, load_experiment
+from svrl.paper.catalogue import PaperFigure, chosen, load_all, load_experiment
 from svrl.paper.cell import Cell
-from svrl.paper.drawing import write_figure
-from svrl.paper.figure_map import PaperFigure
 from svrl.paper.judging import Library
-from svrl.paper.page import build_page
+from svrl.paper.page import build_page, write_figure
 from svrl.paper.running import Computer
 from svrl.paper.store import COMMITTED, Reader, Store
 from svrl.paper.table import committed_table

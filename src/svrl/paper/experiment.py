@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from svrl.paper.cell import Cell, Kind
-from svrl.paper.claim import Claim
-from svrl.paper.evidence import Evidence
+from svrl.paper.claim import Claim, Evidence
 from svrl.paper.store import Reader, read_first
+from svrl.plots.style import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,29 +48,27 @@ class Experiment:
     """One experiment.
 
     Attributes:
-        name: Of its folder.
+        name: Of its file.
         title: A few words.
-        figures: What it draws: "fig3", "table1"; an addition has its own name.
-        says: For each figure what the paper says, in our words; for an addition why it is here.
+        says: What it draws, "fig3" or "table1", an addition by its own name; of each what the paper says, in our words,
+            or why the addition is here.
         budgets: By scale, and perhaps one called short.
-        draw: From a figure's name and evidence to a picture. It reads and never computes.
+        picture: From a figure's name and evidence to a picture. It reads and never computes.
         got: From a figure's name and evidence to a sentence or two on what we got.
         claims: All of its claims.
-        addition: Ours, not in the paper.
         shows: Whether evidence has anything for a figure: what grows piece by piece may not, yet.
+        notes: For the page, a paragraph each.
     """
 
     name: str
     title: str
-    figures: tuple[str, ...]
     says: Mapping[str, str]
     budgets: Mapping[str, Budget]
-    draw: Callable[[str, Evidence], Figure]
+    picture: Callable[[str, Evidence], Figure]
     got: Callable[[str, Evidence], str]
     claims: tuple[Claim, ...]
-    addition: bool = False
     shows: Callable[[str, Evidence], bool] = lambda figure, evidence: True
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     def evidence(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> Evidence | None:
         """What is kept for a scale, or of it for one figure; None unless that is complete, or a piece of it is."""
@@ -102,13 +100,20 @@ class Experiment:
         """All kinds of cells by name."""
         return {cell.kind.name: cell.kind for budget in self.budgets.values() for cell in budget.cells}
 
-    def drawn_from(self, figure: str, evidence: Evidence) -> bool:
-        """Whether a figure is drawn at a scale, and this evidence has something for it."""
-        return self.budget_of(figure, evidence.scale) is not None and self.shows(figure, evidence)
-
     def budget_of(self, figure: str, scale: str) -> Budget | None:
         """The budget that a figure is drawn from at a scale; None if it is not drawn there."""
         budget = self.budgets.get(scale)
         if budget is None or (budget.figures is not None and figure not in budget.figures):
             return None
         return budget
+
+    def drawn_from(self, figure: str, evidence: Evidence) -> bool:
+        """Whether a figure is drawn at a scale, and this evidence has something for it."""
+        return self.budget_of(figure, evidence.scale) is not None and self.shows(figure, evidence)
+
+    def draw(self, figure: str, evidence: Evidence) -> Figure:
+        """A figure from evidence, in the look that all of them have. matplotlib is loaded only now."""
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return self.picture(figure, evidence)

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from svrl.paper.claim import Claim, Finding, Verdict
-from svrl.paper.evidence import Evidence
+from svrl.paper.catalogue import ADDITIONS
+from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import SCALES, Experiment
-from svrl.paper.figure_map import ADDITIONS
 from svrl.paper.store import Reader
 
 SMOKE, LAPTOP, FULL = SCALES

@@ -1,4 +1,7 @@
-"""One look for all figures: small, quiet, readable in print and for the colour-blind; and what figures share."""
+"""One look for all figures: small, quiet, readable in print and for the colour-blind; and what figures share.
+
+matplotlib is loaded when something is drawn, not with this file: experiments import it to list and to judge, too.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import PlaceHolderLayoutEngine
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
 MISSING = "#EDEDED"
@@ -28,6 +32,8 @@ NAME_SIZE = 7
 _NAME_LINE = 1.25 * NAME_SIZE / 72
 """Height of a name, inches."""
 _MOST_UPRIGHT = 4
+_LEGEND_LINE = 0.18
+"""Height of a line of a legend, inches."""
 
 STYLE: Any = {
     "font.size": 9,
@@ -46,8 +52,31 @@ STYLE: Any = {
 }
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, inches, whose panels are laid out so that no words collide."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def empty_figure(words: str) -> Figure:
+    """A figure with a sentence instead of panels."""
+    figure = new_figure(5.6, 1.4)
+    panel = figure.subplots()
+    panel.set_axis_off()
+    say(panel, words)
+    return figure
+
+
+def say(panel: Axes, words: str, height: float = 0.5) -> None:
+    """Words in an empty panel, at a share of its height."""
+    panel.annotate(words, (0.5, height), xycoords="axes fraction", ha="center", va="center", color=GREY, fontsize=8)
+
+
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure; the ending decides the format."""
+    import matplotlib as mpl
+
     with mpl.rc_context(STYLE):
         figure.savefig(path)
 
@@ -58,6 +87,9 @@ def svg_text(figure: Figure) -> str:
     Panels are placed once and for all. Constrained layout places them anew whenever a figure is drawn, starting from
     where they are, and never comes to the very same numbers.
     """
+    import matplotlib as mpl
+    from matplotlib.layout_engine import PlaceHolderLayoutEngine
+
     text = io.StringIO()
     with mpl.rc_context(STYLE):
         if figure.get_layout_engine() is not None and not isinstance(
@@ -69,10 +101,49 @@ def svg_text(figure: Figure) -> str:
     return text.getvalue()
 
 
-def letter(panels: Sequence[Axes], titles: Sequence[str]) -> None:
-    """(a), (b), ... before the titles."""
-    for at, (panel, title) in enumerate(zip(panels, titles, strict=True)):
-        panel.set_title(f"({LETTERS[at]}) {title}".rstrip())
+def letter(panels: Sequence[Axes], titles: Sequence[str] | None = None) -> None:
+    """(a), (b), ... before these titles, or before those that the panels have."""
+    titles = [panel.get_title(loc="left") for panel in panels] if titles is None else titles
+    for at, panel, title in zip(LETTERS, panels, titles, strict=False):  # letters end with z
+        panel.set_title(f"({at}) {title}".rstrip(), loc="left")
+
+
+def legend_below(figure: Figure, panels: Sequence[Axes], columns: int = 4) -> None:
+    """One legend for all panels, below them, each name once; in fewer columns where the figure is too narrow for it."""
+    found: dict[str, Artist] = {}
+    for panel in panels:
+        for handle, name in zip(*panel.get_legend_handles_labels(), strict=True):
+            found.setdefault(name, handle)
+    for count in range(min(columns, len(found)), 0, -1):
+        legend = figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=count, fontsize=8)
+        if count == 1 or legend.get_window_extent().width <= 0.93 * figure.bbox.width:  # fonts vary by format
+            more_lines = -(-len(found) // count) - -(-len(found) // columns)
+            figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * more_lines)
+            break
+        legend.remove()
+
+
+def step_axis(panel: Axes) -> None:
+    """Agent steps from 0 on, as 20k and 1M."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    panel.set_xlim(left=0.0)
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.xaxis.set_major_locator(MaxNLocator(4))
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def in_percent(axis: Axis, decimals: int | None = None) -> None:
+    """Shares as percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
 
 
 def tag(artists: Artist | Iterable[Artist], name: str) -> None:
@@ -80,7 +151,7 @@ def tag(artists: Artist | Iterable[Artist], name: str) -> None:
 
     Every artist of a curve, line, band and markers, gets the same name, which is what a legend would call it.
     """
-    found = [artists] if isinstance(artists, Artist) else list(artists)
+    found = list(artists) if isinstance(artists, Iterable) else [artists]
     for artist in found:
         artist.set_gid(PREFIX + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"))
 

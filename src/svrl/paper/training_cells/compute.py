@@ -61,7 +61,7 @@ def _trained(config: Mapping[str, Any]) -> dict[str, str]:
 def config_of(settings: Mapping[str, Any]) -> AgentConfig:
     """All settings of the agent of a cell."""
     from svrl.agents.config import AgentConfig
-    from svrl.paper.training_cells.plan import ARMS
+    from svrl.paper.experiments.trainings import ARMS
 
     changes = {**ARMS[settings["arm"]], **settings["overrides"], "steps": settings["steps"]}
     return AgentConfig.for_env(settings["env"], settings["preset"], **changes)

@@ -7,10 +7,12 @@ points. Text is plain; `words` in backticks are code.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 VERDICTS = (
     "reproduced",
@@ -173,6 +175,22 @@ def verdict_counts(claims: Iterable[ClaimRow]) -> dict[str, int]:
     """How many claims came to each verdict, in the order of `VERDICTS`, with zeros."""
     counts = Counter(claim.verdict for claim in claims)
     return {verdict: counts[verdict] for verdict in VERDICTS}
+
+
+def apart(claims: Iterable[ClaimRow]) -> dict[str, list[ClaimRow]]:
+    """The paper's claims and those of our additions, which have no section in it, by whose they are; never mixed."""
+    claims = tuple(claims)
+    groups = {
+        "of the paper": [claim for claim in claims if claim.section],
+        "of our additions": [claim for claim in claims if not claim.section],
+    }
+    return {whose: some for whose, some in groups.items() if some}
+
+
+def counts_text(claims: Sequence[ClaimRow], whose: str) -> str:
+    """How many claims came to what: "3 claims of the paper: 2 reproduced, 1 not reproduced."."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(claims).items() if count)
+    return f"{len(claims)} claim{'s' * (len(claims) != 1)} {whose}: {counts}."
 
 
 def figure_labels(section: Section) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from string import Template
 from urllib.parse import quote
@@ -25,8 +25,10 @@ from svrl.reporting.page.content import (
     FigureEntry,
     Page,
     Section,
+    apart,
     capital,
     command_of,
+    counts_text,
     figure_labels,
     labels_of,
     runs_text,
@@ -67,7 +69,7 @@ $notes
 <main>
 <section id="claims" aria-labelledby="claims-title">
 <h2 id="claims-title">Claims</h2>
-<div class="shares" aria-hidden="true">$shares</div>
+$shares
 <div class="filters" role="group" aria-label="Show claims by verdict" hidden>$filters</div>
 <table id="claims-table">
 <caption class="unseen">Every claim, what the paper has, what we got. A claim opens to how it was tested.</caption>
@@ -102,7 +104,7 @@ def render_html(page: Page) -> str:
         program=_part("page.js"),
         rich_subtitle=rich(page.subtitle),
         notes=_notes(page.notes),
-        shares="".join(f'<span class="{STYLES[name]}" style="flex-grow: {counts[name]}"></span>' for name in counts),
+        shares="\n".join(_shares(claims, whose) for whose, claims in apart(page.claims).items()),
         filters=_filter("", "", len(page.claims), "claims")
         + "".join(_filter(STYLES[name], MARKS[name], count, name) for name, count in counts.items()),
         claims="\n".join(_row(claim, section, labels) for section in page.sections for claim in section.claims),
@@ -145,6 +147,16 @@ def _command(command: str) -> str:
 def _badge(verdict: str) -> str:
     """A verdict as a sign and its words."""
     return f'<span class="badge {STYLES[verdict]}"><span aria-hidden="true">{MARKS[verdict]}</span> {verdict}</span>'
+
+
+def _shares(claims: Sequence[ClaimRow], whose: str) -> str:
+    """How many claims came to what, in words and as a bar."""
+    parts = (
+        f'<span class="{STYLES[verdict]}" style="flex-grow: {count}"></span>'
+        for verdict, count in verdict_counts(claims).items()
+        if count
+    )
+    return f'<p>{plain(counts_text(claims, whose))}</p>\n<div class="shares" aria-hidden="true">{"".join(parts)}</div>'
 
 
 def _filter(style: str, mark: str, count: int, words: str) -> str:

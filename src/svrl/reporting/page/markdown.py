@@ -17,8 +17,10 @@ from svrl.reporting.page.content import (
     FigureEntry,
     Page,
     Section,
+    apart,
     capital,
     command_of,
+    counts_text,
     figure_labels,
     labels_of,
     minutes_text,
@@ -26,7 +28,6 @@ from svrl.reporting.page.content import (
     runs_text,
     says_title,
     sentence,
-    verdict_counts,
 )
 from svrl.runtime.files import writing
 
@@ -74,14 +75,14 @@ def _write(path: Path, text: str) -> None:
 
 
 def _index(page: Page, labels: dict[str, str]) -> str:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdict_counts(page.claims).items() if count)
     blocks = [
         f"# {escaped(page.title)}",
         escaped(page.subtitle),
         f"svrl {escaped(page.version)}, {escaped(page.scale)} scale, {escaped(page.made)}.",
         *map(escaped, page.notes),
         "## Claims",
-        f"Of {len(page.claims)} claims: {counts}." if page.claims else "There are no claims.",
+        *(counts_text(claims, whose) for whose, claims in apart(page.claims).items()),
+        "" if page.claims else "There are no claims.",
         _claims_table(page, labels) if page.claims else "",
         "## Experiments",
         "\n".join(_experiment_line(section) for section in page.sections),

@@ -1,0 +1,594 @@
+"""Figures 6 and 23 to 28: scores against agent steps on Atari, with and without structure.
+
+The paper draws 56 of the 57 games in figures 23 to 26; Surround has no panel. Ours stands last in figure 26.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from svrl.envs.atari_games import GAMES
+from svrl.paper.cell import Cell
+from svrl.paper.claim import Claim, Evidence, Finding, Verdict
+from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments.gains import (
+    MARGIN,
+    can_tell,
+    gain_of,
+    improved,
+    judge_falling,
+    labels_of,
+    mostly_low,
+    ranks_and_gains,
+    relative_gains,
+    resampled,
+    signed,
+)
+from svrl.paper.experiments.training_figures import SCORE, draw_curves
+from svrl.paper.experiments.trainings import (
+    ALL_ARMS,
+    ARMS_OF,
+    ATARI_SCALES,
+    FULL,
+    LAPTOP,
+    PAIR,
+    SHORT,
+    SMOKE,
+    TECHNIQUES,
+    WORDS,
+    TrainingPlan,
+    curves,
+    env_names,
+    envs_of,
+    game_of,
+    in_order,
+    listed,
+    mean_rank,
+    score_over_time,
+    short_budget,
+    title_of,
+    trainings,
+    values,
+)
+from svrl.paper.verdicts import counted, nothing_yet, settled, shown
+from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
+from svrl.stats import probability_of_improvement, stratified_interval
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Games of the learning figures, in the paper's order, and what is spent on them.
+
+FIG6 = ("breakout", "frostbite", "krull", "zaxxon")
+SELECTED = tuple(game.name for game in GAMES.values() if game.paper_double)
+"""The 16 games of figures 27 and 28."""
+UNLABELLED = "surround"
+_LABELLED = tuple(game for game in GAMES if game != UNLABELLED)
+PARTS = {
+    "fig23": _LABELLED[:16],
+    "fig24": _LABELLED[16:32],
+    "fig25": _LABELLED[32:48],
+    "fig26": (*_LABELLED[48:], UNLABELLED),
+}
+FIGURES = ("fig6", *PARTS, "fig27", "fig28")
+GAMES_OF: dict[str, tuple[str, ...]] = {"fig6": FIG6, **PARTS, "fig27": SELECTED, "fig28": SELECTED}
+TECHNIQUES_OF: dict[str, tuple[str, ...]] = {
+    "fig6": TECHNIQUES,
+    **dict.fromkeys(PARTS, ("dqn",)),
+    "fig27": ("double",),
+    "fig28": ("dueling",),
+}
+
+
+def _budget(cells: tuple[Cell, ...], games: str, words: str) -> Budget:
+    """A budget for the figures that have at least one panel in it."""
+    trained = {(cell.settings["env"], cell.settings["arm"]) for cell in cells}
+    drawn = tuple(
+        figure
+        for figure in FIGURES
+        if any((env, kind) in trained for env in env_names(GAMES_OF[figure]) for kind in TECHNIQUES_OF[figure])
+    )
+    return Budget(cells=tuple({cell.key: cell for cell in cells}.values()), words=f"{games}, {words}", figures=drawn)
+
+
+def _cells(plan: TrainingPlan, all_arms: tuple[str, ...], pair: tuple[str, ...]) -> tuple[Cell, ...]:
+    return (*plan.cells(env_names(all_arms), ALL_ARMS), *plan.cells(env_names(pair), PAIR))
+
+
+_SMOKE_PAIRS = ("alien", "qbert", "zaxxon")
+"""One more game of each part; their games are short."""
+_IN_ALL_ARMS = tuple(dict.fromkeys((*FIG6, *SELECTED)))
+
+BUDGETS = {
+    "smoke": _budget(
+        _cells(SMOKE, ("frostbite",), _SMOKE_PAIRS),
+        f"Frostbite, and {listed(_SMOKE_PAIRS)} for DQN",
+        WORDS["smoke"],
+    ),
+    "laptop": _budget(_cells(LAPTOP, (), ("frostbite",)), "Frostbite with DQN only", WORDS["laptop"]),
+    "short": replace(
+        short_budget(GAMES),
+        cells=(
+            *SHORT.cells(env_names(in_order(GAMES)), ARMS_OF["dqn"]),
+            *SHORT.cells(env_names(in_order(_IN_ALL_ARMS)), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
+        ),
+    ),
+    "full": _budget(
+        _cells(FULL, _IN_ALL_ARMS, tuple(GAMES)),
+        "57 games for DQN and 16 for double and dueling DQN",
+        WORDS["full"],
+    ),
+}
+
+# How the claims on scores are judged.
+
+MOST_POINTS = 0.9
+AGREEMENT = 0.8
+LOW_RANK = 3.0
+_SIGNS = {"better": 1, "slightly better": 1, "similar": 0, "worse": -1}
+
+
+def judge_technique(kind: str, evidence: Evidence) -> Finding:
+    """Higher throughout training: averaged over time, and at most points of every game."""
+    arms = kind, f"sv-{kind}"
+    envs = envs_of(evidence, env_names(FIG6), arms)
+    if not envs:
+        return nothing_yet(evidence)
+    gain = gain_of(evidence, *arms, envs, measure=score_over_time)
+    above = [share_above(evidence, *arms, env) for env in envs]
+    ends = gain.improvement_interval
+    low = [f"{title_of(env)} {share:.0%}" for env, share in zip(envs, above, strict=True) if share < MOST_POINTS]
+    note = f"Above at too few points: {counted(low)}." if low else "Above at nearly all points of every game."
+    if len(envs) < len(FIG6):
+        note += f" {len(envs)} of the {len(FIG6)} games are there."
+    elif not low:
+        return improved(evidence, gain, note)
+    return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5)
+
+
+def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> float:
+    """Share of the points of time at which the structured mean over seeds is the higher one."""
+    (at, theirs), (also_at, ours) = (curves(trainings(evidence, env=env, arm=arm)) for arm in (plain, structured))
+    _, left, right = np.intersect1d(at, also_at, return_indices=True)
+    if not len(left):
+        return 0.0
+    return float((ours.mean(0)[right] > theirs.mean(0)[left]).mean())
+
+
+def judge_consistent(evidence: Evidence) -> Finding:
+    """In how many of the 12 panels, or of those that are there, the structured agent ends higher."""
+    found = {kind: envs_of(evidence, env_names(FIG6), (kind, f"sv-{kind}")) for kind in TECHNIQUES}
+    if not all(found.values()):
+        return nothing_yet(evidence)
+    theirs = [scores for kind, envs in found.items() for scores in values(evidence, kind, envs)]
+    ours = [scores for kind, envs in found.items() for scores in values(evidence, f"sv-{kind}", envs)]
+    panels = [env for envs in found.values() for env in envs]
+    count = int((relative_gains(theirs, ours, panels) > 0).sum())
+    tells = can_tell(theirs, ours)
+    ends = stratified_interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if tells else None
+    holds = count == len(FIG6) * len(TECHNIQUES) and ends is not None and ends[0] >= 0.75 * len(panels)
+    words = f"{count}{shown(ends, 0)} of {len(panels)} panels"
+    return settled(evidence, holds, ours=words, value=count, ends=ends, limit=len(panels))
+
+
+def judge_labels(figure: str, evidence: Evidence) -> Finding:
+    """The share of a figure's labelled games whose gain has the label's direction."""
+    (kind,) = TECHNIQUES_OF[figure]
+    arms = kind, f"sv-{kind}"
+    labelled = [env for env in env_names(GAMES_OF[figure]) if label_of(env, kind)]
+    envs = envs_of(evidence, labelled, arms)
+    signs = np.array([_SIGNS[label_of(env, kind)] for env in envs])
+    agree = agreeing(gain_of(evidence, *arms, envs).relative, signs)
+    share = float(agree.mean())
+    ends = resampled(lambda gains: agreeing(gains, signs).mean(-1), evidence, *arms, envs)
+    others = [title_of(env) for env, fits in zip(envs, agree, strict=True) if not fits]
+    holds = share >= AGREEMENT and ends is not None and ends[0] > 0.5
+    return settled(
+        evidence,
+        holds,
+        ours=f"{int(agree.sum())} of {len(envs)} games, {share:.0%}{shown(ends)}",
+        value=share,
+        ends=ends,
+        note=f"Against their labels: {counted(others)}.",
+        limit=AGREEMENT,
+    )
+
+
+def agreeing(gains: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """(..., games): whether relative gains have the direction of labels; similar is within the margin."""
+    return np.where(signs == 0, np.abs(gains) <= MARGIN, np.sign(gains) == signs)
+
+
+def label_of(env: str, kind: str) -> str:
+    """The paper's label of a game for a technique; empty if it has none."""
+    game = game_of(env)
+    return {"dqn": game.paper_dqn, "double": game.paper_double, "dueling": game.paper_dueling}[kind]
+
+
+def judge_benefit(evidence: Evidence) -> Finding:
+    """How many games gain more than the margin."""
+    return _near_count(evidence, 1, paper=43, near=5, widest=10)
+
+
+def judge_worse(evidence: Evidence) -> Finding:
+    """How many games lose more than the margin."""
+    return _near_count(evidence, -1, paper=4, near=2, widest=4)
+
+
+def _near_count(evidence: Evidence, label: int, *, paper: int, near: int, widest: int) -> Finding:
+    """Whether so many games have a label as in the paper, surely enough that noise cannot do it.
+
+    Args:
+        evidence: What to read.
+        label: 1 for better, -1 for worse.
+        paper: Games of the paper.
+        near: Largest distance of the count.
+        widest: Games that the interval over seeds may span.
+    """
+    envs = envs_of(evidence, env_names(GAMES), PAIR)
+    count = int((labels_of(gain_of(evidence, *PAIR, envs).relative) == label).sum())
+    ends = resampled(lambda gains: (labels_of(gains) == label).sum(-1), evidence, *PAIR, envs)
+    holds = abs(count - paper) <= near and ends is not None and ends[1] - ends[0] <= widest
+    ours = f"{count}{shown(ends, 0)} of {len(envs)}"
+    return settled(evidence, holds, ours=ours, value=count, ends=ends, limit=paper)
+
+
+def judge_worse_rank(evidence: Evidence) -> Finding:
+    """Whether the games that lose have higher ranks than the others, and ranks that are not low."""
+    envs = envs_of(evidence, env_names(GAMES), PAIR)
+    if not envs:
+        return nothing_yet(evidence)
+    ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
+    worse = labels_of(gains) == -1
+    if worse.sum() < 2 or worse.all():
+        note = f"{int(worse.sum())} of {len(envs)} games lose more than {MARGIN:.0%}: two and some others are needed."
+        return settled(evidence, False, ours="", value=None, ends=None, note=note)
+    groups = [ranks[worse]], [ranks[~worse]]
+    chance = float(probability_of_improvement(*groups))
+    ends = stratified_interval(probability_of_improvement, *groups)
+    middle, others = float(np.median(ranks[worse])), float(np.median(ranks[~worse]))
+    told = [f"{title_of(env)} {rank:.1f}" for env, rank, chosen in zip(envs, ranks, worse, strict=True) if chosen]
+    return settled(
+        evidence,
+        ends[0] > 0.5 and middle > LOW_RANK,
+        ours=f"probability {chance:.2f}{shown(ends)} that a worse game has the higher rank, "
+        f"median {middle:.1f} against {others:.1f}",
+        value=chance,
+        ends=ends,
+        note=f"Ranks of the worse games: {counted(told)}. The interval is over games.",
+        limit=0.5,
+    )
+
+
+def judge_low_games(evidence: Evidence) -> Finding:
+    """The share of batches of rank 3 or less in the game of figure 6 where it is least, with plain DQN."""
+    envs = envs_of(evidence, env_names(FIG6), PAIR[:1])
+    return mostly_low(evidence, PAIR[0], envs, int(LOW_RANK), expected=len(FIG6))
+
+
+def judge_low_rank(evidence: Evidence) -> Finding:
+    """In how many games plain DQN's values have a mean rank of at most 3."""
+    envs = envs_of(evidence, env_names(GAMES), ("dqn",))
+    ranks = values(evidence, "dqn", envs, mean_rank)
+    count = int(_low(ranks).sum())
+    ends = stratified_interval(lambda x: _low(x).sum(-1), ranks) if min(map(len, ranks)) > 1 else None
+    centred = values(evidence, "dqn", envs, lambda kept: mean_rank(kept, centred=True))
+    return settled(
+        evidence,
+        ends is not None and ends[0] > 40,
+        ours=f"{count}{shown(ends, 0)} of {len(envs)}",
+        value=count,
+        ends=ends,
+        note=f"With row means taken out: {int(_low(centred).sum())}.",
+        limit=40,
+    )
+
+
+def judge_label_count(evidence: Evidence) -> Finding:
+    """The labels of figures 23 to 26, counted; no run is needed."""
+    found = Counter(game.paper_dqn for game in GAMES.values())
+    better = found["better"] + found["slightly better"]
+    ours = (
+        f"{found['better']} better and {found['slightly better']} slightly better are {better}; "
+        f"{found['similar']} similar, {found['worse']} worse, {found['']} without a label"
+    )
+    verdict = Verdict.REPRODUCED if better == 43 else Verdict.NOT_REPRODUCED
+    return Finding(verdict=verdict, ours=ours, value=better, note="Counted from the labels alone.")
+
+
+def judge_actions(evidence: Evidence) -> Finding:
+    """Games with 18 actions, counted; no run is needed."""
+    count = sum(game.actions == 18 for game in GAMES.values())
+    verdict = Verdict.REPRODUCED if 2 * count > len(GAMES) else Verdict.NOT_REPRODUCED
+    note = "Counted in svrl's table of games, the minimal action sets of the emulator; the paper prints no list."
+    return Finding(verdict=verdict, ours=f"{count} of {len(GAMES)}", value=count, note=note)
+
+
+def _low(ranks: Sequence[np.ndarray]) -> np.ndarray:
+    """(..., games): whether the mean over seeds is low, from ranks (..., seeds) of each game."""
+    return np.stack([game.mean(-1) <= LOW_RANK for game in ranks], axis=-1)
+
+
+# What the paper says about scores on Atari, as claims.
+
+_FULL = ("full",)
+_NAMES = {"dqn": "DQN", "double": "double DQN", "dueling": "dueling DQN"}
+
+
+def got(figure: str, evidence: Evidence) -> str:
+    """Gains of the figure's techniques, and which panels are missing."""
+    games, found = env_names(GAMES_OF[figure]), []
+    panels = 0
+    for kind in TECHNIQUES_OF[figure]:
+        envs = envs_of(evidence, games, (kind, f"sv-{kind}"))
+        panels += len(envs)
+        if envs:
+            found.append(f"{_NAMES[kind]}: {gain_of(evidence, kind, f'sv-{kind}', envs)}")
+    expected = len(games) * len(TECHNIQUES_OF[figure])
+    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
+    return f"{'; '.join(found)}.{missing}" if found else f"None of its games is in this budget.{missing}"
+
+
+def has_panels(figure: str, evidence: Evidence) -> bool:
+    """Whether a game of the figure was trained with and without structure."""
+    games = env_names(GAMES_OF[figure])
+    return any(envs_of(evidence, games, (kind, f"sv-{kind}")) for kind in TECHNIQUES_OF[figure])
+
+
+def _technique(kind: str) -> Claim:
+    return Claim(
+        name=f"{kind}-gains-across-time",
+        figure="fig6",
+        section="4.3",
+        says=f"With structure {_NAMES[kind]} has higher scores throughout training in all four games.",
+        paper="higher in all 4 games, at all times",
+        test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
+        "resampling seeds within each game, lies above one half, and in each game the structured mean is above the "
+        "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
+        "interquartile means over all games.",
+        judge=partial(judge_technique, kind),
+        scales=ATARI_SCALES,
+    )
+
+
+def _labels(figure: str, name: str) -> Claim:
+    games = GAMES_OF[figure]
+    return Claim(
+        name=f"labels-{figure}",
+        figure=figure,
+        section="E",
+        says=f"Structure does to {name} on the games of this figure what their labels say: better, similar or worse.",
+        paper=f"labels of {sum(game != 'surround' for game in games)} games",
+        test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced if it "
+        "is at least 80% and its interval over seeds lies above one half.",
+        judge=partial(judge_labels, figure),
+        scales=_FULL,
+    )
+
+
+def _relation(figure: str, kind: str) -> Claim:
+    return Claim(
+        name=f"{kind}-lower-rank-larger-gain",
+        figure=figure,
+        section="E",
+        says=f"With {_NAMES[kind]}, too, games of lower rank gain more from structure.",
+        paper="consistent over techniques",
+        test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the figure; "
+        "reproduced if its interval, by resampling games, lies below 0.",
+        judge=partial(judge_falling, kind, f"sv-{kind}", env_names(GAMES_OF[figure])),
+        scales=ATARI_SCALES,
+    )
+
+
+CLAIMS = (
+    *(_technique(kind) for kind in TECHNIQUES),
+    Claim(
+        name="gains-consistent-over-techniques",
+        figure="fig6",
+        section="4.3",
+        says="The gains are consistent: all three techniques gain in all four games.",
+        paper="12 of 12 panels",
+        test="Panels whose last score is higher; reproduced if all 12 are, and 9 or more in the interval over seeds.",
+        judge=judge_consistent,
+        scales=ATARI_SCALES,
+    ),
+    Claim(
+        name="games-of-fig6-are-low-rank",
+        figure="fig6",
+        section="4.3",
+        says="The four games of the figure have values of low rank.",
+        paper="low rank, as in section 4.1",
+        test="Share of the batches of plain DQN with a rank of at most 3, which section 4.1 calls small, in the game "
+        "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
+        judge=judge_low_games,
+        scales=ATARI_SCALES,
+    ),
+    *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
+    _labels("fig27", "double DQN"),
+    _labels("fig28", "dueling DQN"),
+    _relation("fig27", "double"),
+    _relation("fig28", "dueling"),
+    Claim(
+        name="43-of-57-games-benefit",
+        figure="fig23",
+        section="E",
+        says="43 of the 57 games benefit from structure.",
+        paper="43 of 57",
+        test="Games whose relative gain exceeds 10%; reproduced if their number is within 5 of 43 and its interval "
+        "over seeds spans 10 games at most.",
+        judge=judge_benefit,
+        scales=_FULL,
+    ),
+    Claim(
+        name="4-games-slightly-worse",
+        figure="fig26",
+        section="E",
+        says="Only about four games are slightly worse with structure.",
+        paper="4 of 57",
+        test="Games that lose more than 10%; reproduced if their number is within 2 of 4 and its interval over seeds "
+        "spans 4 games at most.",
+        judge=judge_worse,
+        scales=_FULL,
+    ),
+    Claim(
+        name="worse-games-have-a-large-rank",
+        figure="fig26",
+        section="E",
+        says="The games that are worse with structure have a significantly large rank.",
+        paper="significantly large",
+        test="Probability that a game of DQN that loses more than 10% has a higher mean rank than one that does not; "
+        "reproduced if its interval, by resampling games within both groups, lies above one half and the median rank "
+        "of the worse games is above 3.",
+        judge=judge_worse_rank,
+        scales=ATARI_SCALES,
+    ),
+    Claim(
+        name="more-than-40-games-are-low-rank",
+        figure="fig23",
+        section="1",
+        says="More than 40 of the 57 games have values of low rank.",
+        paper="more than 40 of 57",
+        test="Games whose mean rank is 3 or less, which is what section 4.1 calls small; reproduced if the interval of "
+        "their number over seeds lies above 40.",
+        judge=judge_low_rank,
+        scales=_FULL,
+    ),
+    Claim(
+        name="labels-add-up-to-43",
+        figure="fig23",
+        section="E",
+        says="The labels printed under the panels of figures 23 to 26 give the 43 games that benefit.",
+        paper="43",
+        test="Labels better and slightly better are counted.",
+        judge=judge_label_count,
+        scales=("smoke", "laptop", "short", "full"),
+        seeded=False,
+        printed=True,
+    ),
+    Claim(
+        name="most-games-have-18-actions",
+        figure="fig23",
+        section="E",
+        says="The majority of the games have 18 actions.",
+        paper="more than half",
+        test="Games with a minimal action set of 18 are counted in svrl's table of games.",
+        judge=judge_actions,
+        scales=("smoke", "laptop", "short", "full"),
+        seeded=False,
+        printed=True,
+    ),
+)
+
+# Figures 6 and 23 to 28: a panel a game, or a game and a technique.
+
+COLUMNS = 4
+_NOTHING = "none of the games of this figure is in this budget"
+
+
+def draw(figure_id: str, evidence: Evidence) -> Figure:
+    """One of the seven figures, with the panels that there are."""
+    if figure_id == "fig6":
+        return _draw_techniques(evidence)
+    (kind,) = TECHNIQUES_OF[figure_id]
+    envs = envs_of(evidence, env_names(GAMES_OF[figure_id]), (kind, f"sv-{kind}"))
+    if not envs:
+        return _empty()
+    return _draw_games(evidence, kind, envs)
+
+
+def _empty() -> Figure:
+    return empty_figure(_NOTHING)
+
+
+def _draw_techniques(evidence: Evidence) -> Figure:
+    """A row a technique, a column a game; what is missing is said."""
+    envs = [env for env in env_names(FIG6) if trainings(evidence, env=env)]
+    if not envs:
+        return _empty()
+    kinds = [kind for kind in TECHNIQUES if envs_of(evidence, envs, (kind, f"sv-{kind}"))]
+    figure = new_figure(2.2 * len(envs) + 0.8, 1.8 * len(kinds) + 0.6)
+    panels = figure.subplots(len(kinds), len(envs), squeeze=False)
+    for row, kind in zip(panels, kinds, strict=True):
+        for panel, env in zip(row, envs, strict=True):
+            panel.set_title(f"{title_of(env)}, {kind}")
+            _draw_pair(panel, evidence, kind, env)
+        row[0].set_ylabel(SCORE, fontsize=8)
+    for panel in panels[-1]:
+        panel.set_xlabel("agent steps")
+    letter(list(panels.flat))
+    legend_below(figure, list(panels.flat))
+    return figure
+
+
+def _draw_games(evidence: Evidence, kind: str, envs: Sequence[str]) -> Figure:
+    """A panel a game, with its rank, its gain and the paper's label."""
+    columns = min(COLUMNS, len(envs))
+    rows = -(-len(envs) // columns)
+    figure = new_figure(2.35 * columns + 0.5, 1.95 * rows + 0.5)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel in panels[len(envs) :]:
+        panel.set_axis_off()
+    shown = panels[: len(envs)]
+    for at, (panel, env) in enumerate(zip(shown, envs, strict=True)):
+        panel.set_title(title_of(env))
+        _draw_pair(panel, evidence, kind, env)
+        panel.annotate(
+            _beside(evidence, kind, env), (0.03, 0.98), xycoords="axes fraction", va="top", fontsize=6.5, color=GREY
+        )
+        panel.margins(y=0.3)
+        if at % columns == 0:
+            panel.set_ylabel(SCORE, fontsize=8)
+        if at >= len(envs) - columns:
+            panel.set_xlabel("agent steps")
+    letter(shown)
+    legend_below(figure, shown)
+    return figure
+
+
+def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
+    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings(evidence, env=env, arm=arm))}
+    if {kind, f"sv-{kind}"} <= groups.keys():
+        draw_curves(panel, groups)
+    else:
+        say(panel, "not in this budget")
+        panel.set(xticks=[], yticks=[])
+    panel.tick_params(labelsize=7)
+
+
+def _beside(evidence: Evidence, kind: str, env: str) -> str:
+    """Rank of the plain agent, gain of the structured one, and what the paper says of it."""
+    rank = float(np.mean([mean_rank(kept) for kept in trainings(evidence, env=env, arm=kind)]))
+    gain = float(gain_of(evidence, kind, f"sv-{kind}", (env,)).relative[0])
+    return f"rank {rank:.1f}, gain {signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
+
+
+_PART = "Structure raises the score of DQN in most games, and each panel has a label that says so. Part {} of four."
+
+EXPERIMENT = Experiment(
+    name="atari_learning",
+    title="learning curves on Atari",
+    says={
+        "fig6": "On Breakout, Frostbite, Krull and Zaxxon, all of low rank, structure gives higher scores throughout "
+        "training, for DQN, double DQN and dueling DQN alike.",
+        **{figure: _PART.format(letter) for figure, letter in zip(FIGURES[1:5], "ABCD", strict=True)},
+        "fig27": "The same for double DQN on 16 games: structure helps where the rank is low.",
+        "fig28": "The same for dueling DQN on 16 games.",
+    },
+    budgets=BUDGETS,
+    picture=draw,
+    got=got,
+    claims=CLAIMS,
+    shows=has_panels,
+    notes=(
+        "The paper's budget takes the preset authors: the figures come from the authors' program, and its settings "
+        "are complete. The text differs in loss, exploration and target copies, see the departures.",
+        "The paper has no panel for Surround. Ours is the last of figure 26.",
+    ),
+)

@@ -1,0 +1,256 @@
+"""An addition: which setting of structure matters, on control tasks with many actions.
+
+The two ways of `control_learning` differ in two settings at once, and both keep the authors' share of observed
+entries, shrinkage and output. Here each is changed alone: first the two, then, with rows centred and the completed
+matrix's value, which is where an estimate can enter a target, the others. Everything else is that experiment's, and so
+are its cells of plain DQN and of the two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from svrl.paper.cell import Cell
+from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments import control_learning
+from svrl.paper.experiments.control_learning import ENVS, less_loss
+from svrl.paper.experiments.gains import SCALES, gain_of, improved
+from svrl.paper.experiments.trainings import TrainingPlan, envs_of, target_push, title_of, values
+from svrl.paper.verdicts import nothing_yet, shown
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, letter, new_figure, tag
+from svrl.stats import Interval, interval_if_several
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Ways to add structure on the control tasks with many actions, one setting at a time.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """One way to form targets.
+
+    Attributes:
+        name: What it is called in claims and pictures.
+        arm: Of `svrl.paper.experiments.trainings.ARMS`, from which it starts.
+        changes: What it changes of that.
+    """
+
+    name: str
+    arm: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+PLAIN = Way(name="plain", arm="dqn")
+AUTHORS = Way(name="authors", arm="sv-dqn")
+BOTH = Way(name="rows centred + network's value", arm="sv-dqn-network")
+CENTRED = Way(name="rows centred", arm="sv-dqn", changes={"scale": "row"})
+NETWORK = Way(name="network's value", arm="sv-dqn", changes={"value": "network"})
+ESTIMATE = Way(name="rows centred + estimate", arm="sv-dqn", changes={"scale": "row", "output": "estimate"})
+HALF = Way(name="rows centred + half observed", arm="sv-dqn", changes={"scale": "row", "observe": 0.5})
+SHRUNK_LESS = Way(name="rows centred + less shrinkage", arm="sv-dqn", changes={"scale": "row", "ratio": 0.002})
+KNOWN = (PLAIN, AUTHORS, BOTH)
+"""Those of `control_learning`."""
+CHANGED = (CENTRED, NETWORK, ESTIMATE, HALF, SHRUNK_LESS)
+WAYS = (*KNOWN, *CHANGED)
+
+_CHANGES = frozenset(name for way in WAYS for name in way.changes)
+
+
+def way_of(settings: Mapping[str, Any]) -> Way:
+    """The way of a cell, from its settings.
+
+    Raises:
+        LookupError: If it is none of these.
+    """
+    changes = {name: value for name, value in settings["overrides"].items() if name in _CHANGES}
+    for way in WAYS:
+        if (way.arm, way.changes) == (settings["arm"], changes):
+            return way
+    raise LookupError(f"No way starts from {settings['arm']} and changes {changes}.")
+
+
+def _cells(plan: TrainingPlan, envs: Iterable[str], ways: Iterable[Way]) -> tuple[Cell, ...]:
+    return tuple(cell for way in ways for cell in plan.cells(envs, (way.arm,), **way.changes))
+
+
+def _piece_of(cell: Cell) -> str:
+    """What is judged together: all tasks and seeds of a way."""
+    return way_of(cell.settings).name
+
+
+SHORT = replace(control_learning.SHORT, seeds=5)
+"""Of the ways that are new here; the others have the ten seeds of `control_learning`."""
+
+BUDGETS = {
+    "smoke": Budget(
+        cells=_cells(control_learning.SMOKE, ENVS[:1], (PLAIN, AUTHORS, HALF)),
+        words="three-motor pendulum with 8 actions, 150 steps, preset smoke, 1 seed",
+    ),
+    "laptop": Budget(
+        cells=_cells(control_learning.LAPTOP, ENVS[:1], WAYS),
+        words="three-motor pendulum, 64 actions, 30,000 steps, 3 seeds",
+    ),
+    "short": Budget(
+        cells=_cells(control_learning.SHORT, ENVS, KNOWN) + _cells(SHORT, ENVS, CHANGED),
+        words="4 tasks, 64 actions, 30,000 steps; 10 seeds of the ways of control_learning, 5 of any other",
+        piece_of=_piece_of,
+    ),
+    "full": Budget(
+        cells=_cells(control_learning.FULL, ENVS, WAYS), words="4 tasks, 64 actions, 200,000 steps, 20 seeds"
+    ),
+}
+
+# Our claims on single settings of structure, by the policy loss on control tasks with many actions.
+
+
+def by_way(evidence: Evidence) -> Evidence:
+    """The same with the name of its way as the arm of every cell, which is what trainings are told apart by."""
+    cells = (replace(kept, settings={**kept.settings, "arm": way_of(kept.settings).name}) for kept in evidence.cells)
+    return replace(evidence, cells=tuple(cells))
+
+
+def ways_of(named: Evidence) -> list[Way]:
+    """Those that are there beside plain DQN, which comes first; none without it."""
+    return [way for way in WAYS if envs_of(named, ENVS, (PLAIN.name, way.name))]
+
+
+def shows(figure: str, evidence: Evidence) -> bool:
+    """Whether there is something to compare with plain DQN."""
+    return len(ways_of(by_way(evidence))) > 1
+
+
+def got(figure: str, evidence: Evidence) -> str:
+    """How often each way loses less than plain DQN."""
+    named = by_way(evidence)
+    told = []
+    for way in ways_of(named)[1:]:
+        gain = gain_of(named, PLAIN.name, way.name, envs_of(named, ENVS, (PLAIN.name, way.name)), measure=less_loss)
+        told.append(f"{way.name} {gain.improvement:.2f}{shown(gain.improvement_interval)}")
+    return f"Probability to lose less than plain DQN: {'; '.join(told)}."
+
+
+def _judge(way: Way, other: Way, evidence: Evidence) -> Finding:
+    named = by_way(evidence)
+    envs = envs_of(named, ENVS, (other.name, way.name))
+    if not envs:
+        return nothing_yet(evidence)
+    gain = gain_of(named, other.name, way.name, envs, measure=less_loss)
+    settling = SCALES if len(envs) == len(ENVS) else ()
+    outright = f"All runs of {way.name} beat all of {other.name}"
+    return improved(evidence, gain, _pushes(named, way, envs), settling, outright)
+
+
+def _pushes(named: Evidence, way: Way, envs: Sequence[str]) -> str:
+    """What completion did to targets, task by task: their values differ by orders of magnitude."""
+    told = (f"{title_of(env)} {values(named, way.name, (env,), target_push)[0].mean():+.2g}" for env in envs)
+    return f"Completion moved a target on average by: {', '.join(told)}."
+
+
+def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
+    return Claim(
+        name=name,
+        figure="ways",
+        section="",
+        says=says,
+        paper="not in the paper",
+        test="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training; "
+        "holds if the interval of the probability of improvement over seeds, by resampling seeds within each task, "
+        "lies above one half. Beside it stands by how much less it loses: of interquartile means over all tasks of "
+        "losses divided by the other's mean; of the losses themselves where there is one task. At short scale five "
+        "seeds stand against ten. Six claims are judged so, each by itself.",
+        judge=partial(_judge, way, other),
+        scales=SCALES,
+    )
+
+
+CLAIMS = (
+    _claim(
+        "centring-alone-improves-on-the-authors",
+        CENTRED,
+        AUTHORS,
+        "Rows centred instead of scaled to [-1, 1], all else the authors', lose less than the authors' way.",
+    ),
+    _claim(
+        "the-networks-value-alone-improves-on-the-authors",
+        NETWORK,
+        AUTHORS,
+        "The network's value instead of the completed matrix's, all else the authors', loses less than their way.",
+    ),
+    *(
+        _claim(name, way, PLAIN, f"With rows centred and the completed matrix's value, {words} than plain DQN.")
+        for name, way, words in (
+            ("completed-values-improve", CENTRED, "structure loses less"),
+            ("estimates-improve", ESTIMATE, "the estimate of all entries as the target loses less"),
+            ("fewer-entries-improve", HALF, "half of the entries lose less"),
+            ("less-shrinkage-improves", SHRUNK_LESS, "a tenth of the authors' shrinkage loses less"),
+        )
+    ),
+)
+
+# Policy losses of each way on each task, and how often it loses less than plain DQN.
+
+_COLOURS = {PLAIN.name: BLUE, AUTHORS.name: ORANGE}
+"""The others are all of one colour: their names stand beside them."""
+
+
+def draw(figure_id: str, evidence: Evidence) -> Figure:
+    """A column a task, a row a way, with 95% intervals."""
+    named = by_way(evidence)
+    ways = ways_of(named)
+    envs = envs_of(named, ENVS, [way.name for way in ways])
+    figure = new_figure(1.9 * len(envs) + 4.4, 0.32 * len(ways) + 1.5)
+    panels = list(figure.subplots(1, len(envs) + 1, sharey=True, squeeze=False)[0])
+    for panel, env in zip(panels, envs, strict=False):
+        _draw_losses(panel, named, env, ways)
+    _draw_improvement(panels[-1], named, envs, ways)
+    panels[0].set_yticks(range(len(ways)), [way.name for way in ways])
+    panels[0].set_ylim(len(ways) - 0.5, -0.5)
+    letter(panels)
+    return figure
+
+
+def _draw_losses(panel: Axes, named: Evidence, env: str, ways: Sequence[Way]) -> None:
+    for row, way in enumerate(ways):
+        (found,) = values(named, way.name, (env,), lambda kept: -less_loss(kept))
+        _dot(panel, way, row, float(found.mean()), interval_if_several(found))
+    (plain,) = values(named, PLAIN.name, (env,), lambda kept: -less_loss(kept))
+    panel.axvline(plain.mean(), color=GREY, linewidth=0.8)
+    panel.set(title=title_of(env), xlabel="policy loss")
+
+
+def _draw_improvement(panel: Axes, named: Evidence, envs: Sequence[str], ways: Sequence[Way]) -> None:
+    for row, way in enumerate(ways):
+        if way is not PLAIN:
+            gain = gain_of(named, PLAIN.name, way.name, envs, measure=less_loss)
+            _dot(panel, way, row, gain.improvement, gain.improvement_interval)
+    panel.axvline(0.5, color=GREY, linewidth=0.8)
+    panel.set(title="loses less than plain", xlabel="probability", xlim=(-0.03, 1.03))
+
+
+def _dot(panel: Axes, way: Way, row: int, value: float, ends: Interval | None) -> None:
+    colour = _COLOURS.get(way.name, GREEN)
+    if ends is not None:
+        tag(panel.hlines(row, *ends, color=colour, linewidth=2.0), way.name)
+    tag(panel.plot(value, row, "o", color=colour, markersize=5)[0], way.name)
+
+
+EXPERIMENT = Experiment(
+    name="control_ways",
+    title="ways to add structure, one setting at a time",
+    says={
+        "ways": "The authors' way and ours differ in two settings, and with the network's value no estimate enters a "
+        "target at all. Here each setting is changed alone: the scaling and the value from the authors' way, and, with "
+        "rows centred and the completed matrix's value, the output, the share of observed entries and the shrinkage."
+    },
+    budgets=BUDGETS,
+    picture=draw,
+    got=got,
+    claims=CLAIMS,
+    shows=shows,
+)

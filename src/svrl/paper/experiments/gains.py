@@ -1,0 +1,425 @@
+"""What structure gains: a structured arm against its plain twin on the same environments, and claims on that.
+
+- probability of improvement: that a structured run beats a plain one in an environment drawn at random;
+- difference: structured less plain, of interquartile means over the runs of all environments; of means where
+  there is one environment. Scores are human-normalised on Atari. Elsewhere they are raw, and divided by the plain arm's
+  mean where there are several environments, whose scores differ by orders of magnitude;
+- relative gain of one environment: (structured - plain) / (the better of the two - random), cut to [-1, 1], which
+  it is anyway where both beat a random player. It is what an eye sees in a panel whose axis ends at the better curve;
+- label: better or worse if the relative gain exceeds 10%, similar otherwise;
+- rank and gain: a game is a point, the mean rank of the plain agent's values over seeds, by one or another measure, and
+  the relative gain of its structured twin. Over games they are put together by Kendall's tau-b.
+
+Intervals are 95%, by resampling seeds within each environment (stratified bootstrap). Where the seeds are too few to
+tell two arms apart at all there is none: see `can_tell`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.experiments.trainings import (
+    ATARI,
+    IN_POINTS,
+    Measure,
+    envs_of,
+    mean_rank,
+    normalised,
+    random_score,
+    row_of,
+    score_of,
+    share_at_most,
+    title_of,
+    trainings,
+    values,
+)
+from svrl.paper.verdicts import FULL, nothing_yet, settled, shown
+from svrl.stats import (
+    Interval,
+    Statistic,
+    interval_if_several,
+    iqm,
+    mean_score,
+    probability_of_improvement,
+    rank_correlation,
+    rank_correlation_interval,
+    stratified_interval,
+)
+
+LEVEL = 0.05
+MARGIN = 0.1
+"""Relative gain that counts as a difference."""
+FEWEST_GAMES = 3
+Transform = Callable[[np.ndarray], np.ndarray]
+"""Of relative gains (..., envs) to a number for each, (...)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """A structured arm against its plain twin.
+
+    Attributes:
+        envs: Environments that both were trained on.
+        seeds: The fewest trainings of an environment.
+        improvement: Probability of improvement, with its interval.
+        difference: Of scores, see above, with its interval; one environment has no interval of it.
+        relative: Of each environment, (envs,); NaN if they are compared by something else than a score, of which nobody
+            knows what a random player has.
+    """
+
+    envs: tuple[str, ...]
+    seeds: int
+    improvement: float
+    improvement_interval: Interval | None
+    difference: float
+    difference_interval: Interval | None
+    relative: np.ndarray
+
+    def __str__(self) -> str:
+        ends = shown(self.improvement_interval)
+        unit = "human-normalised " if self.envs[0].startswith(ATARI) else "relative " if len(self.envs) > 1 else ""
+        word = "IQM difference" if len(self.envs) > 1 else "difference"
+        number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
+        return f"probability of improvement {self.improvement:.2f}{ends}, {unit}{word} {number}"
+
+
+def gain_of(
+    evidence: Evidence,
+    plain: str,
+    structured: str,
+    envs: Sequence[str],
+    *,
+    measure: Measure = score_of,
+    batch_size: int | None = None,
+) -> Gain:
+    """Compare two arms on environments that both were trained on, by a measure of which more is better.
+
+    Raises:
+        ValueError: If there is no environment.
+    """
+    if not envs:
+        raise ValueError(f"{structured} and {plain} have no environment in common at {evidence.scale}.")
+    raw = [values(evidence, arm, envs, measure, batch_size) for arm in (plain, structured)]
+    theirs, ours = _comparable(raw, envs)
+    enough = can_tell(*raw)
+
+    def ends(statistic: Statistic) -> Interval | None:
+        return stratified_interval(statistic, ours, theirs) if enough else None
+
+    middle = iqm if len(envs) > 1 else mean_score
+    return Gain(
+        envs=tuple(envs),
+        seeds=min(len(scores) for arm in raw for scores in arm),
+        improvement=float(probability_of_improvement(ours, theirs)),
+        improvement_interval=ends(probability_of_improvement),
+        difference=float(middle(ours) - middle(theirs)),
+        difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
+        relative=relative_gains(raw[0], raw[1], envs) if measure in IN_POINTS else np.full(len(envs), np.nan),
+    )
+
+
+def can_tell(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray]) -> bool:
+    """Whether two arms, (seeds,) of each environment, could differ at the level of 5% at all.
+
+    If all runs of one arm beat all of the other, the chance of that by luck is 2 over the number of ways to deal the
+    runs of each environment to the two arms. Three against three in one environment have .1, and a bootstrap of so few
+    would find differences where there are none.
+    """
+    sizes = [(len(x), len(y)) for x, y in zip(plain, structured, strict=True)]
+    if min(min(pair) for pair in sizes) < 2:
+        return False
+    return 2.0 / math.prod(math.comb(n + m, n) for n, m in sizes) <= LEVEL
+
+
+def _comparable(raw: Sequence[Sequence[np.ndarray]], envs: Sequence[str]) -> list[list[np.ndarray]]:
+    """Scores of the plain and of the structured arm, (seeds,) of each environment, on one scale."""
+    if len(envs) > 1 and not envs[0].startswith(ATARI):
+        scales = [abs(float(scores.mean())) or 1.0 for scores in raw[0]]
+        return [[scores / scale for scores, scale in zip(arm, scales, strict=True)] for arm in raw]
+    return [[normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
+
+
+def relative_gains(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray], envs: Sequence[str]) -> np.ndarray:
+    """(..., envs) from the scores (..., seeds) of each environment; 0 where neither beats a random player."""
+    found = []
+    for env, theirs, ours in zip(envs, plain, structured, strict=True):
+        base = random_score(env)
+        before, after = theirs.mean(-1) - base, ours.mean(-1) - base
+        best = np.maximum(before, after)
+        change = np.divide(after - before, best, out=np.zeros_like(best), where=best > 0)
+        found.append(np.clip(change, -1.0, 1.0))
+    return np.stack(found, axis=-1)
+
+
+def labels_of(relative: np.ndarray) -> np.ndarray:
+    """1 for better, 0 for similar, -1 for worse, (..., envs)."""
+    return np.where(relative > MARGIN, 1, np.where(relative < -MARGIN, -1, 0))
+
+
+def resampled(
+    statistic: Transform,
+    evidence: Evidence,
+    plain: str,
+    structured: str,
+    envs: Sequence[str],
+    batch_size: int | None = None,
+) -> Interval | None:
+    """Interval of a statistic of `relative_gains` (resamples, envs) over seeds; None if they are too few."""
+    raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
+    if not can_tell(*raw):
+        return None
+    return stratified_interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
+
+
+def improved(
+    evidence: Evidence,
+    gain: Gain,
+    note: str = "",
+    budgets: Sequence[str] = (FULL,),
+    outright: str = "All structured runs beat all plain ones",
+) -> Finding:
+    """Whether an arm improves on another: the interval of the probability of improvement lies above one half.
+
+    Args:
+        evidence: What it was judged from.
+        gain: Of the arm over the other.
+        note: What else to say.
+        budgets: Scales that settle the claim.
+        outright: What is said where every run of the arm beats every one of the other.
+    """
+    ends = gain.improvement_interval
+    if ends == (1.0, 1.0):
+        note = f"{note} {outright}, of {gain.seeds} seeds.".strip()
+    holds = ends is not None and ends[0] > 0.5
+    return settled(
+        evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets
+    )
+
+
+def mostly_low(
+    evidence: Evidence,
+    arm: str,
+    envs: Sequence[str],
+    limit: int,
+    *,
+    expected: int,
+    centred: bool = False,
+    budgets: Sequence[str] = (FULL,),
+) -> Finding:
+    """Whether most batches have a rank of at most `limit`, judged where the fewest have.
+
+    With fewer environments than expected it may fail, and cannot hold. The note has the share by the other definition:
+    with row means taken out, or with them where `centred` judges without.
+    """
+    if not envs:
+        return nothing_yet(evidence)
+    shares, others = (
+        values(evidence, arm, envs, partial(share_at_most, rank=limit, centred=out)) for out in (centred, not centred)
+    )
+    worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
+    share, ends = float(shares[worst].mean()), interval_if_several(shares[worst])
+    if ends is not None:
+        ends = max(ends[0], 0.0), min(ends[1], 1.0)  # Student's t does not know of shares
+    least = min(float(seeds.mean()) for seeds in others)
+    other = "left in" if centred else "taken out"
+    return settled(
+        evidence,
+        len(envs) == expected and ends is not None and ends[0] > 0.5,
+        ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest"
+        + (f" of {len(envs)} of {expected} environments" if len(envs) < expected else ""),
+        value=share,
+        ends=ends,
+        note=f"With row means {other} it is {least:.0%} where they are fewest.",
+        limit=0.5,
+        budgets=budgets,
+    )
+
+
+def ranks_and_gains(
+    evidence: Evidence, plain: str, structured: str, envs: Sequence[str], rank: Measure = mean_rank
+) -> tuple[np.ndarray, np.ndarray]:
+    """(envs,) each: mean rank of the plain agent over seeds, and relative gain."""
+    ranks = np.array([seeds.mean() for seeds in values(evidence, plain, envs, rank)])
+    return ranks, gain_of(evidence, plain, structured, envs).relative
+
+
+def correlation(
+    evidence: Evidence, plain: str, structured: str, wanted: Sequence[str], rank: Measure = mean_rank
+) -> tuple[float, Interval | None, int]:
+    """Kendall's tau-b of rank and gain, its interval over games, and the number of games; 0 if there are too few.
+
+    Args:
+        evidence: What to read.
+        plain: Arm.
+        structured: Its twin.
+        wanted: Environments; those that were not trained are left out.
+        rank: Of one training of the plain arm.
+    """
+    envs = envs_of(evidence, wanted, (plain, structured))
+    if len(envs) < FEWEST_GAMES:
+        return 0.0, None, 0
+    ranks, gains = ranks_and_gains(evidence, plain, structured, envs, rank)
+    if len(set(ranks)) < 2 or len(set(gains)) < 2:
+        return 0.0, None, 0
+    return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(envs)
+
+
+def judge_falling(
+    plain: str, structured: str, wanted: Sequence[str], evidence: Evidence, *, rank: Measure = mean_rank
+) -> Finding:
+    """Whether games of lower rank gain more: the interval of tau lies below 0."""
+    tau, ends, games = correlation(evidence, plain, structured, wanted, rank)
+    ours, note = f"Kendall's tau {tau:+.2f}{shown(ends)} over {games} games", "The interval is over games."
+    if not games:
+        envs = envs_of(evidence, wanted, (plain, structured))
+        if len(envs) < FEWEST_GAMES:
+            return nothing_yet(evidence)
+        ours, note, ends = f"rank or gain is the same in all {len(envs)} games", "", (-1.0, 1.0)
+    holds = ends is not None and ends[1] < 0.0
+    return settled(evidence, holds, ours=ours, value=tau, ends=ends, note=note, limit=0.0, side=-1)
+
+
+def signed(share: float) -> str:
+    """A gain as in +7%; one that would round to nothing keeps its sign and two digits more."""
+    return f"{share:+.0%}" if abs(share) >= 0.005 or share == 0.0 else f"{share:+.2%}"
+
+
+def signed_ends(ends: Interval | None) -> str:
+    """An interval behind its number, as in " (-31% to +24%)"; nothing where there is none."""
+    return "" if ends is None else f" ({signed(ends[0])} to {signed(ends[1])})"
+
+
+# Additions: structured arms and plain DQN on small environments.
+
+PLAIN = "dqn"
+SCALES = ("laptop", "short", "full")
+"""All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
+
+
+def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:
+    """Gains of each structured arm and the ranks of plain DQN.
+
+    Args:
+        evidence: What to read.
+        envs: Environments of the addition.
+        arms: Structured arms by what they are called.
+    """
+    found = envs_of(evidence, envs, (PLAIN, *arms))
+    gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
+    scores = "; ".join(_means(evidence, env, (PLAIN, *arms)) for env in found)
+    ranks = ", ".join(_ranks(evidence, env) for env in found)
+    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. Mean rank of DQN's values: {ranks}."
+
+
+def pushed(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
+    """What completion did to the largest entry of a row, on average over training."""
+    found = [
+        value
+        for env in envs
+        for kept in trainings(evidence, env=env, arm=arm)
+        for value in row_of(kept, "learning")["row_max_bias"]
+        if value is not None
+    ]
+    return f"Completion moved the largest value of a row by {np.mean(found):+.3g} on average." if found else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What a structured arm is compared with plain DQN by.
+
+    Attributes:
+        measure: Of one training; more is better.
+        says: What an arm does if the claim holds.
+        by: The measure in words.
+        difference: What the number beside the probability of improvement is.
+        note: What structure did to the values themselves, from the evidence, the arm and its environments.
+    """
+
+    measure: Measure
+    says: str
+    by: str
+    difference: str
+    note: Callable[[Evidence, str, Sequence[str]], str]
+
+
+SCORES = Comparison(
+    measure=score_of,
+    says="scores higher than plain DQN",
+    by="Mean of the last 100 games",
+    difference="the difference of the interquartile means over all environments, of the means where there is one",
+    note=pushed,
+)
+
+
+def improvement_claim(
+    figure: str, name: str, arm: str, words: str, envs: Sequence[str], comparison: Comparison = SCORES
+) -> Claim:
+    """That a structured arm is better than plain DQN."""
+    return Claim(
+        name=name,
+        figure=figure,
+        section="",
+        says=f"{words} {comparison.says}.",
+        paper="not in the paper, which says so of Atari games of low rank",
+        test=f"{comparison.by}; holds if the interval of the probability of improvement over seeds, by "
+        "resampling seeds within each environment, lies above one half. Beside it stands "
+        f"{comparison.difference}.",
+        judge=partial(judge_improvement, arm, tuple(envs), comparison),
+        scales=SCALES,
+    )
+
+
+def rank_claim(
+    figure: str, name: str, limit: int, actions: str, envs: Sequence[str], *, centred: bool = False
+) -> Claim:
+    """That the values of plain DQN, or what is left of them without row means, have a low rank in most batches."""
+    without = "With row means taken out, the" if centred else "The"
+    return Claim(
+        name=name,
+        figure=figure,
+        section="",
+        says=f"{without} approximate rank of DQN's values is mostly {limit} or less, of at most {actions}.",
+        paper="not in the paper, which says so of Atari",
+        test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if the 95% interval of "
+        "its mean over seeds lies above one half.",
+        judge=partial(judge_ranks, limit, tuple(envs), centred),
+        scales=SCALES,
+    )
+
+
+def judge_improvement(arm: str, envs: Sequence[str], comparison: Comparison, evidence: Evidence) -> Finding:
+    """Whether an arm beats plain DQN."""
+    found = envs_of(evidence, envs, (PLAIN, arm))
+    gain = gain_of(evidence, PLAIN, arm, found, measure=comparison.measure)
+    return improved(evidence, gain, comparison.note(evidence, arm, found), _settling(found, envs))
+
+
+def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Evidence) -> Finding:
+    """The share of low ranks in the environment where it is least."""
+    found = envs_of(evidence, envs, (PLAIN,))
+    return mostly_low(
+        evidence, PLAIN, found, limit, expected=len(envs), centred=centred, budgets=_settling(found, envs)
+    )
+
+
+def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
+    return SCALES if len(found) == len(envs) else ()
+
+
+def _ranks(evidence: Evidence, env: str) -> str:
+    cells = trainings(evidence, env=env, arm=PLAIN)
+    raw, centred = (float(np.mean([mean_rank(kept, centred=rows) for kept in cells])) for rows in (False, True))
+    return f"{title_of(env)} {raw:.1f}, rows centred {centred:.1f}"
+
+
+def _means(evidence: Evidence, env: str, arms: Sequence[str]) -> str:
+    """Mean over seeds of each arm, with its interval."""
+    found = [values(evidence, arm, (env,))[0] for arm in arms]
+    told = (f"{arm} {x.mean():.3g}{shown(interval_if_several(x))}" for arm, x in zip(arms, found, strict=True))
+    return f"{title_of(env)} {', '.join(told)}"

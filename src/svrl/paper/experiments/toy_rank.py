@@ -1,0 +1,284 @@
+"""The toy MDP of section 2: the rank of Q falls during value iteration, and half of the pairs are enough.
+
+From Q_0 ~ U(0, 1): plain value iteration backs up every pair; online reconstruction backs up a share p of them and
+completes the rest by matrix estimation. Rows have t, four ranks, the mean squared error against Q*, and backups so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from svrl.matrix import approximate_rank
+from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.toy import toy_mdp
+from svrl.paper.cell import Cell, CellResult, Kind, Work
+from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments.control import times
+from svrl.paper.verdicts import below, with_interval
+from svrl.planning.evaluation import solve_exactly
+from svrl.planning.plan import advance, begin
+from svrl.planning.score import TIGHT_ENERGY
+from svrl.planning.structured import paper_svp
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, letter, new_figure, tag
+from svrl.stats import interval_if_several
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+VANILLA, ONLINE = "value-iteration", "paper-svp"
+
+
+def compute(settings: Mapping[str, Any], work: Work) -> CellResult:
+    """One MDP and one method; the row of the optimum comes last, with t None."""
+    sizes = {"n_states": settings["states"], "n_actions": settings["actions"], "discount": settings["discount"]}
+    model = toy_mdp(settings["seed"], reward=settings["reward"], device=work.device, **sizes)
+    best = model.backup(solve_exactly(model)[0])
+    rows = []
+    for t, (q, backups) in enumerate(_iterations(model, settings)):
+        error = float((q - best).square().mean())
+        rows.append({"t": t, **four_ranks(q), "mse": error, "backups": backups})
+        work.progress(t / settings["iterations"])
+    return CellResult(rows=[*rows, {"t": None, **four_ranks(best), "mse": 0.0, "backups": None}])
+
+
+KIND = Kind(name="toy-rank", version=1, compute=compute)
+
+
+def four_ranks(q: Tensor) -> dict[str, int]:
+    """At two energies, of q (S, A) as it is and less its row means."""
+    found = {}
+    for name, energy in (("rank_99", 0.99), ("rank_tight", TIGHT_ENERGY)):
+        found[name] = int(approximate_rank(q, energy=energy))
+        found[f"{name}_centred"] = int(approximate_rank(q, energy=energy, centre_rows=True))
+    return found
+
+
+def _iterations(model: TabularMDP, settings: Mapping[str, Any]) -> Iterator[tuple[Tensor, int]]:
+    """Q_t (S, A), float64, and the backups made until then, t = 0, 1, ..."""
+    draw = torch.Generator().manual_seed(1000 + settings["seed"])
+    q = torch.rand(model.n_states, model.n_actions, generator=draw, dtype=torch.float64).to(model.device)
+    yield q, 0
+    if settings["method"] == VANILLA:
+        for t in range(settings["iterations"]):
+            q = model.backup(q.max(1).values)
+            yield q, (t + 1) * q.numel()
+        return
+    method = paper_svp(observe=settings["observe"], max_iterations=settings["iterations"])
+    run = begin(model, method, seed=settings["seed"], start=q)
+    for row in advance(model, method, run):
+        yield run.state.memory["q"].double(), row.backups
+
+
+ITERATIONS = 40
+HALF = 0.5
+FAST, LOW_RANK, COMPARABLE = 10, 10, 2.0
+"""Limits of the claims: iterations until the rank is 1, a low rank, a ratio of errors."""
+SIZES = {"smoke": (120, 40), "laptop": (1000, 100), "full": (1000, 100)}
+SEEDS = {"smoke": 2, "laptop": 5, "full": 10}
+REWARDS = ("uniform", "normal")
+"""The paper says random: U(0, 1) gives its figure, N(0, 1) is the other reading."""
+
+
+def cells(scale: str) -> tuple[Cell, ...]:
+    """Every reward, method and seed."""
+    states, actions = SIZES[scale]
+    weights = {VANILLA: 0.03, ONLINE: 0.1} if scale != "smoke" else {VANILLA: 0.005, ONLINE: 0.01}
+    return tuple(
+        Cell(
+            kind=KIND,
+            settings={
+                "states": states,
+                "actions": actions,
+                "discount": 0.95,
+                "reward": reward,
+                "method": method,
+                "observe": HALF if method == ONLINE else 1.0,
+                "iterations": ITERATIONS,
+                "seed": seed,
+            },
+            weight=weights[method],
+        )
+        for reward in REWARDS
+        for method in (VANILLA, ONLINE)
+        for seed in range(SEEDS[scale])
+    )
+
+
+BUDGETS = {
+    scale: Budget(
+        cells=cells(scale),
+        words=f"{SIZES[scale][0]} states, {SIZES[scale][1]} actions, {ITERATIONS} iterations, {SEEDS[scale]} MDPs",
+    )
+    for scale in SIZES
+}
+
+
+def curves(evidence: Evidence, name: str, *, reward: str, method: str) -> np.ndarray:
+    """(MDPs, iterations + 1): one number of every iteration."""
+    cells = evidence.where(KIND.name, reward=reward, method=method)
+    return np.array([[row[name] for row in cell.rows if row["t"] is not None] for cell in cells], float)
+
+
+def last(evidence: Evidence, name: str, *, reward: str, method: str) -> list[float]:
+    """One number of the last iteration, a value an MDP."""
+    return curves(evidence, name, reward=reward, method=method)[:, -1].tolist()
+
+
+def of_the_optimum(evidence: Evidence, name: str, reward: str) -> list[float]:
+    """One number of Q*, a value an MDP."""
+    rows = evidence.rows(KIND.name, reward=reward, method=VANILLA)
+    return [float(row[name]) for row in rows if row["t"] is None]
+
+
+def iterations_until_one(evidence: Evidence, reward: str) -> list[float]:
+    """The first iteration of plain value iteration whose rank is 1, or one more than there are, a value an MDP."""
+    found = curves(evidence, "rank_99", reward=reward, method=VANILLA) <= 1
+    return [float(row.argmax()) if row.any() else float(found.shape[1]) for row in found]
+
+
+def error_ratios(evidence: Evidence, reward: str) -> list[float]:
+    """Error of reconstruction over that of plain value iteration after the last iteration, a value an MDP."""
+    ours, plain = (last(evidence, "mse", reward=reward, method=method) for method in (ONLINE, VANILLA))
+    return [mine / its for mine, its in zip(ours, plain, strict=True)]
+
+
+def judge_falls(evidence: Evidence) -> Finding:
+    """How soon the rank is 1."""
+    other = with_interval(iterations_until_one(evidence, "normal"))
+    return below(iterations_until_one(evidence, "uniform"), FAST, note=f"U(0, 1) rewards; with N(0, 1): {other}")
+
+
+def judge_low(evidence: Evidence) -> Finding:
+    """The rank of the optimum."""
+    centred = with_interval(of_the_optimum(evidence, "rank_99_centred", "uniform"))
+    other = with_interval(of_the_optimum(evidence, "rank_99", "normal"))
+    note = f"less its row means: {centred}; with N(0, 1) rewards: {other}"
+    return below(of_the_optimum(evidence, "rank_99", "uniform"), LOW_RANK, note=note)
+
+
+def judge_stays_low(evidence: Evidence) -> Finding:
+    """The largest rank on the path decides, from the iteration on at which it must have fallen."""
+    path = curves(evidence, "rank_99", reward="uniform", method=ONLINE)
+    first = ", ".join(f"{rank:.3g}" for rank in path.mean(0)[:4])
+    end, centred, other = (
+        with_interval(last(evidence, name, reward=reward, method=ONLINE))
+        for name, reward in (("rank_99", "uniform"), ("rank_99_centred", "uniform"), ("rank_99", "normal"))
+    )
+    note = (
+        f"{first} after 0 to 3 iterations, {end} after {ITERATIONS}, less its row means {centred}; "
+        f"with N(0, 1) rewards {other}"
+    )
+    return below(path[:, FAST:].max(1).tolist(), LOW_RANK, note=note)
+
+
+def judge_comparable(evidence: Evidence) -> Finding:
+    """The error of reconstruction beside value iteration's."""
+    note = f"U(0, 1) rewards; with N(0, 1): {with_interval(error_ratios(evidence, 'normal'))} times"
+    return below(error_ratios(evidence, "uniform"), COMPARABLE, show=times, note=note)
+
+
+_claim = partial(Claim, figure="fig1", section="2")
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        name="toy-rank-falls-fast",
+        says="During value iteration the approximate rank of Q drops fast.",
+        paper="about 1 after a few iterations",
+        test=f"first iteration with rank 1 (99% of the energy), upper end of the interval over MDPs at most {FAST}",
+        judge=judge_falls,
+    ),
+    _claim(
+        name="toy-optimum-is-low-rank",
+        says="The converged Q of the toy MDP has low rank.",
+        paper="low",
+        test=f"rank by 99% of the energy, upper end of the interval over MDPs at most {LOW_RANK} of 100",
+        judge=judge_low,
+    ),
+    _claim(
+        name="toy-rank-stays-low-under-reconstruction",
+        says="Reconstruction from half of the pairs keeps Q of low rank throughout.",
+        paper="low rank",
+        test=f"largest rank by 99% of the energy of iterations {FAST} to {ITERATIONS}, upper end of the interval over "
+        f"MDPs at most {LOW_RANK} of 100",
+        judge=judge_stays_low,
+    ),
+    _claim(
+        name="toy-half-of-the-pairs-is-comparable",
+        says="After about 40 iterations reconstruction from half of the pairs is comparable to value iteration.",
+        paper="comparable",
+        test=f"error after 40 iterations over value iteration's, upper end of the interval at most {COMPARABLE:g}",
+        judge=judge_comparable,
+    ),
+)
+
+
+def got(figure_id: str, evidence: Evidence) -> str:
+    """What we got, in our numbers."""
+    ranks = curves(evidence, "rank_99", reward="uniform", method=VANILLA).mean(0)
+    plain, ours = (with_interval(last(evidence, "mse", reward="uniform", method=name)) for name in (VANILLA, ONLINE))
+    return (
+        f"With rewards from U(0, 1) the rank is {', '.join(f'{rank:.3g}' for rank in ranks[:4])} after 0 to 3 "
+        f"iterations (means over MDPs). After {ITERATIONS} the mean squared error is {plain} for value iteration and "
+        f"{ours} with half of the pairs; with N(0, 1) rewards the second is "
+        f"{with_interval(error_ratios(evidence, 'normal'))} times the first."
+    )
+
+
+RANKS = (
+    ("rank_99", "uniform", BLUE, "99% of the energy"),
+    ("rank_tight", "uniform", ORANGE, "1 - 1e-6 of the energy"),
+    ("rank_99_centred", "uniform", GREEN, "99%, row means taken out"),
+    ("rank_99", "normal", GREY, "99%, N(0, 1) rewards"),
+)
+ERRORS = (("mse", "uniform", BLUE, "U(0, 1) rewards"), ("mse", "normal", GREY, "N(0, 1) rewards"))
+
+
+def draw(figure_id: str, evidence: Evidence) -> Figure:
+    """Plain value iteration above and online reconstruction below, ranks at the left and errors at the right."""
+    figure = new_figure(8.2, 5.2)
+    panels = figure.subplots(2, 2, sharex=True, sharey="col")
+    for row, method in zip(panels, (VANILLA, ONLINE), strict=True):
+        for panel, series in zip(row, (RANKS, ERRORS), strict=True):
+            for name, reward, colour, label in series:
+                _band(panel, curves(evidence, name, reward=reward, method=method), colour, label)
+        row[0].set_ylabel("approximate rank")
+        row[1].set_ylabel("mean squared error against Q*")
+        row[1].set_yscale("log")
+    for panel in panels[1]:
+        panel.set_xlabel("iteration")
+    for panel in panels[0]:
+        panel.legend(fontsize=8)
+    names = ("value iteration", "reconstruction, p = .5")
+    letter(list(panels.flat), [f"{name}: {what}" for name in names for what in ("rank", "error")])
+    return figure
+
+
+def _band(panel: Axes, values: np.ndarray, colour: str, label: str) -> None:
+    """The mean over MDPs (seeds, T + 1), and its interval where there are several."""
+    steps, mean = np.arange(values.shape[1]), values.mean(0)
+    tag(panel.plot(steps, mean, color=colour, label=label)[0], label)
+    low, high = np.array([interval_if_several(column) or (column.mean(),) * 2 for column in values.T]).T
+    floor = values.min(0) * 0.5  # a t interval of few values may reach below 0, which a logarithm cannot show
+    tag(panel.fill_between(steps, np.maximum(low, floor), high, color=colour, alpha=0.2, linewidth=0), label)
+
+
+EXPERIMENT = Experiment(
+    name="toy_rank",
+    title="rank and error on a toy MDP",
+    says={
+        "fig1": "On a random deterministic MDP with 1000 states and 100 actions the rank of Q falls within a few "
+        "iterations, and completing Q from half of the pairs in each iteration is comparable to value iteration."
+    },
+    budgets=BUDGETS,
+    picture=draw,
+    got=got,
+    claims=CLAIMS,
+    notes=("How the rewards are drawn is not stated; U(0, 1) gives the paper's figure and N(0, 1) does not.",),
+)

@@ -1,0 +1,395 @@
+"""What figures and claims read from kept trainings: scores, curves, ranks.
+
+The score of a training is the paper's, the mean of its last 100 games. Where no game has ended, in smoke tests,
+it is the mean of the evaluation.
+
+The settings of a cell are
+
+    env, arm, seed, preset, steps     what `svrl train` would be asked for
+    overrides                         changes to the preset
+    batches, states                   of the rank study at the end: so many batches of 32 out of so many states
+
+and nothing else changes what a cell comes to. The kind of a cell has the name of its family, because the
+families need different extras; the computation is the same.
+
+The paper's budget takes the preset `authors`: the figures were drawn by the authors' program, whose settings are
+complete, while the text leaves replay, update rate and length open and differs in loss, exploration and target
+copies. The preset `paper` is one word away: `svrl train --preset paper`.
+
+The short budget is ours. It is made for a card that is lent for minutes: 64 environments, acting with the network from
+before the last burst, and one evaluation, at the end, as random as the games of training. It grows game by game,
+and has a third arm: rows centred, and the chosen action valued by the target network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from svrl.agents.config import AUTHORS_STRUCTURE, OUR_STRUCTURE
+from svrl.envs.atari_games import GAMES, Game, human_normalised
+from svrl.paper.cell import Cell, Kind
+from svrl.paper.claim import Evidence
+from svrl.paper.experiment import Budget
+from svrl.paper.store import Kept
+from svrl.paper.training_cells.compute import implied, train_and_study
+from svrl.paper.training_cells.together import train_together
+
+ENERGY, TIGHT_ENERGY = 0.99, 0.9999
+DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
+    ("at 99% of the energy", ENERGY, False),
+    ("at 99.99%", TIGHT_ENERGY, False),
+    ("at 99% with row means taken out", ENERGY, True),
+    ("at 99.99% with row means taken out", TIGHT_ENERGY, True),
+)
+"""What rank can mean; the first is the paper's."""
+Measure = Callable[[Kept], float]
+ATARI = "atari/"
+_BATCH_SIZE = 32
+
+
+def trainings(
+    evidence: Evidence, *, env: str | None = None, arm: str | None = None, batch_size: int | None = None
+) -> list[Kept]:
+    """Those of an environment, arm and batch size; None takes any."""
+    return [
+        kept
+        for kept in evidence.cells
+        if env in (None, kept.settings["env"])
+        and arm in (None, kept.settings["arm"])
+        and batch_size in (None, batch_size_of(kept))
+    ]
+
+
+def batch_size_of(kept: Kept) -> int:
+    """Transitions in an update, 32 where nothing else was asked for."""
+    return int(kept.settings["overrides"].get("batch_size", _BATCH_SIZE))
+
+
+def envs_of(evidence: Evidence, wanted: Iterable[str], arms: Sequence[str], batch_size: int | None = None) -> list[str]:
+    """Those of the wanted environments that every arm was trained on, in their order."""
+    return [env for env in wanted if all(trainings(evidence, env=env, arm=arm, batch_size=batch_size) for arm in arms)]
+
+
+def row_of(kept: Kept, what: str, **fields: Any) -> dict[str, Any]:
+    """The row of a training that says `what` and has these fields.
+
+    Raises:
+        LookupError: If there is none or more than one.
+    """
+    wanted = {"what": what, **fields}
+    found = [row for row in kept.rows if all(row.get(name) == value for name, value in wanted.items())]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} rows of {kept.settings['env']} have {wanted}, and one was expected.")
+    return found[0]
+
+
+def known_number(kept: Kept, what: str, name: str, **fields: Any) -> float | None:
+    """A number of a row that older trainings do not have, nor very short ones; None then."""
+    wanted = {"what": what, **fields}
+    for row in kept.rows:
+        if all(row.get(key) == value for key, value in wanted.items()) and row.get(name) is not None:
+            return float(row[name])
+    return None
+
+
+def score_of(kept: Kept) -> float:
+    """The paper's score at the end of training."""
+    row = row_of(kept, "score")
+    return float(row["evaluation"] if row["last_100"] is None else row["last_100"])
+
+
+def score_over_time(kept: Kept) -> float:
+    """Mean of the learning curve: what an agent scored from the first game to the last."""
+    scores = row_of(kept, "curve")["score"]
+    return float(np.mean(scores)) if scores else score_of(kept)
+
+
+def target_push(kept: Kept) -> float:
+    """What completion added to a target, on average over training; 0 where nothing is completed."""
+    known = [value for value in row_of(kept, "learning").get("target_bias", ()) if value is not None]
+    return float(np.mean(known)) if known else 0.0
+
+
+IN_POINTS: tuple[Measure, ...] = (score_of, score_over_time)
+"""Measures in points of the game."""
+
+
+def mean_rank(kept: Kept, energy: float = ENERGY, centred: bool = False) -> float:
+    """Mean approximate rank over the batches of the study."""
+    return float(row_of(kept, "rank", energy=energy, centred=centred)["mean"])
+
+
+def centred_rank_share(kept: Kept) -> float:
+    """Mean rank with row means taken out, over the most that it can be: A - 1 for A actions, which differ by game."""
+    row = row_of(kept, "rank", energy=ENERGY, centred=True)
+    return float(row["mean"]) / (len(row["histogram"]) - 2)  # the histogram begins with rank 0
+
+
+def share_at_most(kept: Kept, rank: int, energy: float = ENERGY, centred: bool = False) -> float:
+    """Share of the batches whose rank is at most so much."""
+    counts = row_of(kept, "rank", energy=energy, centred=centred)["histogram"]
+    return float(sum(counts[: rank + 1]) / sum(counts))
+
+
+def rank_shares(cells: Sequence[Kept], energy: float = ENERGY, centred: bool = False) -> np.ndarray:
+    """(A + 1,): share of the batches of rank 0, 1, ... A, seeds together."""
+    counts = np.sum([row_of(kept, "rank", energy=energy, centred=centred)["histogram"] for kept in cells], axis=0)
+    return counts / counts.sum()
+
+
+def curves(cells: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (points,) at which all of these trainings have a score, and the scores (seeds, points)."""
+    found = [dict(zip(row["steps"], row["score"], strict=True)) for row in (row_of(kept, "curve") for kept in cells)]
+    steps = sorted(set.intersection(*(set(points) for points in found))) if found else []
+    return np.array(steps, float), np.array([[points[step] for step in steps] for points in found], float)
+
+
+def evaluations(cells: Sequence[Kept]) -> tuple[float, float]:
+    """Agent steps at the end of training, and the mean of the evaluations there over seeds; NaN if there is none."""
+    means = [row_of(kept, "score")["evaluation"] for kept in cells]
+    known = [float(mean) for mean in means if mean is not None]
+    return float(cells[0].settings["steps"]), float(np.mean(known)) if known else float("nan")
+
+
+def values(
+    evidence: Evidence, arm: str, envs: Iterable[str], measure: Measure = score_of, batch_size: int | None = None
+) -> list[np.ndarray]:
+    """For each environment the number of every seed, (seeds,)."""
+    return [
+        np.array([measure(kept) for kept in trainings(evidence, env=env, arm=arm, batch_size=batch_size)])
+        for env in envs
+    ]
+
+
+def normalised(env: str, scores: np.ndarray) -> np.ndarray:
+    """Scores where a random player has 0 and a human 1 on Atari games; elsewhere as they are."""
+    if not env.startswith(ATARI):
+        return scores
+    return np.array([human_normalised(env, float(score)) for score in scores])
+
+
+def random_score(env: str) -> float:
+    """Of a random player; 0 where nobody knows."""
+    return GAMES[env.removeprefix(ATARI)].random_score if env.startswith(ATARI) else 0.0
+
+
+def title_of(env: str) -> str:
+    """The name of an environment as a person writes it: "Ms Pacman"."""
+    name = env.rpartition("/")[2]
+    return name.replace("_", " ").replace("-", " ").title() if "/" in env else name
+
+
+# Cells of training: which environment, which arm, which seed, for how long.
+
+_AGENTS = ("dqn", "double", "dueling")
+_WAYS: dict[str, dict[str, Any]] = {
+    "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept cells stay what they were
+    "sv-{}": {"structured": True, **AUTHORS_STRUCTURE},
+    "sv-{}-network": {"structured": True, **OUR_STRUCTURE},
+}
+"""Plain; structured as the authors have it; and ours, with rows centred and actions valued by the target network."""
+
+ARMS: dict[str, dict[str, Any]] = {
+    way.format(agent): {"agent": agent, **changes} for way, changes in _WAYS.items() for agent in _AGENTS
+}
+"""What each arm changes, whatever the preset's own way of structure is."""
+
+VERSION = 1
+
+
+def _kind(name: str, extra: str = "") -> Kind:
+    return Kind(
+        name=name, version=VERSION, compute=train_and_study, extra=extra, together=train_together, implied=implied
+    )
+
+
+_KINDS = {
+    "atari": _kind("training-atari", "atari"),
+    "minatar": _kind("training-minatar", "minatar"),
+    "": _kind("training-classic"),
+}
+_RATES = {"atari": 90.0, "minatar": 160.0}
+_RATE = 700.0
+"""Agent steps a second on one core with the updates of the preset, about: for estimates of time only."""
+_MINUTES_BESIDE = {"atari": 0.05}
+"""Of evaluation and rank study, at least; little elsewhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """How every agent of a budget is trained.
+
+    Attributes:
+        preset: Of `svrl.agents.config`.
+        steps: Agent steps of each training.
+        seeds: How many; they are 0, 1, ...
+        overrides: Changes to the preset.
+        batches, states: Of the rank study.
+    """
+
+    preset: str
+    steps: int
+    seeds: int
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    batches: int = 10_000
+    states: int = 20_000
+
+    def cells(self, envs: Iterable[str], arms: Iterable[str], **overrides: Any) -> tuple[Cell, ...]:
+        """One for each environment, arm and seed, in this order.
+
+        Args:
+            envs: Names of environments.
+            arms: Of `ARMS`.
+            **overrides: More changes to the preset.
+        """
+        arms = tuple(arms)
+        changes = {**self.overrides, **overrides}
+        return tuple(
+            training_cell(
+                env=env,
+                arm=arm,
+                seed=seed,
+                preset=self.preset,
+                steps=self.steps,
+                overrides=changes,
+                batches=self.batches,
+                states=self.states,
+            )
+            for env in envs
+            for arm in arms
+            for seed in range(self.seeds)
+        )
+
+
+def piece_of(cell: Cell) -> str:
+    """What is judged together: all arms and seeds of one technique, environment and batch size.
+
+    As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
+    """
+    settings = cell.settings
+    name = title_of(settings["env"])
+    technique = ARMS[settings["arm"]]["agent"]
+    size = settings["overrides"].get("batch_size")
+    return (
+        name
+        + (f" with {technique} DQN" if technique != "dqn" else "")
+        + (f" with batches of {size}" if size is not None else "")
+    )
+
+
+def training_cell(
+    *,
+    env: str,
+    arm: str,
+    seed: int,
+    preset: str,
+    steps: int,
+    overrides: Mapping[str, Any],
+    batches: int,
+    states: int,
+) -> Cell:
+    """One training, see the top of this file.
+
+    Raises:
+        ValueError: If there is no such arm.
+    """
+    if arm not in ARMS:
+        raise ValueError(f"There is no arm {arm!r}. Choose one of {', '.join(ARMS)}.")
+    family = env.partition("/")[0] if "/" in env else ""
+    settings = {
+        "env": env,
+        "arm": arm,
+        "seed": seed,
+        "preset": preset,
+        "steps": steps,
+        "overrides": dict(sorted(overrides.items())),
+        "batches": batches,
+        "states": states,
+    }
+    harder = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
+    if family == "minatar":
+        harder = overrides.get("updates_per_step", 1.0)
+    minutes = steps / _RATES.get(family, _RATE) / 60 * harder + _MINUTES_BESIDE.get(family, 0.02)
+    return Cell(kind=_KINDS.get(family, _KINDS[""]), settings=settings, weight=minutes)
+
+
+# Budgets on Atari, one for all experiments, so that a game is trained once.
+
+SMOKE = TrainingPlan(preset="smoke", steps=80, seeds=1, overrides={"hidden": [32]}, batches=50, states=48)
+LAPTOP = TrainingPlan(
+    preset="authors",
+    steps=20_000,
+    seeds=1,
+    overrides={
+        "replay": 20_000,
+        "learn_from": 1_000,
+        "epsilon_steps": 10_000,
+        "target_every": 500,
+        "log_every": 1_000,
+        "eval_episodes": 5,
+    },
+    batches=2_000,
+    states=4_000,
+)
+"""A check of the pipeline: nothing is learned in 20,000 steps."""
+SHORT = TrainingPlan(
+    preset="short",
+    steps=1_000_000,
+    seeds=3,
+    overrides={"envs": 64, "act_lag": 1, "eval_every": 0, "eval_epsilon": 0.01},
+)
+FULL = TrainingPlan(preset="authors", steps=15_000_000, seeds=3)
+
+PAIR = ("dqn", "sv-dqn")
+TECHNIQUES = ("dqn", "double", "dueling")
+ARMS_OF = {kind: (kind, f"sv-{kind}", f"sv-{kind}-network") for kind in TECHNIQUES}
+"""All arms of a technique."""
+EVIDENCE = ("frostbite", "krull", "seaquest", "breakout", "zaxxon", "alien")
+"""Games of the short budget in the order in which they are trained: those that the paper says most about."""
+ALL_ARMS = tuple(arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}"))
+
+ATARI_SCALES = ("short", "full")
+"""At which claims on Atari are looked at: below them nothing is learned. Only the last settles them."""
+WORDS = {
+    "smoke": "80 agent steps, preset smoke, 1 seed",
+    "laptop": "20,000 agent steps, preset authors with a small replay memory, 1 seed",
+    "short": "1,000,000 agent steps, preset short with 64 environments, 3 seeds",
+    "full": "15,000,000 agent steps, preset authors, 3 seeds",
+}
+"""What a training costs at each scale."""
+
+
+def env_names(games: Iterable[str]) -> tuple[str, ...]:
+    """Names of environments, as in "atari/alien"."""
+    return tuple(f"atari/{game}" for game in games)
+
+
+def game_of(env: str) -> Game:
+    """The game of an environment's name."""
+    return GAMES[env.removeprefix("atari/")]
+
+
+def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[Cell, ...]:
+    """DQN and its structured twin on these games."""
+    return plan.cells(env_names(games), PAIR)
+
+
+def in_order(games: Iterable[str]) -> tuple[str, ...]:
+    """Games with those of the short budget's evidence first."""
+    games = tuple(games)
+    return (*(game for game in EVIDENCE if game in games), *(game for game in games if game not in EVIDENCE))
+
+
+def short_budget(games: Iterable[str], arms: Iterable[str] = ARMS_OF["dqn"]) -> Budget:
+    """The short budget of DQN on these games."""
+    return Budget(cells=SHORT.cells(env_names(in_order(games)), arms), words=WORDS["short"], piece_of=piece_of)
+
+
+def listed(games: Iterable[str]) -> str:
+    """Games for a caption, as in "Frostbite and Krull"."""
+    names = [game.replace("_", " ").title() for game in games]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
