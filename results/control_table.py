@@ -19,6 +19,7 @@ from svrl.paper.experiments.gains import gain_of
 from svrl.paper.experiments.trainings import (
     ENERGY,
     TIGHT_ENERGY,
+    config_of,
     mean_rank,
     row_of,
     score_of,
@@ -28,7 +29,6 @@ from svrl.paper.experiments.trainings import (
     trainings,
 )
 from svrl.paper.table import committed_table
-from svrl.paper.training_cells.compute import config_of
 from svrl.training.q_star import CONTROL, QStarError
 
 BATCHES = 2_000

@@ -24,8 +24,8 @@ from svrl.paper.experiments.trainings import (
     score_of,
     score_over_time,
 )
-from svrl.paper.store import Kept, read_first
 from svrl.paper.table import committed_table
+from svrl.runs.store import Kept, read_first
 from svrl.stats import student_interval, welch_interval
 
 

@@ -8,8 +8,8 @@ from svrl.paper.catalogue import load_experiment
 from svrl.paper.experiments.control_learning import less_loss
 from svrl.paper.experiments.gains import gain_of
 from svrl.paper.experiments.trainings import Measure, envs_of, row_of, score_of, score_over_time
-from svrl.paper.store import Kept
 from svrl.paper.table import committed_table
+from svrl.runs.store import Kept
 
 PLAIN, AUTHORS, OURS = ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
 PAIRS = ((PLAIN, AUTHORS), (PLAIN, OURS), (AUTHORS, OURS))

@@ -3,24 +3,39 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from svrl.cli.paper_work import PaperWork
+from svrl.cli.paper import RunProgress
 from svrl.paper.catalogue import FIGURES, load_experiment
-from svrl.paper.store import Store
+from svrl.runs.grid import chosen
+from svrl.runs.local import run_locally
+from svrl.runs.spec import Kind, Result, RunSpec
+from svrl.runs.store import Store
+from svrl.runs.train_run import TRAIN
+
+ARMS = ["dqn", "sv-dqn"]
+"""Of CartPole at smoke scale, one seed each."""
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """The toy at smoke scale, computed once."""
-    root = tmp_path_factory.mktemp("paper") / "cells"
-    PaperWork(scale="smoke", store=root).compute(
-        [figure for figure in FIGURES if figure.id == "fig1"], device="cpu", jobs=1, command="svrl paper run fig1"
-    )
+    root = tmp_path_factory.mktemp("paper") / "store"
+    run_locally(toy_runs(), str(root), here=True)
     return root
+
+
+def toy_runs() -> list[RunSpec]:
+    return list(load_experiment("toy_rank").budgets["smoke"].cells)
+
+
+def result_of(root: Path, spec: RunSpec) -> Path:
+    return Store(root).folder(spec.id) / "run" / "result.json"
 
 
 def test_the_list_has_every_figure(svrl, svrl_json, tmp_path):
@@ -61,19 +76,18 @@ def test_a_second_call_computes_nothing(svrl, store, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*.json")}
     assert before
     shown = svrl("paper", "run", "toy_rank", "--store", store, "--out", tmp_path)
-    assert "to compute" not in shown.stderr
+    assert " runs" not in shown.stderr
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*.json")} == before
 
 
 def test_only_what_is_missing_is_computed(svrl, store, tmp_path):
-    cells = load_experiment("toy_rank").budgets["smoke"].cells
-    mine = tmp_path / "cells"
+    mine = tmp_path / "store"
     shutil.copytree(store, mine)
-    Store(root=mine)._file(cells[0]).unlink()
-    before = {path: path.stat().st_mtime_ns for path in mine.rglob("*.json")}
+    result_of(mine, toy_runs()[0]).unlink()
+    before = {path: path.stat().st_mtime_ns for path in mine.rglob("result.json")}
     shown = svrl("paper", "run", "fig1", "--store", mine, "--out", tmp_path)
-    assert "1 cells to compute" in shown.stderr
-    after = {path: path.stat().st_mtime_ns for path in mine.rglob("*.json")}
+    assert "smoke scale: 1 runs" in shown.stderr
+    after = {path: path.stat().st_mtime_ns for path in mine.rglob("result.json")}
     assert len(after) == len(before) + 1
     assert {path: after[path] for path in before} == before
 
@@ -104,7 +118,7 @@ def test_the_claims_of_some_figures_can_be_checked_alone(svrl, svrl_json, store)
 
 
 def test_names_of_claims_are_not_broken_within_a_word(svrl, store, monkeypatch):
-    monkeypatch.setattr("svrl.cli.paper_tables._console", lambda: Console(width=90))
+    monkeypatch.setattr("svrl.cli.paper._console", lambda: Console(width=90))
     shown = svrl("paper", "check", "fig1", "--store", store).stdout
     lines = [line for line in shown.splitlines() if "toy-rank-stays-low-under-" in line]
     assert len(lines) == 1
@@ -112,25 +126,11 @@ def test_names_of_claims_are_not_broken_within_a_word(svrl, store, monkeypatch):
 
 
 def test_a_half_finished_run_is_not_judged(svrl_json, store, tmp_path):
-    mine = tmp_path / "cells"
+    mine = tmp_path / "store"
     shutil.copytree(store, mine)
-    cells = load_experiment("toy_rank").budgets["smoke"].cells
-    Store(root=mine)._file(cells[0]).unlink()
+    result_of(mine, toy_runs()[0]).unlink()
     rows = svrl_json("paper", "check", "--store", mine)
     assert not [row for row in rows if row["scale"] == "smoke" and row["source"] == "here" and row["figure"] == "fig1"]
-
-
-def test_results_of_another_version_are_left_out_and_said(svrl, store, tmp_path):
-    mine = tmp_path / "cells"
-    shutil.copytree(store, mine)
-    for path in mine.rglob("*.json"):
-        text = json.loads(path.read_text())
-        text["provenance"]["svrl"] = "0.0.0"
-        path.write_text(json.dumps(text))
-    shown = svrl("paper", "check", "--store", mine)
-    assert f"cells that lie in {mine} are of another version and are left out" in shown.stderr
-    shown = svrl("paper", "run", "fig1", "--store", mine, "--out", tmp_path)
-    assert "to compute" in shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -152,10 +152,10 @@ def test_bad_use_gets_one_sentence(svrl, arguments, words):
     assert "Traceback" not in shown.stderr
 
 
-def test_a_damaged_cell_is_named(svrl, store, tmp_path):
-    mine = tmp_path / "cells"
+def test_a_damaged_result_is_named(svrl, store, tmp_path):
+    mine = tmp_path / "store"
     shutil.copytree(store, mine)
-    path = next(mine.rglob("*.json"))
+    path = result_of(mine, toy_runs()[0])
     path.write_text("{")
     shown = svrl("paper", "check", "--store", mine)
     assert shown.exit_code == 2
@@ -184,7 +184,7 @@ def test_a_file_in_the_way(svrl, store, tmp_path):
 @pytest.mark.parametrize("form", ["html", pytest.param("md", marks=pytest.mark.slow)])
 def test_the_page_is_written(svrl, store, tmp_path, monkeypatch, form):
     # One experiment draws everything that is looked at here; the whole page is looked at in a browser.
-    monkeypatch.setattr("svrl.cli.paper_work.load_all", lambda: [load_experiment("toy_rank")])
+    monkeypatch.setattr("svrl.paper.catalogue.load_all", lambda: [load_experiment("toy_rank")])
     shown = svrl("paper", "report", "--store", store, "--out", tmp_path / "report", "--format", form)
     assert shown.exit_code == 0, shown.stderr
     page = tmp_path / "report" / f"index.{form}"
@@ -193,3 +193,124 @@ def test_the_page_is_written(svrl, store, tmp_path, monkeypatch, form):
     content += (tmp_path / "report" / "toy_rank.md").read_bytes() if form == "md" else b""
     for word in (b"Figure 1", b"toy", b"reproduced", b"svrl paper run toy_rank"):
         assert word in content
+
+
+@pytest.fixture
+def cartpole(svrl, tmp_path):
+    """`svrl paper run cartpole` with a store of its own."""
+
+    def run(*options: object):
+        return svrl("paper", "run", "cartpole", *options, "--store", tmp_path / "store", "--out", tmp_path / "out")
+
+    return run
+
+
+def arms_kept(root: Path) -> dict[str, dict[str, Any]]:
+    """What the trainings of a store came to, by arm."""
+    found = [json.loads((folder / "result.json").read_text()) for _, folder in Store(root).kept()]
+    return {kept["settings"]["arm"]: kept for kept in found}
+
+
+def test_only_runs_that_fit_are_done(cartpole, tmp_path):
+    assert [spec.settings["arm"] for spec in load_experiment("cartpole_learning").budgets["smoke"].cells] == ARMS
+    shown = cartpole("--where", "arm=sv-dqn", "--where", "seed=0")
+    assert shown.exit_code == 0, shown.stderr
+    assert "smoke scale: 2 runs" in shown.stderr, "a training and its study"
+    found = arms_kept(tmp_path / "store")
+    assert list(found) == ["sv-dqn"]
+    assert "written:" not in shown.stdout  # the figure needs the other arm too
+    command = "svrl paper run cartpole --scale smoke --where arm=sv-dqn --where seed=0"
+    assert found["sv-dqn"]["provenance"]["command"] == command
+    shown = cartpole("--where", "arm=*dqn")
+    assert "smoke scale: 2 runs" in shown.stderr
+    assert sorted(arms_kept(tmp_path / "store")) == ARMS
+    assert f"written: {tmp_path / 'out' / 'cartpole-smoke.svg'}" in shown.stdout
+
+
+def test_trainings_of_a_sweep_are_found(svrl, cartpole, tmp_path):
+    training = load_experiment("cartpole_learning").budgets["smoke"].cells[1].after[0]
+    settings = {name: value for name, value in training.settings.items() if value is not None}
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
+    (tmp_path / "sweep.toml").write_text(f"[fixed]\n{lines}\n")
+    assert svrl("sweep", "run", tmp_path / "sweep.toml", "--store", tmp_path / "store").exit_code == 0
+    shown = cartpole("--where", "arm=sv-dqn")
+    assert shown.exit_code == 0, shown.stderr
+    assert list(arms_kept(tmp_path / "store")) == ["sv-dqn"]
+    assert sum("began" in row for row in Store(tmp_path / "store").attempts(training.id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("weather=rain", "runs of these figures have no setting 'weather'. Did you mean batches? They have "),
+        ("arm=sarsa", "At smoke scale these figures have no run with arm=sarsa. arm is dqn or sv-dqn."),
+        ("seed=7", "At smoke scale these figures have no run with seed=7. seed is 0."),
+        # What other figures have is no help here.
+        ("arm=dueling", "no run with arm=dueling. arm is dqn or sv-dqn."),
+        ("env=minatar/breakout", "no run with env=minatar/breakout. env is CartPole-v1."),
+        ("dqn", "--where is NAME=VALUE, as in --where seed=0; got 'dqn'."),
+        ("=dqn", "--where is NAME=VALUE, as in --where seed=0; got '=dqn'."),
+        ("arm=", "--where is NAME=VALUE, as in --where seed=0; got 'arm='."),
+    ],
+)
+def test_what_no_run_has_is_refused_before_any_work(cartpole, tmp_path, where, words):
+    shown = cartpole("--where", where)
+    assert shown.exit_code == 2
+    assert words in shown.stderr
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "store").exists()
+
+
+def test_short_is_a_scale(svrl_json, tmp_path):
+    rows = {row["figure"]: row for row in svrl_json("paper", "list", "--scale", "short", "--store", tmp_path)}
+    assert {row["scale"] for row in rows.values()} == {"short"}
+    assert rows["values"]["cells"] == 57 * 3 * 3
+    assert (rows["minatar"]["cells"], rows["cartpole"]["cells"]) == (5 * 3 * 10, 0)
+
+
+def test_settings_of_the_agent_can_be_asked_for():
+    """Batches of 128 are a change of the preset, those of 32 are the preset's, and an arm has settings of its own."""
+    specs = list(load_experiment("atari_batch_size").budgets["short"].cells)
+    for size in (32, 64, 128):
+        found, _ = chosen("", specs, {"batch_size": [size], "env": ["atari/sea*"]})
+        assert len(found) == 3 * 3
+        assert {spec.settings["overrides"].get("batch_size", 32) for spec in found} == {size}
+        assert {spec.settings["env"] for spec in found} == {"atari/seaquest"}
+    found, _ = chosen("", specs, {"value": ["network"], "structured": [True]})
+    assert {spec.settings["arm"] for spec in found} == {"sv-dqn-network"}
+
+
+@pytest.mark.parametrize("number", ["0", "65"])
+def test_trainings_at_a_time_are_between_1_and_64(cartpole, number):
+    assert cartpole("--together", number).exit_code == 2
+
+
+def test_a_signal_keeps_what_is_done_and_the_same_command_resumes(cartpole, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(RunProgress, "begins", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        shown = cartpole()
+    assert shown.exit_code == 130
+    assert "Stopped; what was done is kept, and the same command resumes." in shown.stderr
+    assert arms_kept(tmp_path / "store") == {}
+    assert cartpole().exit_code == 0
+    assert sorted(arms_kept(tmp_path / "store")) == ARMS
+
+
+def test_the_bar_counts_by_minutes_and_moves_inside_trainings(tmp_path, monkeypatch, capsys):
+    kind = Kind(name="square", compute=lambda settings, work: Result(rows=[]))
+    short, long = (RunSpec(kind=kind, settings={"x": x}, minutes=x) for x in (1.0, 3.0))
+    training = RunSpec(kind=TRAIN, settings={"env": "CartPole-v1", "seed": 0}, steps=100, minutes=6.0)
+    monkeypatch.setattr(Store, "steps", lambda self, run: 50)
+    progress = RunProgress([short, long, training], Store(tmp_path))
+    (task,) = progress._bar.tasks
+    for spec in (long, training):
+        progress.begins(spec)
+    progress.ends(long, "done", "")
+    assert (task.completed, task.total) == (3.0, 10.0)
+    assert capsys.readouterr().err == "1 of 3: square: x 3.0\n"
+    progress._shown = True
+    progress.looks()
+    assert task.completed == 6.0
+    progress.ends(training, "stopped", "")
+    progress.looks()
+    assert task.completed == 3.0

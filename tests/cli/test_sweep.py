@@ -150,9 +150,9 @@ def test_a_plan_notes_missing_extras(svrl, svrl_json, extras, tmp_path):
 
 
 def test_runs_that_are_done_need_no_extra(svrl, extras, tmp_path):
-    from svrl.cli.sweep_request import SweepRequest
+    from svrl.cli.sweep import Asked
 
-    request = SweepRequest.read(str(extras), str(tmp_path / "store"), where=["env=atari/pong"])
+    request = Asked.of(str(extras), str(tmp_path / "store"), where=["env=atari/pong"])
     for spec in request.specs:
         request.store.add(spec)
         folder = request.store.folder(spec.id) / "run"

@@ -1,4 +1,4 @@
-"""Trainings that were never trained: rows as `svrl.paper.training_cells.rows` documents them."""
+"""Trainings that were never trained: rows as `svrl.paper.experiments.study` documents them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from svrl.envs.atari_games import GAMES
 from svrl.paper.claim import Evidence
-from svrl.paper.store import HERE, Kept
 from svrl.plots.style import PREFIX
+from svrl.runs.store import HERE, Kept
 
 ACTIONS = 18
 
@@ -66,7 +66,7 @@ def training(
     ]
     overrides = {} if batch_size == 32 else {"batch_size": batch_size}
     settings = {"env": env, "arm": arm, "seed": seed, "preset": "short", "steps": 1000, "overrides": overrides}
-    return Kept(kind="training", settings=settings, key=str(settings), rows=rows, provenance={}, source=HERE, load=dict)
+    return Kept(kind="training", settings=settings, id=str(settings), rows=rows, provenance={}, source=HERE, load=dict)
 
 
 def _value_rows(

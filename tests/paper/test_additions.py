@@ -18,9 +18,9 @@ from svrl.paper.experiments.control_ways import AUTHORS, BOTH, CENTRED, CHANGED,
 from svrl.paper.experiments.control_ways import EXPERIMENT as WAYS_TO_ADD
 from svrl.paper.experiments.minatar_learning import ENVS as GAMES
 from svrl.paper.experiments.minatar_learning import EXPERIMENT as MINATAR
-from svrl.paper.running import Computer
-from svrl.paper.store import Kept, Store
-from svrl.paper.training_cells.compute import config_of
+from svrl.paper.experiments.trainings import config_of
+from svrl.runs.local import run_locally
+from svrl.runs.store import Kept, Store
 
 from .hand_made_trainings import evidence, seeds, series_of, training
 
@@ -202,7 +202,7 @@ def test_ways_are_told_apart_and_share_the_cells_of_control_learning():
     named = by_way(ways({}))
     assert {kept.settings["arm"] for kept in named.cells} == {way.name for way in WAYS}
     assert len(named.where(arm=HALF.name)) == 5 * len(TASKS)
-    mine, theirs = ({cell.key for cell in some.budgets["short"].cells} for some in (WAYS_TO_ADD, CONTROL))
+    mine, theirs = ({cell.id for cell in some.budgets["short"].cells} for some in (WAYS_TO_ADD, CONTROL))
     assert theirs < mine
     assert len(mine - theirs) == len(CHANGED) * len(TASKS) * 5
     with pytest.raises(LookupError, match="No way starts from sv-dqn"):
@@ -275,7 +275,7 @@ def test_smoke(experiment: Experiment, series: set[str], words: str, tmp_path: P
     if experiment is MINATAR:
         pytest.importorskip("minatar")
     store = Store(root=tmp_path)
-    Computer(store=store).compute(experiment.missing("smoke", (store,)))
+    run_locally(experiment.missing("smoke", (store,)), store.address, here=True)
     found = experiment.evidence("smoke", (store,))
     assert found is not None
     (figure,) = experiment.says

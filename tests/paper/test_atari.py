@@ -21,9 +21,9 @@ from svrl.paper.experiments.atari_learning import FIG6, FIGURES, GAMES_OF, PARTS
 from svrl.paper.experiments.atari_rank import ENVS as OF_FIG4
 from svrl.paper.experiments.atari_rank import EXPERIMENT as RANK
 from svrl.paper.experiments.trainings import ARMS_OF, SMOKE, TECHNIQUES, centred_rank_share, pairs
-from svrl.paper.running import Computer
-from svrl.paper.store import Kept, Store
 from svrl.plots.style import save_figure
+from svrl.runs.local import run_locally
+from svrl.runs.store import Kept, Store
 
 from .hand_made_trainings import evidence, pair, seeds, series_of, training
 
@@ -364,10 +364,10 @@ def test_the_parts_are_the_papers():
 
 def test_experiments_share_their_trainings():
     for scale, budget in LEARNING.budgets.items():
-        keys = {cell.key for cell in budget.cells}
+        keys = {cell.id for cell in budget.cells}
         for other in (RANK, DIAGNOSIS, BATCH_SIZE):
             cells = other.budgets[scale].cells
-            assert {cell.key for cell in cells if "batch_size" not in cell.settings["overrides"]} <= keys
+            assert {cell.id for cell in cells if "batch_size" not in cell.settings["overrides"]} <= keys
     assert len(LEARNING.budgets["full"].cells) == 3 * (57 * 2 + 16 * 4)
     drawn = {scale: set(budget.figures or FIGURES) for scale, budget in LEARNING.budgets.items()}
     assert drawn == {**{scale: set(FIGURES) for scale in ("smoke", "short", "full")}, "laptop": {"fig6", "fig24"}}
@@ -554,9 +554,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """Two trainings of seconds on Frostbite."""
     pytest.importorskip("ale_py")
     store, cells = Store(root=tmp_path_factory.mktemp("store")), pairs(SMOKE, ("frostbite",))
-    Computer(store=store).compute(cells)
+    run_locally(cells, store.address, here=True)
     kept = [store.read(cell) for cell in cells]
-    assert {cell.key for cell in cells} <= {cell.key for cell in LEARNING.budgets["smoke"].cells}
+    assert {cell.id for cell in cells} <= {cell.id for cell in LEARNING.budgets["smoke"].cells}
     return Evidence(scale="smoke", words="", cells=tuple(each for each in kept if each is not None))
 
 

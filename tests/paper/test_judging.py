@@ -7,8 +7,8 @@ import pytest
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.judging import Library
-from svrl.paper.running import Computer
-from svrl.paper.store import Store
+from svrl.runs.local import run_locally
+from svrl.runs.store import Store
 
 from . import small_experiment as small
 from .small_experiment import Committed
@@ -20,7 +20,7 @@ def stores(tmp_path):
 
 
 def computed(experiment, store, scale):
-    Computer(store=store).compute(experiment.budgets[scale].cells)
+    run_locally(experiment.budgets[scale].cells, store.address, here=True)
 
 
 def judged(experiment, stores, scale):
@@ -39,7 +39,7 @@ def test_nothing_kept_is_not_run(stores):
 
 def test_half_finished_is_not_run(stores):
     experiment = small.experiment()
-    Computer(store=stores[0]).compute(experiment.budgets["laptop"].cells[:2])
+    run_locally(experiment.budgets["laptop"].cells[:2], stores[0].address, here=True)
     found = judged(experiment, stores, "laptop").finding
     assert found.verdict is Verdict.NOT_RUN
     assert "2 of 3 cells are kept; svrl paper run toy_rank --scale laptop goes on" in found.note

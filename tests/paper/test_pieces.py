@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from svrl.paper.cell import Cell
 from svrl.paper.claim import Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.atari_batch_size import EXPERIMENT as BATCH_SIZE
@@ -18,8 +17,9 @@ from svrl.paper.experiments.atari_rank import EXPERIMENT as RANK
 from svrl.paper.experiments.minatar_learning import EXPERIMENT as MINATAR
 from svrl.paper.experiments.trainings import piece_of, training_cell
 from svrl.paper.judging import Library
-from svrl.paper.running import Computer
-from svrl.paper.store import Store
+from svrl.runs.local import run_locally
+from svrl.runs.spec import RunSpec
+from svrl.runs.store import Store
 
 from . import small_experiment as small
 from .small_experiment import Committed
@@ -55,7 +55,7 @@ def stores(tmp_path: Path) -> tuple[Store, Store]:
 def test_complete_pieces_are_named_in_the_order_of_the_budget(
     stores: tuple[Store, Store], kept: list[str], words: str | None, found: list[str]
 ):
-    Computer(store=stores[0]).compute([CELLS[name] for name in kept])
+    run_locally([CELLS[name] for name in kept], stores[0].address, here=True)
     evidence = experiment().evidence("short", stores)
     if words is None:
         assert evidence is None
@@ -68,17 +68,17 @@ def test_complete_pieces_are_named_in_the_order_of_the_budget(
 
 
 def test_a_budget_without_pieces_asks_for_all_cells(stores: tuple[Store, Store]):
-    Computer(store=stores[0]).compute([CELLS[name] for name in ("c1", "a1", "a2", "b1")])
+    run_locally([CELLS[name] for name in ("c1", "a1", "a2", "b1")], stores[0].address, here=True)
     assert experiment(piecewise=False).evidence("short", stores) is None
-    Computer(store=stores[0]).compute([CELLS["b2"]])
+    run_locally([CELLS["b2"]], stores[0].address, here=True)
     evidence = experiment(piecewise=False).evidence("short", stores)
     assert evidence is not None
     assert (evidence.words, len(evidence.cells)) == ("some squares", 5)
 
 
 def test_a_piece_may_lie_in_two_stores(stores: tuple[Store, Store]):
-    Computer(store=stores[0]).compute([CELLS["a1"]])
-    Computer(store=stores[1]).compute([CELLS["a2"]])
+    run_locally([CELLS["a1"]], stores[0].address, here=True)
+    run_locally([CELLS["a2"]], stores[1].address, here=True)
     evidence = experiment().evidence("short", stores)
     assert evidence is not None
     assert (evidence.words, evidence.source) == ("a: some squares", "here and committed")
@@ -89,18 +89,18 @@ def test_a_claim_is_judged_from_the_pieces_that_are_there(stores: tuple[Store, S
         (found,) = Library((experiment(),), stores).judge("short")
         return found.finding.verdict, found.finding.value, found.as_json()["budget"]
 
-    Computer(store=stores[0]).compute([CELLS["b1"]])
+    run_locally([CELLS["b1"]], stores[0].address, here=True)
     assert judged() == (Verdict.NOT_RUN, None, "")
     (found,) = Library((experiment(),), stores).judge("short")
     assert "1 of 5 cells are kept; svrl paper run toy_rank --scale short goes on" in found.finding.note
-    Computer(store=stores[0]).compute([CELLS["b2"]])
+    run_locally([CELLS["b2"]], stores[0].address, here=True)
     # The squares of b1 and b2 are 1 and 9, which is not above 10.
     assert judged() == (Verdict.NOT_REPRODUCED, 10.0, "b: some squares")
-    Computer(store=stores[0]).compute([CELLS["c1"]])
+    run_locally([CELLS["c1"]], stores[0].address, here=True)
     assert judged() == (Verdict.REPRODUCED, 26.0, "b, c: some squares")
 
 
-def cell(env: str, arm: str, seed: int = 0, **overrides: object) -> Cell:
+def cell(env: str, arm: str, seed: int = 0, **overrides: object) -> RunSpec:
     return training_cell(
         env=env, arm=arm, seed=seed, preset="short", steps=10, overrides=overrides, batches=1, states=32
     )
@@ -120,7 +120,7 @@ def cell(env: str, arm: str, seed: int = 0, **overrides: object) -> Cell:
         (cell("minatar/space_invaders", "dqn"), "Space Invaders"),
     ],
 )
-def test_a_piece_of_training_is_a_technique_on_a_game(one: Cell, words: str):
+def test_a_piece_of_training_is_a_technique_on_a_game(one: RunSpec, words: str):
     assert piece_of(one) == words
 
 

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from svrl import __version__
 from svrl.mdp.catalogue import make_task
-from svrl.paper.cell import Kind, Work
 from svrl.paper.claim import Evidence, Finding
 from svrl.paper.experiment import Experiment
 from svrl.paper.experiments import control_low_rank_policy, noisy_simulator, toy_rank
@@ -28,7 +26,9 @@ from svrl.paper.experiments.diagrams import EXPERIMENT as DIAGRAMS
 from svrl.paper.experiments.noisy_simulator import EXPERIMENT as NOISY
 from svrl.paper.experiments.toy_rank import EXPERIMENT as TOY
 from svrl.paper.experiments.toy_rank import ONLINE, VANILLA
-from svrl.paper.store import HERE, Kept, Store
+from svrl.runs.local import run_locally
+from svrl.runs.spec import Kind, Work
+from svrl.runs.store import HERE, Kept, Store
 
 CLAIMS = {claim.name: claim for experiment in (TOY, SVP, LOW_RANK, GRIDS, NOISY) for claim in experiment.claims}
 YES, NO, OTHERWISE = "reproduced", "not reproduced", "reproduced under another definition"
@@ -44,14 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 def smoke(experiment: Experiment, store: Store) -> Evidence:
     """All smoke cells, computed by their own functions once for all tests."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for cell in experiment.missing("smoke", (store,)):
-            result = cell.kind.compute(cell.settings, Work(folder=store.root / "work"))
-            store.write(cell, result, {"svrl": __version__, "machine": "this one"})
-    finally:
-        torch.set_num_threads(threads)
+    run_locally(experiment.missing("smoke", (store,)), store.address, here=True)
     evidence = experiment.evidence("smoke", (store,))
     assert evidence is not None, "a smoke cell was not kept"
     return evidence
@@ -168,7 +161,7 @@ def test_the_judge_reads_the_q_that_it_is_given():
 
 @pytest.mark.parametrize(("scale", "masks", "beside"), [("smoke", 2, 1), ("laptop", 3, 3), ("full", 5, 5)])
 def test_the_middle_grid_is_computed_once_for_both_experiments(scale: str, masks: int, beside: int):
-    shared = {cell.key for cell in GRIDS.budgets[scale].cells} & {cell.key for cell in SVP.budgets[scale].cells}
+    shared = {cell.id for cell in GRIDS.budgets[scale].cells} & {cell.id for cell in SVP.budgets[scale].cells}
     assert len(shared) == 2 * (1 + masks) + 2 * beside
 
 
@@ -204,7 +197,7 @@ def test_all_noisy_methods_draw_equally_many_samples(store: Store):
 
 def kept(kind: Kind, rows: Iterable[dict[str, Any]], *, machine: str = "one", **settings: Any) -> Kept:
     """A cell that was never computed."""
-    text = {"kind": kind.name, "key": str(settings), "settings": settings, "rows": list(rows), "source": HERE}
+    text = {"kind": kind.name, "id": str(settings), "settings": settings, "rows": list(rows), "source": HERE}
     return Kept(**text, provenance={"machine": machine}, load=dict)
 
 

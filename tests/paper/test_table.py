@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from svrl import __version__
 from svrl.paper.catalogue import load_all
-from svrl.paper.cell import CellResult, Kind
-from svrl.paper.store import Store
 from svrl.paper.table import Table, committed_table
+from svrl.runs.spec import Result, RunSpec
+from svrl.runs.store import Store
 
-from .small_experiment import SQUARE, cell, square
+from .small_experiment import SQUARE, cell
 
 TOLD = {"svrl": __version__, "machine": "one", "seconds": 1.5, "ended": "today"}
 
 
-def result(x: int) -> CellResult:
-    return CellResult(rows=[{"value": x, "curve": [0.1, None]}], arrays={"path": np.arange(float(x))})
+def result(x: int) -> Result:
+    return Result(rows=[{"value": x, "curve": [0.1, None]}], arrays={"path": np.arange(float(x))})
+
+
+def keep(store: Store, spec: RunSpec, result: Result, told: dict[str, Any]) -> None:
+    store.add(spec)
+    store.keep(spec, result, told)
 
 
 @pytest.fixture
@@ -35,8 +42,8 @@ def table(tmp_path: Path) -> Table:
 def test_what_is_added_comes_back(store: Store, table: Table):
     assert table.read(cell(3)) is None
     for x in (3, 1):
-        store.write(cell(x), result(x), TOLD)
-    store.write(cell(2), CellResult(rows=[{"value": 2}]), {**TOLD, "machine": "another"})
+        keep(store, cell(x), result(x), TOLD)
+    keep(store, cell(2), Result(rows=[{"value": 2}]), {**TOLD, "machine": "another"})
     assert table.add(store) == 3
     for read in (table, Table(table.root)):
         kept = read.read(cell(3))
@@ -48,41 +55,38 @@ def test_what_is_added_comes_back(store: Store, table: Table):
         assert other is not None
         assert other.provenance["machine"] == "another"
         assert other.arrays == {}
-        assert read.keys() == {cell(x).key for x in (1, 2, 3)}
+        assert read.keys() == {cell(x).id for x in (1, 2, 3)}
     lines = (table.root / "square.jsonl").read_text().splitlines()
     assert [f'"settings": {{"x": {x}}}' in line for x, line in zip((1, 2, 3), lines, strict=True)] == [True] * 3
 
 
 def test_what_is_there_stays_and_the_same_cells_make_the_same_files(store: Store, table: Table, tmp_path: Path):
-    store.write(cell(3), result(3), TOLD)
+    keep(store, cell(3), result(3), TOLD)
     table.add(store)
     before = {path.name: path.read_bytes() for path in table.root.iterdir()}
     other = Store(root=tmp_path / "other")
-    other.write(cell(3), CellResult(rows=[{"value": -1}]), TOLD)
+    keep(other, cell(3), Result(rows=[{"value": -1}]), TOLD)
     assert table.add(other) == 0
     assert {path.name: path.read_bytes() for path in table.root.iterdir()} == before
-    other.write(cell(5), result(5), TOLD)
+    keep(other, cell(5), result(5), TOLD)
     assert table.add(other) == 1
     again = Table(tmp_path / "again")
-    store.write(cell(5), result(5), TOLD)
+    keep(store, cell(5), result(5), TOLD)
     again.add(store)
     assert [path.read_bytes() for path in sorted(again.root.iterdir())] == [
         path.read_bytes() for path in sorted(table.root.iterdir())
     ]
 
 
-def test_another_version_is_not_used_and_counted(store: Store, table: Table):
-    store.write(cell(3), result(3), TOLD)
+def test_another_version_is_another_run(store: Store, table: Table):
+    keep(store, cell(3), result(3), TOLD)
     table.add(store)
-    newer = Kind(name="square", version=2, compute=square)
-    assert table.read(cell(3, kind=newer)) is None
-    assert table.outdated({"square": newer}) == 1
-    assert table.outdated({"square": SQUARE}) == 0
+    assert table.read(cell(3, kind=replace(SQUARE, version=2))) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"key": 1}', "nan"])
 def test_a_damaged_line_is_named(store: Store, table: Table, text: str):
-    store.write(cell(3), result(3), TOLD)
+    keep(store, cell(3), result(3), TOLD)
     table.add(store)
     path = table.root / "square.jsonl"
     path.write_text(path.read_text() + text + "\n")
@@ -95,7 +99,7 @@ def test_the_evidence_of_a_checkout_is_results():
 
 
 def test_every_committed_cell_is_asked_for():
-    asked = {cell.key for experiment in load_all() for b in experiment.budgets.values() for cell in b.cells}
+    asked = {cell.id for experiment in load_all() for b in experiment.budgets.values() for cell in b.cells}
     kept = committed_table().keys()
     assert kept
     assert kept <= asked

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from svrl.paper.cell import Cell, CellResult, Work
 from svrl.paper.experiments.atari_batch_size import EXPERIMENT as ATARI_BATCH_SIZE
 from svrl.paper.experiments.atari_diagnosis import EXPERIMENT as ATARI_DIAGNOSIS
 from svrl.paper.experiments.atari_learning import EXPERIMENT as ATARI_LEARNING
@@ -23,20 +20,25 @@ from svrl.paper.experiments.control_learning import EXPERIMENT as CONTROL_LEARNI
 from svrl.paper.experiments.control_ways import EXPERIMENT as CONTROL_WAYS
 from svrl.paper.experiments.gains import gain_of, labels_of, relative_gains
 from svrl.paper.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
+from svrl.paper.experiments.study import CURVE_POINTS, TRACE_POINTS, against_q_star, thinned
 from svrl.paper.experiments.training_figures import draw_curves
 from svrl.paper.experiments.trainings import (
     FULL,
     SMOKE,
+    config_of,
     curves,
     score_of,
     score_over_time,
     share_at_most,
     training_cell,
 )
-from svrl.paper.training_cells.compute import config_of
-from svrl.paper.training_cells.rows import CURVE_POINTS, TRACE_POINTS, against_q_star, thinned
 from svrl.plots.style import legend_below
-from svrl.runtime.stop_signals import Stopped
+from svrl.runs.grid import runs_of
+from svrl.runs.local import run_locally
+from svrl.runs.settings import extra_of
+from svrl.runs.spec import RunSpec
+from svrl.runs.store import Kept, Store
+from svrl.runs.sweep_file import read_sweep
 
 from .hand_made_trainings import evidence, histogram, seeds, training
 
@@ -62,21 +64,25 @@ CELL = training_cell(
 )
 
 
-def compute(cell: Cell, folder: Path, progress: Callable[[float], None] = lambda share: None) -> CellResult:
-    return cell.kind.compute(cell.settings, Work(folder=folder, progress=progress))
+def computed(root: Path) -> Kept:
+    store = Store(root)
+    run_locally([CELL], store.address, here=True)
+    kept = store.read(CELL)
+    assert kept is not None
+    return kept
 
 
-def told_alike(result: CellResult) -> list[dict]:
+def told_alike(result: Kept) -> list[dict]:
     """All rows but the one that says how fast it was."""
     return [row for row in result.rows if row["what"] != "speed"]
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> CellResult:
-    return compute(CELL, tmp_path_factory.mktemp("straight") / "work")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return computed(tmp_path_factory.mktemp("straight"))
 
 
-def test_rows_are_as_documented(straight: CellResult):
+def test_rows_are_as_documented(straight: Kept):
     kinds = [row["what"] for row in straight.rows]
     assert kinds == ["curve", "score", "learning", "speed", *["rank"] * 4, "features", "estimation", "estimation"]
     by_kind = {row["what"]: row for row in straight.rows}
@@ -120,49 +126,8 @@ def test_a_long_comparison_with_the_best_q_is_thinned_and_keeps_its_end(tmp_path
     assert found["value_error"] == [0.5] * len(found["steps"])
 
 
-def test_same_settings_same_rows(straight: CellResult, tmp_path: Path):
-    assert told_alike(compute(CELL, tmp_path / "work")) == told_alike(straight)
-
-
-@pytest.mark.parametrize("how", ["listener", "signal"])
-def test_an_interrupted_training_goes_on_to_the_same_rows(straight: CellResult, tmp_path: Path, how: str):
-    def stop(share: float) -> None:
-        if share > 0.5:
-            if how == "listener":
-                raise Stopped(signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(Stopped):
-        compute(CELL, tmp_path / "work", stop)
-    shares: list[float] = []
-    result = compute(CELL, tmp_path / "work", shares.append)
-    assert 0.4 < shares[0] < 0.7  # it did not begin anew
-    assert shares[-1] == 1.0
-    assert told_alike(result) == told_alike(straight)
-
-
-def test_a_finished_training_is_not_repeated(straight: CellResult, tmp_path: Path):
-    def stop(share: float) -> None:
-        if share > 0.95:
-            raise Stopped(signal.SIGINT)
-
-    with pytest.raises(Stopped):
-        compute(CELL, tmp_path / "work", stop)
-    shares: list[float] = []
-    result = compute(CELL, tmp_path / "work", shares.append)
-    assert min(shares) > 0.95
-    assert result.rows[:3] == straight.rows[:3]
-
-
-def test_another_device_is_refused_and_nothing_is_lost(tmp_path: Path):
-    def stop(share: float) -> None:
-        raise Stopped(signal.SIGINT)
-
-    with pytest.raises(Stopped):
-        compute(CELL, tmp_path / "work", stop)
-    with pytest.raises(ValueError, match="begun on cpu, and cuda was asked for"):
-        CELL.kind.compute(CELL.settings, Work(folder=tmp_path / "work", device="cuda"))
-    assert (tmp_path / "work" / "run" / "config.json").exists()
+def test_same_settings_same_rows(straight: Kept, tmp_path: Path):
+    assert told_alike(computed(tmp_path)) == told_alike(straight)
 
 
 def test_a_key_is_of_the_settings_and_not_of_their_order():
@@ -171,16 +136,23 @@ def test_a_key_is_of_the_settings_and_not_of_their_order():
         training_cell(**settings, overrides=overrides)
         for overrides in ({"replay": 500, "hidden": [16]}, {"hidden": [16], "replay": 500})
     )
-    assert one.key == other.key != CELL.key
+    assert one.id == other.id != CELL.id
 
 
 def test_families_have_their_extras():
-    kinds = {
-        env: training_cell(env=env, arm="dqn", seed=0, preset="smoke", steps=1, overrides={}, batches=1, states=32).kind
+    cells = [
+        training_cell(env=env, arm="dqn", seed=0, preset="smoke", steps=1, overrides={}, batches=1, states=32)
         for env in ("atari/pong", "minatar/breakout", "CartPole-v1")
-    }
-    assert [kind.extra for kind in kinds.values()] == ["atari", "minatar", ""]
-    assert [kind.name for kind in kinds.values()] == ["training-atari", "training-minatar", "training-classic"]
+    ]
+    assert [extra_of(cell) for cell in cells] == ["atari", "minatar", ""]
+    assert [cell.kind.name for cell in cells] == ["training-atari", "training-minatar", "training-classic"]
+
+
+def test_the_full_budget_is_the_sweep_of_the_paper():
+    """So what `svrl sweep run paper-57` trains, `svrl paper run --scale full` finds in the same store."""
+    trained = {run.id for cell in ATARI_LEARNING.budgets["full"].cells for run in cell.after}
+    assert trained == {spec.id for spec in runs_of(read_sweep("paper-57"))}
+    assert len(trained) == 534
 
 
 def test_arms_and_overrides_reach_the_agent():
@@ -306,7 +278,7 @@ def test_the_agents_of_committed_cells_are_what_they_were():
     assert found == AGENTS
 
 
-def agents_digest(cells: Sequence[Cell]) -> str:
+def agents_digest(cells: Sequence[RunSpec]) -> str:
     """Of the settings of all cells, with the resolved agent of each; their order does not matter."""
     told = sorted(json.dumps([cell.settings, config_of(cell.settings).as_json()], sort_keys=True) for cell in cells)
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]

@@ -227,7 +227,9 @@ def test_a_plan_resumes_with_the_threads_that_it_was_begun_with(tmp_path):
     store.add(spec)
     folder = store.folder(spec.id) / "run"
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({**spec.settings, "device": "cpu", "threads": 3}))  # as killed before a checkpoint
+    (folder / "config.json").write_text(
+        json.dumps({**spec.settings, "device": "cpu", "threads": 3})
+    )  # as killed before a checkpoint
     assert run_locally([spec], str(tmp_path)).failures == {}
     assert json.loads((folder / "config.json").read_text())["threads"] == 3
 

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
-from svrl.cli.answers import BadInputError, answering, check_device, nearest, print_json, sentences
+from svrl.cli import run_list
+from svrl.cli.answers import BadInputError, answering, check_device, nearest, print_json, progress_line, say, sentences
+from svrl.cli.run_list import STORE, Address, Jobs, Json, Kept, On, Where
 
 if TYPE_CHECKING:
-    from svrl.cli.paper_work import PaperWork
     from svrl.paper.catalogue import PaperFigure
+    from svrl.paper.judging import Library
+    from svrl.runs.spec import RunSpec
+    from svrl.runs.store import Reader, Store
 
 SCALES = ("smoke", "laptop", "short", "full")
 PICTURES, PAGES = ("svg", "pdf", "png"), ("html", "md")
-STORE, FIGURES, REPORT = Path("runs/paper"), Path("figures"), Path("report")
-STOPPED = "Stopped; what was done is kept, and the same command goes on from there."
+FIGURES, REPORT = Path("figures"), Path("report")
+STOPPED = "Stopped; what was done is kept, and the same command resumes."
+TOGETHER = 4
+"""Trainings that share a GPU by default."""
+_LOOK = {
+    "reproduced": "green",
+    "reproduced under another definition": "yellow",
+    "not reproduced": "red",
+    "supported so far": "green",
+    "contradicted so far": "red",
+    "undecided so far": "yellow",
+    "not run at this scale": "dim",
+}
+"""Colours of verdicts."""
+_NAME, _WIDE = 26, 160
+"""Width of a claim's name in a terminal that is not wide, and the width from which one is."""
 
 
 def _names() -> list[str]:
@@ -34,37 +61,17 @@ Scale = Annotated[
         metavar="SCALE",
         autocompletion=lambda: list(SCALES),
         help="smoke (a minute or two), laptop (about an hour on 2 cores), short (MinAtar and control tasks, and a "
-        "million steps of each Atari game, for a card) or full (the paper's budgets).",
+        "million steps of each Atari game, for a GPU) or full (the paper's budgets).",
     ),
 ]
 Figures = Annotated[
     list[str] | None,
     typer.Argument(metavar="FIG...", autocompletion=_names, help="fig1, table1, an experiment, or all."),
 ]
-Kept = Annotated[Path, typer.Option("--store", help="Folder where what was computed is kept and found again.")]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
-Jobs = Annotated[
-    int | None,
-    typer.Option(min=1, max=512, help="Processes at a time; by default one at smoke scale, else one a core."),
-]
 Together = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=64,
-        help="Trainings at a time in one process; by default 4 on a card, which they share, and 1 on the CPU.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
-Where = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="NAME=VALUE",
-        help="Compute only cells with such a setting, of their own or of their agent, as in env=atari/frostbite, "
-        "seed=0,1 or batch_size=128; several must all fit.",
-    ),
+    int, typer.Option(metavar="N", min=1, max=64, help="Trainings at a time in one process, on a GPU that they share.")
 ]
 
 app = typer.Typer(help="The paper's figures and claims, reproduced.", invoke_without_command=True)
@@ -88,9 +95,9 @@ def paper(
             _refuse_misplaced(context)
         return
     with answering(STOPPED), sentences():
-        work = _opened(scale, store, device, out)
-        work.compute(_chosen([]), device=device, jobs=jobs, command=f"svrl paper --scale {scale}")
-        path = work.page(out, "html")
+        asked = _asked(scale, store, device, out)
+        asked.compute(_chosen([]), device=device, jobs=jobs, command=f"svrl paper --scale {scale}")
+        path = asked.page(out, "html")
     typer.echo(f"The page: {path}")
 
 
@@ -98,13 +105,11 @@ def paper(
 def list_figures(scale: Scale = "smoke", store: Kept = STORE, as_json: Json = False) -> None:
     """Every figure and table, the experiment that makes it, what it costs, and what is kept of it."""
     with answering(), sentences():
-        rows = _opened(scale, store).listed()
+        rows = _asked(scale, store).listed()
     if as_json:
         print_json(rows)
-        return
-    from svrl.cli.paper_tables import print_figures
-
-    print_figures(rows, scale)
+    else:
+        _print_figures(rows, scale)
 
 
 @app.command("run")
@@ -117,34 +122,43 @@ def run(
     out: Out = FIGURES,
     store: Kept = STORE,
     device: Device = "cpu",
+    on: On = "local",
+    address: Address = None,
     jobs: Jobs = None,
-    together: Together = None,
+    together: Together = TOGETHER,
     where: Where = None,
     as_json: Json = False,
 ) -> None:
     """Run what figures need, draw them, and say what became of their claims.
 
-    What is kept is not computed again. Ctrl-C loses at most what is being computed, and the same command goes on.
+    What is kept is not computed again, and trainings that a sweep has done are found in the same store. Ctrl-C loses
+    at most what is being computed, and the same command resumes.
     """
     with answering(STOPPED), sentences():
         _one_of("format", form, PICTURES)
+        run_list.check_engine(on, address)
         wanted = _chosen(figures or [])
-        work = _opened(scale, store, device, out)
+        asked = _asked(scale, store, device, out)
         command = f"svrl paper run {shlex.join(figures or ['all'])} --scale {scale}"
         command += "".join(f" --where {shlex.quote(text)}" for text in where or [])
-        lacking = work.compute(
-            wanted, device=device, jobs=jobs, together=together, command=command, only=_wanted(where or [])
+        lacking = asked.compute(
+            wanted,
+            device=device,
+            on=on,
+            address=address,
+            jobs=jobs,
+            together=together,
+            command=command,
+            where=where,
         )
-        written = work.draw(wanted, out, form)
+        written = asked.draw(wanted, out, form)
         if lacking and not written:
             raise BadInputError(lacking[0])
-        claims = [found.as_json() for found in work.library().judge(scale, [figure.id for figure in wanted])]
+        claims = [found.as_json() for found in asked.library().judge(scale, [figure.id for figure in wanted])]
     if as_json:
         print_json({"scale": scale, "figures": {name: str(path) for name, path in written.items()}, "claims": claims})
         return
-    from svrl.cli.paper_tables import print_claims
-
-    print_claims(claims, scale)
+    _print_claims(claims, scale)
     for path in written.values():
         typer.echo(f"written: {path}")
 
@@ -157,19 +171,13 @@ def check(figures: Figures = None, scale: Scale = "smoke", store: Kept = STORE, 
     that is kept, here or with svrl.
     """
     with answering(), sentences():
-        wanted = _chosen(figures or [])
-        work = _opened(scale, store)
-        from svrl.cli.paper_work import tell_of_outdated
-
-        library = work.library()
-        tell_of_outdated(library)
-        rows = [found.as_json() for found in library.judge(scale, [figure.id for figure in wanted])]
+        wanted = [figure.id for figure in _chosen(figures or [])]
+        library = _asked(scale, store).library()
+        rows = [found.as_json() for found in library.judge(scale, wanted)]
     if as_json:
         print_json(rows)
-        return
-    from svrl.cli.paper_tables import print_claims
-
-    print_claims(rows, scale)
+    else:
+        _print_claims(rows, scale)
 
 
 @app.command("report")
@@ -188,8 +196,269 @@ def report(
                 "The browser makes the PDF: write the page with --format html, open it and print it to a file."
             )
         _one_of("format", form, PAGES)
-        path = _opened(scale, store, None, out).page(out, form)
+        path = _asked(scale, store, None, out).page(out, form)
     typer.echo(f"written: {path}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One scale of the paper, and where its runs are kept.
+
+    Attributes:
+        scale: smoke, laptop, short or full.
+        store: The user's own runs.
+    """
+
+    scale: str
+    store: Store
+
+    @property
+    def stores(self) -> tuple[Reader, ...]:
+        """The user's own runs, then those that ship with svrl."""
+        from svrl.paper.table import committed_table
+
+        return (self.store, committed_table())
+
+    @property
+    def counting(self) -> tuple[Reader, ...]:
+        """Where a run that is kept need not be computed: what takes hours is read, what a laptop can do is done."""
+        return self.stores if self.scale in ("short", "full") else self.stores[:1]
+
+    def library(self) -> Library:
+        """All experiments and what is kept of them."""
+        from svrl.paper.catalogue import load_all
+        from svrl.paper.judging import Library
+
+        return Library(tuple(load_all()), self.stores)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every figure, what it costs at this scale, what is kept of it, and what ships with svrl."""
+        from svrl.paper.catalogue import load_experiment
+        from svrl.runs.settings import extra_of
+
+        rows = []
+        for figure in _chosen([]):
+            experiment = load_experiment(figure.experiment)
+            budget = experiment.budget_of(figure.id, self.scale)
+            needed = experiment.cells(self.scale, figure.id) if budget else []
+            missing, unknown = (
+                len(experiment.missing(self.scale, stores, figure.id)) if budget else 0
+                for stores in (self.counting, self.stores[1:])
+            )
+            rows.append(
+                {
+                    "figure": figure.id,
+                    "section": figure.section,
+                    "experiment": figure.experiment,
+                    "title": figure.title,
+                    "scale": self.scale,
+                    "minutes": round(sum(spec.minutes_in_all for spec in needed) / 2, 2),
+                    "cells": len(needed),
+                    "kept": len(needed) - missing,
+                    "shipped": len(needed) - unknown,
+                    "needs": sorted({extra for spec in needed if (extra := extra_of(spec))}),
+                }
+            )
+        return rows
+
+    def missing(self, figures: Sequence[PaperFigure], where: list[str] | None) -> list[RunSpec]:
+        """Runs that figures need at this scale and that have to be done, of those that --where asks for."""
+        from svrl.paper.catalogue import load_experiment
+
+        every: dict[str, RunSpec] = {}
+        left: dict[str, RunSpec] = {}
+        for figure in figures:
+            experiment = load_experiment(figure.experiment)
+            if experiment.budget_of(figure.id, self.scale):
+                every |= {spec.id: spec for spec in experiment.cells(self.scale, figure.id)}
+                left |= {spec.id: spec for spec in experiment.missing(self.scale, self.counting, figure.id)}
+        if where and every:
+            fitting = run_list.only(f"At {self.scale} scale these figures have", list(every.values()), where)
+            return [spec for spec in fitting if spec.id in left]
+        return list(left.values())
+
+    def compute(
+        self,
+        figures: Sequence[PaperFigure],
+        *,
+        device: str,
+        command: str,
+        on: str = "local",
+        address: str | None = None,
+        jobs: int | None = None,
+        together: int = TOGETHER,
+        where: list[str] | None = None,
+    ) -> list[str]:
+        """Do the runs that figures need and that are missing.
+
+        Args:
+            figures: Whose runs.
+            device: "cpu", "cuda" or "cuda:1".
+            command: As it asks for the runs again, for their provenance.
+            on: This machine, or Ray.
+            address: Of a Ray cluster.
+            jobs: Runs at a time; None takes as many as there is room for, and at smoke scale this process alone.
+            together: Trainings at a time that share a GPU.
+            where: Only some of the runs.
+
+        Returns:
+            Sentences on what cannot be computed here, for want of a package.
+        """
+        from svrl.runs.driver import Effort
+        from svrl.runs.sweep_file import Resources
+
+        wanted = self.missing(figures, where)
+        lacking = run_list.what_stands_against(wanted) if on == "local" else {}
+        for sentence, runs in lacking.items():
+            say(f"Not run ({len(runs)} runs): {sentence}")
+        without = {spec.id for runs in lacking.values() for spec in runs}
+        specs = _in_order([spec for spec in wanted if spec.id not in without], device)
+        if not specs:
+            return list(lacking)
+        _refuse_unwritable(self.store.root)
+        for spec in specs:
+            if self.store.folder(spec.id).exists() and self.store.state(spec.id) == "failed":
+                self.store.retry(spec.id)
+        begun = sum(self.store.state(spec.id) == "stopped" for spec in specs)
+        going = f", {begun} of them begun before" if begun else ""
+        say(f"{self.scale} scale: {len(specs)} runs{going}, about {_minutes(sum(s.minutes for s in specs))} of a core.")
+        command += (f" --device {device} --together {together}" if device != "cpu" else "") + (
+            f" --jobs {jobs}" if jobs is not None else ""
+        )
+        progress = RunProgress(specs, self.store)
+        with progress.shown():
+            found = run_list.carry_out(
+                specs,
+                self.store,
+                on=on,
+                address=address,
+                resources=Resources(gpus=1.0 / together),
+                effort=Effort(jobs=jobs, command=command),
+                listener=cast(Any, progress),
+                here=self.scale == "smoke" and jobs is None and device == "cpu",
+            )
+        if found.broken:
+            raise BadInputError(f"{found.broken} What was done is kept. When that is repaired, run the same command.")
+        if found.stopped is not None:
+            say(STOPPED)
+            raise typer.Exit(128 + found.stopped)
+        labels = {spec.id: spec.label for spec in specs}
+        if found.failures:
+            told = " ".join(f"{labels[run]} failed: {reason}" for run, reason in found.failures.items())
+            raise BadInputError(f"{told} What was done is kept; logs are in {self.store.root}/runs.")
+        return list(lacking)
+
+    def draw(self, figures: Sequence[PaperFigure], folder: Path, ending: str) -> dict[str, Path]:
+        """Write the figures whose runs are all kept; where each is."""
+        from svrl.paper.catalogue import load_experiment
+        from svrl.paper.page import write_figure
+
+        written = {}
+        for figure in figures:
+            experiment = load_experiment(figure.experiment)
+            if experiment.budget_of(figure.id, self.scale) is None:
+                say(f"{figure.id} is not drawn at {self.scale} scale.")
+                continue
+            evidence = experiment.evidence(self.scale, self.stores, figure.id)
+            if evidence is not None and experiment.drawn_from(figure.id, evidence):
+                picture = experiment.draw(figure.id, evidence)
+                written[figure.id] = write_figure(picture, figure, evidence, folder, ending)
+        return written
+
+    def page(self, folder: Path, form: str) -> Path:
+        """Write the page from what is kept; where it is."""
+        from svrl.paper.page import build_page
+        from svrl.runtime.files import writing
+
+        _refuse_unwritable(folder)
+        with progress_line() as line:
+            task = line.add_task("drawing")
+            page = build_page(self.library(), self.scale, progress=lambda name: line.update(task, description=name))
+            line.update(task, description="writing")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"index.{form}"
+        if form == "md":
+            from svrl.reporting.page.markdown import write_markdown
+
+            write_markdown(page, folder)
+            return path
+        from svrl.reporting.page.html import render_html
+
+        with writing(path) as temporary:
+            temporary.write_text(render_html(page), encoding="utf-8")
+        return path
+
+
+class RunProgress:
+    """How runs go, on stderr: a bar in a terminal, elsewhere a line for every run that is done."""
+
+    def __init__(self, specs: Sequence[RunSpec], store: Store) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._shown, self._store = self._console.is_terminal, store
+        self._minutes = {spec.id: spec.minutes for spec in specs}
+        self._running: dict[str, RunSpec] = {}
+        self._ended: set[str] = set()
+        self._bar = Progress(
+            SpinnerColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._shown,
+        )
+        self._task = self._bar.add_task("", total=sum(self._minutes.values()))
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show it for as long as the block lasts."""
+        with self._bar:
+            yield
+
+    def begins(self, spec: RunSpec) -> None:
+        """A process works on a run now."""
+        self._running[spec.id] = spec
+        self._describe(spec)
+
+    def ends(self, spec: RunSpec, ended: str, reason: str) -> None:
+        """It no longer does."""
+        self._running.pop(spec.id, None)
+        if ended in ("failed", "killed"):
+            self.notes(f"{ended} {spec.label}: {reason}")
+        if ended == "done":
+            self._ended.add(spec.id)
+            self._describe(spec)
+            if not self._shown:
+                self._console.print(f"{len(self._ended)} of {len(self._minutes)}: {spec.label}", markup=False)
+
+    def looks(self) -> None:
+        """Move the bar inside trainings."""
+        if not self._shown:
+            return
+        inside = 0.0
+        for spec in self._running.values():
+            if spec.kind.name == "train" and spec.steps:
+                inside += spec.minutes * min(1.0, self._store.steps(spec.id) / spec.steps)
+        self._bar.update(self._task, completed=sum(self._minutes[run] for run in self._ended) + inside)
+
+    def notes(self, sentence: str) -> None:
+        """Something that a person should know."""
+        self._console.print(sentence, markup=False)
+
+    def _describe(self, spec: RunSpec) -> None:
+        room = max(self._console.width - 70, 20)
+        said = f"{len(self._ended)} of {len(self._minutes)} runs; {spec.label[:room]}"
+        self._bar.update(self._task, description=said, completed=sum(self._minutes[run] for run in self._ended))
+
+
+def _in_order(specs: Iterable[RunSpec], device: str) -> list[RunSpec]:
+    """Runs on a device with those that they come after, the longest first."""
+    from svrl.runs.spec import with_forerunners
+
+    longest = with_forerunners(sorted(specs, key=lambda spec: -spec.minutes_in_all))
+    return [replace(spec, device=device) for spec in longest]
 
 
 def _refuse_misplaced(context: typer.Context) -> None:
@@ -201,16 +470,16 @@ def _refuse_misplaced(context: typer.Context) -> None:
             raise BadInputError(f"--{name} stands before {command}. Put it behind: svrl paper {command} --{name} ...")
 
 
-def _opened(scale: str, store: Path, device: str | None = None, out: Path | None = None) -> PaperWork:
+def _asked(scale: str, store: str, device: str | None = None, out: Path | None = None) -> Asked:
     """Check what was asked for before any work; heavy imports come after the cheap checks."""
     _one_of("scale", scale, SCALES)
     if device is not None:
         check_device(device)
-    from svrl.cli.paper_work import PaperWork, refuse_unwritable
+    from svrl.runs.store import open_store
 
     if out is not None:
-        refuse_unwritable(out)
-    return PaperWork(scale=scale, store=store)
+        _refuse_unwritable(out)
+    return Asked(scale=scale, store=open_store(store))
 
 
 def _one_of(what: str, got: str, known: tuple[str, ...]) -> None:
@@ -218,18 +487,101 @@ def _one_of(what: str, got: str, known: tuple[str, ...]) -> None:
         raise nearest(what, got, known)
 
 
-def _wanted(where: list[str]) -> dict[str, tuple[str, ...]]:
-    """Settings and the values that they may have, from NAME=VALUE[,VALUE]."""
-    found: dict[str, tuple[str, ...]] = {}
-    for text in where:
-        name, equals, values = text.partition("=")
-        if not name or not equals or not values:
-            raise BadInputError(f"--where takes NAME=VALUE, as in env=atari/frostbite or seed=0,1; got {text!r}.")
-        found[name] = (*found.get(name, ()), *values.split(","))
-    return found
-
-
 def _chosen(names: list[str]) -> list[PaperFigure]:
     from svrl.paper.catalogue import chosen
 
     return chosen(names)
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    """Find out before any work that a folder cannot be written to."""
+    place = folder
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        raise BadInputError(f"{place} is a file, so nothing can be written to {folder}. Give another folder.")
+    if not os.access(place, os.W_OK):
+        raise BadInputError(f"{place} cannot be written to. Give another folder.")
+
+
+def _print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
+    """Every figure, the experiment that makes it, what it costs and whether it is there."""
+    table = Table(title=f"The paper at {scale} scale", title_justify="left", box=None, pad_edge=False)
+    for name in ("name", "section", "experiment", "what", "about", "kept", "shipped", "needs"):
+        table.add_column(name, no_wrap=name != "what", overflow="fold")
+    for row in rows:
+        cost = _minutes(row["minutes"]) if row["cells"] else "-"
+        nothing = "a diagram" if row["experiment"] == "diagrams" else "not at this scale"
+        kept = f"{row['kept']} of {row['cells']}" if row["cells"] else nothing
+        table.add_row(
+            row["figure"],
+            row["section"] or "ours",
+            row["experiment"],
+            row["title"],
+            cost,
+            kept,
+            str(row["shipped"] or ""),
+            ", ".join(row["needs"]),
+        )
+    _console().print(table)
+
+
+def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
+    """Every claim with the paper's value, ours and the verdict, and how often each verdict was given.
+
+    Args:
+        rows: The claims.
+        scale: That was asked for; where a claim was judged from another one, this is said.
+    """
+    console = _console()
+    width = _NAME if console.width < _WIDE else console.width
+    table = Table(box=None, pad_edge=False)
+    for name in ("figure", "claim", "paper", "ours (95% interval)", "verdict", "scale"):
+        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+    for row in rows:
+        verdict = row["verdict"]
+        shown = f"[{_LOOK[verdict]}]{verdict}[/]"
+        judged = "" if verdict.startswith("not run") else f"{row['scale']}, {row['source']}"
+        judged = "from what it prints" if row["source"] == "the paper" else judged
+        table.add_row(
+            row["figure"], _in_lines(row["claim"], width), _plain(row["paper"]), _plain(row["ours"]), shown, judged
+        )
+    console.print(table)
+    for whose, some in (
+        ("of the paper", [row for row in rows if not row["addition"]]),
+        ("of our additions", [row for row in rows if row["addition"]]),
+    ):
+        counts = Counter(row["verdict"] for row in some)
+        words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _LOOK if counts[verdict])
+        if some:
+            console.print(f"{len(some)} claim{'s' * (len(some) != 1)} {whose}: {words}.")
+    if not rows:
+        console.print("No claims.")
+    elsewhere = sorted({row["scale"] for row in rows if row["ours"]} - {scale})
+    if elsewhere:
+        others = " and ".join(elsewhere)
+        console.print(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
+
+
+def _minutes(minutes: float) -> str:
+    if minutes < 1:
+        return f"{max(60 * minutes, 1):.0f} s"
+    if minutes < 120:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:.0f} h" if minutes < 2880 else f"{minutes / 1440:.0f} days"
+
+
+def _in_lines(name: str, width: int) -> str:
+    """A name in lines that end at hyphens: a table breaks at blanks alone, and else in the middle of a word."""
+    return "\n".join(textwrap.wrap(name, width))
+
+
+def _plain(text: str) -> str:
+    """Text in which rich finds no markup."""
+    return text.replace("[", "\\[")
+
+
+def _console() -> Console:
+    """A table in a file or a pipe is not cut to the width of a terminal that is not there."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=200)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -14,31 +16,38 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from svrl.cli import run_list
 from svrl.cli.answers import BAD_INPUT, BadInputError, answering, nearest, print_json, say, sentences
-from svrl.cli.sweep_request import SweepRequest, shipped_names
+from svrl.cli.run_list import STORE, Address, Jobs, Json, Kept, On, Where, to_be_done
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from svrl.runs.driver import Effort, Summary
     from svrl.runs.spec import RunSpec
     from svrl.runs.status import Overview
-    from svrl.runs.store import State
+    from svrl.runs.store import State, Store
+    from svrl.runs.sweep_file import Sweep
 
-STORE = "runs/sweeps"
 SHOWN = 12
 """Runs that `svrl sweep plan` lists; the rest are counted."""
 REFRESH = 2.0
 """Seconds between two looks at the store for the table."""
 WIDE = 110
 """Columns where there is no terminal."""
-ENGINES, RETRIES = ("local", "ray"), 2
+RETRIES = 2
 ROWS = ("results", "episodes", "learning", "evaluations", "trace")
 STOPPED = "Stopped at once; the same command resumes runs from their last checkpoints."
 
 app = typer.Typer(
     name="sweep", help="Many runs from one file, on this machine or on a Ray cluster.", no_args_is_help=True
 )
+
+
+def shipped_names() -> list[str]:
+    """For completion."""
+    from svrl.runs.sweep_file import shipped
+
+    return shipped()
+
 
 File = Annotated[
     str,
@@ -48,19 +57,76 @@ File = Annotated[
         autocompletion=shipped_names,
     ),
 ]
-Kept = Annotated[str, typer.Option("--store", metavar="DIR", help="Folder of all runs; several machines may share it.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="In place of what the file says, in every run; may be repeated."),
 ]
-Where = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="NAME=VALUE", help="Only runs with this setting, as in seed=0,1; may be repeated."),
-]
 Cores = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="CPU cores of each run, in place of the file's resources.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A sweep and where it is kept.
+
+    Attributes:
+        sweep: The file.
+        specs: Its runs, after --set and --where.
+        store: The folder of all runs.
+    """
+
+    sweep: Sweep
+    specs: tuple[RunSpec, ...]
+    store: Store
+
+    @classmethod
+    def of(
+        cls,
+        file: str,
+        store: str,
+        changes: Iterable[str] | None = None,
+        where: Iterable[str] | None = None,
+        cores: int | None = None,
+    ) -> Asked:
+        """From the words of a command; BadInputError or ValueError if one is wrong."""
+        from svrl.runs.grid import runs_of
+        from svrl.runs.store import open_store
+        from svrl.runs.sweep_file import read_sweep
+
+        sweep = read_sweep(file)
+        if cores is not None:
+            sweep = replace(sweep, resources=replace(sweep.resources, cores=cores))
+        opened = open_store(store)
+        given = {name: run_list.value_of(text) for name, text in run_list.pairs("--set", changes)}
+        specs = run_list.only(f"The sweep {sweep.name} has", runs_of(sweep, changes=given), where)
+        return cls(sweep=sweep, specs=tuple(specs), store=opened)
+
+    def check_environments(self) -> None:
+        """Refuse environments of runs to be done that Gymnasium does not know; none is made."""
+        from svrl.runs.settings import check_registered
+
+        wrong = []
+        for env in dict.fromkeys(spec.subject for spec in self.specs if spec.kind.name == "train"):
+            try:
+                check_registered(env)
+            except ValueError as error:
+                left = to_be_done(self.store, [spec for spec in self.specs if spec.subject == env])
+                wrong += [str(error)] if left else []
+        if wrong:
+            raise BadInputError(" ".join(wrong))
+
+    def what_stands_against(self) -> list[str]:
+        """A sentence for every reason why runs that are to be done cannot be carried out here."""
+        counts = {
+            sentence: len(to_be_done(self.store, specs))
+            for sentence, specs in run_list.what_stands_against(self.specs).items()
+        }
+        return [
+            f"{count:,} run{'s' * (count != 1)} cannot be made here: {sentence}"
+            for sentence, count in counts.items()
+            if count
+        ]
 
 
 @app.command("plan")
@@ -69,20 +135,20 @@ def plan(
     store: Kept = STORE,
     changes: Changes = None,
     where: Where = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", min=1, help="Runs at a time.")] = None,
+    jobs: Jobs = None,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """List the runs of a sweep, their steps, and how long they take if some are finished. Nothing is begun."""
     with answering(), sentences():
-        found = _planned(SweepRequest.read(file, store, changes, where, cores=cores), jobs)
+        found = _planned(Asked.of(file, store, changes, where, cores), jobs)
     if as_json:
         print_json(found)
     else:
         _print_plan(found)
 
 
-def _planned(request: SweepRequest, jobs: int | None) -> dict[str, Any]:
+def _planned(request: Asked, jobs: int | None) -> dict[str, Any]:
     from svrl.runs.local import Room
     from svrl.runs.status import look
 
@@ -130,18 +196,11 @@ def _print_plan(found: dict[str, Any]) -> None:
 def run(
     file: File,
     store: Kept = STORE,
-    on: Annotated[
-        str, typer.Option(metavar="ENGINE", help="local or ray.", autocompletion=lambda: list(ENGINES))
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Of a Ray cluster that runs (default: a new one, here).")
-    ] = None,
+    on: On = "local",
+    address: Address = None,
     changes: Changes = None,
     where: Where = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Runs at a time (default: what cores, GPUs and memory allow)."),
-    ] = None,
+    jobs: Jobs = None,
     cores: Cores = None,
     checkpoint_every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Between two checkpoints of a training.")
@@ -165,11 +224,8 @@ def run(
     with answering(STOPPED), sentences():
         from svrl.runs.driver import Effort
 
-        if on not in ENGINES:
-            raise nearest("engine", on, ENGINES)
-        if address is not None and on != "ray":
-            raise BadInputError("--address is of a Ray cluster: add --on ray.")
-        request = SweepRequest.read(file, store, changes, where, cores=cores)
+        run_list.check_engine(on, address)
+        request = Asked.of(file, store, changes, where, cores)
         effort = Effort(
             jobs=jobs,
             checkpoint_every=checkpoint_every,
@@ -223,16 +279,15 @@ class Onlooker:
             say(sentence)
 
 
-def _carry_out(request: SweepRequest, effort: Effort, *, on: str, address: str | None, quiet: bool) -> Summary:
+def _carry_out(request: Asked, effort: Effort, *, on: str, address: str | None, quiet: bool) -> Summary:
     """Do what is left of a sweep. What is not there is found out before anything is written."""
-    from svrl.runs.local import Room, run_locally
-    from svrl.runs.ray_pool import run_on_ray
+    from svrl.runs.local import Room
 
     sweep, store = request.sweep, request.store
     request.check_environments()
     against = request.what_stands_against()
     if on == "local":
-        Room.of(sweep.resources, effort.jobs, {spec.device for spec in request.to_be_done()})
+        Room.of(sweep.resources, effort.jobs, {spec.device for spec in to_be_done(store, request.specs)})
         if against:
             raise BadInputError(f"{' '.join(against)} Or leave them out by --where. Nothing was begun.")
     for sentence in against:  # nodes may have what this machine has not
@@ -252,13 +307,18 @@ def _carry_out(request: SweepRequest, effort: Effort, *, on: str, address: str |
             seen[:] = [_overview(request, *seen)]
             return _view(seen[0], console)
 
-        common: dict[str, Any] = {"resources": sweep.resources, "effort": effort, "listener": Onlooker(view, live)}
-        if on == "local":
-            return run_locally(request.specs, store.address, **common)
-        return run_on_ray(request.specs, store.address, cluster=address, **common)
+        return run_list.carry_out(
+            request.specs,
+            store,
+            on=on,
+            address=address,
+            resources=sweep.resources,
+            effort=effort,
+            listener=cast(Any, Onlooker(view, live)),
+        )
 
 
-def _overview(request: SweepRequest, before: Overview | None = None) -> Overview:
+def _overview(request: Asked, before: Overview | None = None) -> Overview:
     from svrl.runs.status import look
 
     return look(request.store, request.specs, name=request.sweep.name, before=before)
@@ -283,7 +343,7 @@ def _console() -> Console:
     return console if console.is_terminal else Console(width=max(console.width, WIDE))
 
 
-def _conclude(request: SweepRequest, found: Summary, again: str, retry: str, as_json: bool) -> None:
+def _conclude(request: Asked, found: Summary, again: str, retry: str, as_json: bool) -> None:
     """Say how a sweep stands, and end with the code that fits."""
     overview = _overview(request)
     if as_json:
@@ -323,7 +383,7 @@ def status(
             listed = _sweeps_in(store)
             print_json(listed) if as_json else _print_sweeps(listed, store)
             return
-        overview = _overview(SweepRequest.read(file, store, changes, where))
+        overview = _overview(Asked.of(file, store, changes, where))
     if not Path(store).exists():
         say(f"Note: there is no store at {store} yet.")
     if as_json:
@@ -369,7 +429,7 @@ def watch(
     It only reads the store, so you can start and leave it at any time. Where stdout is no terminal it prints once.
     """
     with answering("No longer watched; the sweep goes on."), sentences():
-        request = SweepRequest.read(file, store, changes, where)
+        request = Asked.of(file, store, changes, where)
         overview, console = _overview(request), Console()
         if not console.is_terminal:
             _print(overview)
@@ -393,15 +453,13 @@ def retry(
     as_json: Json = False,
 ) -> None:
     """Let runs that failed be worked on again by the next svrl sweep run, from their last checkpoints."""
-    from datetime import UTC, datetime
-
     with answering(), sentences():
         if not failed:
             raise BadInputError("Say which runs to try again: --failed, and perhaps some of them by --where.")
-        request, labels = SweepRequest.read(file, store, changes, where), []
+        request, labels = Asked.of(file, store, changes, where), []
         for spec in request.specs:
             if request.store.state(spec.id) == "failed":
-                request.store.note(spec.id, {"retry": datetime.now(UTC).isoformat(timespec="milliseconds")})
+                request.store.retry(spec.id)
                 labels.append(spec.label)
     if as_json:
         print_json({"retried": labels})
@@ -432,7 +490,7 @@ def export(
         if rows not in ROWS:
             raise nearest("table", rows, ROWS)
         check_folder("--out", out)
-        request = SweepRequest.read(file, store, changes, where)
+        request = Asked.of(file, store, changes, where)
         done = write(request.store, request.specs, out, rows=cast(Any, rows))
     if as_json:
         told = {"out": str(out), "table": rows, "rows": done.rows, "runs": done.runs, "columns": done.columns}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from svrl.paper.store import HERE, Kept
+from svrl.runs.store import HERE, Kept
 
 
 @dataclass(frozen=True, kw_only=True)

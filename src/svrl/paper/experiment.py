@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from svrl.paper.cell import Cell, Kind
 from svrl.paper.claim import Claim, Evidence
-from svrl.paper.store import Reader, read_first
 from svrl.plots.style import STYLE
+from svrl.runs.spec import RunSpec
+from svrl.runs.store import Reader, read_first
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,16 +31,16 @@ class Budget:
             complete are its evidence. None asks for all cells.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[RunSpec, ...]
     words: str
     figures: tuple[str, ...] | None = None
-    needs: Callable[[str, Cell], bool] = lambda figure, cell: True
-    piece_of: Callable[[Cell], str] | None = None
+    needs: Callable[[str, RunSpec], bool] = lambda figure, cell: True
+    piece_of: Callable[[RunSpec], str] | None = None
 
     @property
     def minutes(self) -> float:
         """About how long it takes on two cores."""
-        return sum(cell.weight for cell in self.cells) / 2
+        return sum(cell.minutes_in_all for cell in self.cells) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,18 +87,14 @@ class Experiment:
             return None
         return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
 
-    def cells(self, scale: str, figure: str | None = None) -> list[Cell]:
+    def cells(self, scale: str, figure: str | None = None) -> list[RunSpec]:
         """All cells of a scale, or those that a figure reads."""
         budget = self.budgets[scale]
         return [cell for cell in budget.cells if figure is None or budget.needs(figure, cell)]
 
-    def missing(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> list[Cell]:
+    def missing(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> list[RunSpec]:
         """Of these, the cells that no store has."""
         return [cell for cell in self.cells(scale, figure) if read_first(cell, stores) is None]
-
-    def kinds(self) -> dict[str, Kind]:
-        """All kinds of cells by name."""
-        return {cell.kind.name: cell.kind for budget in self.budgets.values() for cell in budget.cells}
 
     def budget_of(self, figure: str, scale: str) -> Budget | None:
         """The budget that a figure is drawn from at a scale; None if it is not drawn there."""

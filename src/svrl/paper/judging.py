@@ -15,7 +15,7 @@ from typing import Any
 from svrl.paper.catalogue import ADDITIONS
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import SCALES, Experiment
-from svrl.paper.store import Reader
+from svrl.runs.store import Reader
 
 SMOKE, LAPTOP, FULL = SCALES
 SO_FAR = (Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.UNDECIDED)
@@ -115,7 +115,7 @@ class Library:
         size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
         by_cells: dict[tuple[str, ...], Evidence] = {}
         for found in complete:
-            cells = tuple(f"{cell.source} {cell.key}" for cell in found.cells)
+            cells = tuple(f"{cell.source} {cell.id}" for cell in found.cells)
             other = by_cells.get(cells, found)
             by_cells[cells] = max(other, found, key=lambda one: size[one.scale])
         return list(by_cells.values())

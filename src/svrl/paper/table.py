@@ -1,10 +1,10 @@
-"""The evidence that ships with svrl: one table for each kind of cell.
+"""The evidence that ships with svrl: one table for each kind of run.
 
-    KIND.jsonl         one line a cell, sorted by settings: key, version, settings, who made it, when, seconds, rows
-    KIND.npz           the arrays of all these cells, each named KEY/NAME; absent where there are none
+    KIND.jsonl         one line a run, sorted by settings: key, version, settings, who made it, when, seconds, rows
+    KIND.npz           the arrays of all these runs, each named KEY/NAME; absent where there are none
     provenance.json    machine, versions, command and commit by the number that the lines name
 
-Lines are text, so that added cells are added lines in a diff. `results/collect.py` adds what `svrl paper run` computed.
+Lines are text, so that added runs are added lines in a diff. `results/collect.py` adds what `svrl paper run` computed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from svrl.paper.cell import Cell, Kind
-from svrl.paper.store import COMMITTED, Kept, Store
+from svrl.runs.spec import RunSpec
+from svrl.runs.store import ARRAYS, SHIPPED, Kept, Store
 from svrl.runtime.files import writing
+from svrl.runtime.run_directory import RESULT
 
 PROVENANCE = "provenance.json"
-_OF_THE_CELL = ("ended", "seconds")
-"""What differs from cell to cell of one command."""
+_OF_THE_RUN = ("ended", "seconds")
+"""What differs from run to run of one command."""
 
 
 @dataclass(frozen=True)
@@ -38,59 +39,52 @@ class Table:
     """
 
     root: Path
-    source = COMMITTED
+    source = SHIPPED
 
-    def read(self, cell: Cell) -> Kept | None:
-        """The cell, or None if it is not there in this version."""
-        line = self._lines(cell.kind.name).get(cell.key)
-        if line is None or line["version"] != cell.kind.version:
+    def read(self, spec: RunSpec) -> Kept | None:
+        """The run, or None if it is not there in this version."""
+        line = self._lines(spec.kind.name).get(spec.id)
+        if line is None or line["version"] != spec.kind.version:
             return None
         names = tuple(line.get("arrays", ()))
         return Kept(
-            kind=cell.kind.name,
-            key=cell.key,
+            kind=spec.kind.name,
+            id=spec.id,
             settings=line["settings"],
             rows=line["rows"],
             provenance={**self._makers[line["made_by"]], **line["made"]},
-            source=COMMITTED,
-            load=lambda: self._arrays(cell.kind.name, cell.key, names),
+            source=SHIPPED,
+            load=lambda: self._arrays(spec.kind.name, spec.id, names),
         )
 
     def keys(self) -> set[str]:
-        """Of all cells."""
+        """Identities of all runs."""
         return {key for path in self.root.glob("*.jsonl") for key in self._lines(path.stem)}
 
-    def outdated(self, kinds: Mapping[str, Kind]) -> int:
-        """Cells of another version of their kind; they are not used."""
-        return sum(
-            line["version"] != kind.version for name, kind in kinds.items() for line in self._lines(name).values()
-        )
-
     def add(self, store: Store) -> int:
-        """Add the cells of a store that are not here yet; those that are here stay. How many were added."""
-        makers, added = dict(self._makers), 0
-        for folder in sorted(path for path in store.root.iterdir() if path.is_dir()):
-            lines = dict(self._lines(folder.name))
-            new = {path.stem: path for path in sorted(folder.glob("*.json")) if path.stem not in lines}
-            if not new:
-                continue
-            arrays = dict(self._all_arrays(folder.name))
-            for key, path in new.items():
-                kept = json.loads(path.read_text(encoding="utf-8"))
-                maker = {name: value for name, value in kept["provenance"].items() if name not in _OF_THE_CELL}
+        """Add the runs of a store that are not here yet; those that are here stay. How many were added."""
+        makers = dict(self._makers)
+        new: dict[str, list[tuple[dict[str, Any], Path]]] = {}
+        for spec, folder in store.kept():
+            if spec["id"] not in self._lines(spec["kind"]):
+                new.setdefault(spec["kind"], []).append((spec, folder))
+        for kind, runs in new.items():
+            lines, arrays = dict(self._lines(kind)), dict(self._all_arrays(kind))
+            for spec, folder in runs:
+                key, kept = spec["id"], json.loads((folder / RESULT).read_text(encoding="utf-8"))
+                maker = {name: value for name, value in kept["provenance"].items() if name not in _OF_THE_RUN}
                 number = hashlib.sha256(json.dumps(maker, sort_keys=True).encode()).hexdigest()[:8]
                 makers[number] = maker
-                made = {name: value for name, value in kept["provenance"].items() if name in _OF_THE_CELL}
-                line = {"key": key, "version": kept["version"], "settings": kept["settings"]}
+                made = {name: value for name, value in kept["provenance"].items() if name in _OF_THE_RUN}
+                line = {"key": key, "version": spec["version"], "settings": kept["settings"]}
                 line |= {"made_by": number, "made": made}
                 if kept["arrays"]:
                     line["arrays"] = kept["arrays"]
-                    with np.load(path.with_suffix(".npz"), allow_pickle=False) as archive:
+                    with np.load(folder / ARRAYS, allow_pickle=False) as archive:
                         arrays |= {f"{key}/{name}": archive[name] for name in archive.files}
                 lines[key] = {**line, "rows": kept["rows"]}
-            self._write(folder.name, lines, arrays, makers)
-            added += len(new)
-        return added
+            self._write(kind, lines, arrays, makers)
+        return sum(map(len, new.values()))
 
     def _write(
         self, kind: str, lines: Mapping[str, Any], arrays: Mapping[str, np.ndarray], makers: Mapping[str, Any]

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from svrl.runs.driver import Driver, Effort, Listener, News, Pool, Summary
-from svrl.runs.spec import RunSpec, Terms
+from svrl.runs.spec import RunSpec, Terms, with_forerunners
 from svrl.runs.store import LOG, RUN, Store, open_store
 from svrl.runs.sweep_file import Resources
 from svrl.runs.train_run import TRAIN, member
@@ -38,18 +39,20 @@ def run_locally(
     effort: Effort | None = None,
     listener: Listener | None = None,
     signals: Signals | None = None,
+    here: bool = False,
 ) -> Summary:
     """Work on all runs that are neither done nor failed, and return when nothing is left or a signal came.
 
     Call it below `if __name__ == "__main__":`, because it starts processes.
 
     Args:
-        specs: The runs.
+        specs: The runs; those that they come after are done too.
         address: The folder of the store.
         resources: What one run takes.
         effort: How they are worked on.
         listener: Follows the sweep.
         signals: Those that the caller holds back already; by default they are held back here.
+        here: In this process, one after another: quicker for runs that take less than the start of a process.
 
     Raises:
         ValueError: If runs need a GPU that is not here.
@@ -58,11 +61,12 @@ def run_locally(
     """
     effort, listener, store = effort or Effort(), listener or Listener(), open_store(address)
     room = Room.of(resources or Resources(), effort.jobs, {spec.device for spec in specs}, listener.notes)
+    specs = with_forerunners(specs)
     for spec in specs:
         store.add(spec)
     with ExitStack() as held:
         signals = signals or held.enter_context(Signals().held_back())
-        pool = LocalPool(store, room, effort)
+        pool = HerePool(store, effort, signals) if here else LocalPool(store, room, effort)
         held.callback(pool.close)
         return Driver(store, pool, signals, effort, listener).run(specs)
 
@@ -107,7 +111,7 @@ class Room:
         if each < resources.cores:
             note(f"Note: runs ask for {resources.cores} cores each, and this machine lends {each}.")
         gpus = _gpus(list(devices))
-        together = int(1 / resources.gpus) if resources.gpus else 1
+        together = int(1 / resources.gpus + 1e-9) if resources.gpus else 1
         by_cores, by_memory = cores // each, cores * together
         if resources.memory_gb:
             has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9
@@ -146,6 +150,44 @@ def _gpus(devices: Sequence[str]) -> dict[str, str]:
         if is_gpu(device) and device not in ("cuda", *gpus):
             raise ValueError(f"The sweep asks for device {device}, and torch finds {', '.join(gpus)} here.")
     return gpus
+
+
+class HerePool(Pool):
+    """This process, with one run at a time."""
+
+    def __init__(self, store: Store, effort: Effort, signals: Signals) -> None:
+        self._store, self._terms, self._signals = store, effort.terms(1, None), signals
+        self._spec: RunSpec | None = None
+        self._told = False
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it has a run."""
+        return self._spec is not None
+
+    def take(self, spec: RunSpec) -> bool:
+        """Take a run; False if it has one."""
+        if self._spec is not None:
+            return False
+        self._spec, self._told = spec, False
+        return True
+
+    def news(self, seconds: float) -> list[News]:
+        """Tell that a run begins, and then do it."""
+        if self._spec is None:
+            time.sleep(seconds)
+            return []
+        if not self._told:
+            self._told = True
+            return [News("begins", self._spec)]
+        spec, self._spec = self._spec, None
+        return [News("ended", spec, *carry_out(self._store, spec, self._terms, self._signals, to_log=False))]
+
+    def stop(self) -> None:
+        """Nothing: the run that it has hears the signal itself, or has not begun."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 @dataclass(eq=False, kw_only=True)

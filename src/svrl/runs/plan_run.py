@@ -332,7 +332,7 @@ def _plan_run(settings: Mapping[str, Any], work: Work) -> None:
     )
 
 
-PLAN = Kind(name="plan", compute=_plan_run)
+PLAN = Kind(name="plan", compute=_plan_run, resumes=True)
 """Plans as runs."""
 
 

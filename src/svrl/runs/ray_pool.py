@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from svrl.runs.driver import Driver, Effort, Listener, News, Pool, Summary
-from svrl.runs.spec import RunSpec, Terms
+from svrl.runs.spec import RunSpec, Terms, with_forerunners
 from svrl.runs.store import Store, open_store
 from svrl.runs.sweep_file import Resources
 from svrl.runs.work import carry_out
@@ -41,7 +41,7 @@ def run_on_ray(
     """Work on all runs that are neither done nor failed, and return when nothing is left or a signal came.
 
     Args:
-        specs: The runs.
+        specs: The runs; those that they come after are done too.
         address: The folder of the store; the same one on every node.
         cluster: Address of Ray, as in host:6379. By default RAY_ADDRESS, then a cluster on this machine, then a new one
             that ends with this process.
@@ -57,6 +57,7 @@ def run_on_ray(
     if importlib.util.find_spec("ray") is None:
         raise ValueError("A sweep on a cluster needs Ray, which is not installed. Run: pip install 'svrl[cluster]'")
     effort, store = effort or Effort(), open_store(Path(address).absolute())
+    specs = with_forerunners(specs)
     for spec in specs:
         store.add(spec)
     with ExitStack() as held:

@@ -262,6 +262,12 @@ def check_registered(env: str) -> None:
     registered(env, also=known_environments(), trusted=False)
 
 
+def extra_of(spec: RunSpec) -> str:
+    """The extra that a run needs, as in svrl[atari]; empty if none."""
+    family = family_of(str(spec.settings.get("env", "")))
+    return family if family in _NEEDS else ""
+
+
 def why_not_here(env: str) -> str | None:
     """Why no run can learn in an environment on this machine, in one sentence; None if nothing stands against it.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -54,14 +54,14 @@ class Work:
         device: "cpu", "cuda" or "cuda:1".
         terms: How this process works on runs.
         signals: Held back. When one came, the run saves what it can, and stops.
-        finished: The run directory of a run that this one comes after.
+        after: The run directories of the runs that this one comes after.
     """
 
     folder: Path
     device: str = "cpu"
     terms: Terms = field(default_factory=Terms)
     signals: Signals = field(default_factory=Signals)
-    finished: Callable[[RunSpec], Path] | None = None
+    after: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,11 +88,13 @@ class Kind:
         version: To be raised when the same settings lead to another result: the runs are then others.
         compute: A function of a module, so that other processes find it. What it returns is written to the run
             directory; it returns None if it has written its result there itself.
+        resumes: Whether it saves itself when a signal comes, and resumes; others stop at once and begin again.
     """
 
     name: str
     version: int = 1
     compute: Callable[[Mapping[str, Any], Work], Result | None]
+    resumes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +139,11 @@ class RunSpec:
         return str(settings.get("arm", settings.get("method", "")))
 
     @property
+    def minutes_in_all(self) -> float:
+        """With the runs that it comes after."""
+        return self.minutes + sum(run.minutes_in_all for run in self.after)
+
+    @property
     def seed(self) -> int:
         """Of everything random."""
         return int(self.settings.get("seed", 0))
@@ -162,6 +169,14 @@ class RunSpec:
             "device": self.device,
             "steps": self.steps,
         }
+
+
+def with_forerunners(specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Runs once each, every one behind those that it comes after."""
+    found: dict[str, RunSpec] = {}
+    for spec in specs:
+        found |= {run.id: run for run in (*with_forerunners(spec.after), spec) if run.id not in found}
+    return list(found.values())
 
 
 def shown(value: Any) -> str:

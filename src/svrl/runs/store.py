@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -142,6 +143,10 @@ class Store:
         """Append a row to the attempts at a run; only for the process that holds it."""
         with RowLog(self.folder(run) / ATTEMPTS) as log:
             log.append(row)
+
+    def retry(self, run: str) -> None:
+        """Let a run that failed be worked on again."""
+        self.note(run, {"retry": datetime.now(UTC).isoformat(timespec="milliseconds")})
 
     def result(self, run: str) -> dict[str, Any] | None:
         """result.json of a finished run, or None."""

@@ -48,7 +48,7 @@ def train(settings: Mapping[str, Any], work: Work) -> None:
     )
 
 
-TRAIN = Kind(name="train", compute=train)
+TRAIN = Kind(name="train", compute=train, resumes=True)
 
 
 def training(

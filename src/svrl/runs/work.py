@@ -169,8 +169,10 @@ def _compute(store: Store, attempt: Attempt, terms: Terms, signals: Signals) -> 
             device=device,
             terms=terms,
             signals=signals,
-            finished=lambda run: store.folder(run.id) / RUN,
+            after=tuple(store.folder(run.id) / RUN for run in spec.after),
         )
+        signals.at_once = not spec.kind.resumes
+        signals.stop_if_safe()
         result = spec.kind.compute(spec.settings, work)
     if result is not None:
         signals.at_once = False  # what is computed is kept

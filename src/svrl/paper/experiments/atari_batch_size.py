@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svrl.paper.cell import Cell
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import MARGIN, Transform, can_tell, relative_gains, signed, signed_ends
@@ -31,9 +30,10 @@ from svrl.paper.experiments.trainings import (
     trainings,
     values,
 )
-from svrl.paper.store import Kept
 from svrl.paper.verdicts import nothing_yet, settled
 from svrl.plots.style import empty_figure, legend_below, letter, new_figure, say
+from svrl.runs.spec import RunSpec
+from svrl.runs.store import Kept
 from svrl.stats import Interval, stratified_interval
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
 SIZES = (32, 64, 128)
 
 
-def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[Cell, ...]:
+def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[RunSpec, ...]:
     return tuple(cell for size in sizes for cell in plan.cells(env_names(games), PAIR, batch_size=size))
 
 

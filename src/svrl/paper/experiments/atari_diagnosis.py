@@ -50,7 +50,6 @@ from svrl.paper.experiments.trainings import (
     trainings,
     values,
 )
-from svrl.paper.store import Kept
 from svrl.paper.verdicts import nothing_yet, settled, shown
 from svrl.plots.style import (
     GREEN,
@@ -66,6 +65,7 @@ from svrl.plots.style import (
     say,
     tag,
 )
+from svrl.runs.store import Kept
 from svrl.stats import interval_if_several, iqm, mean_over_games_interval, mean_score
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from svrl.envs.atari_games import GAMES
-from svrl.paper.cell import Cell
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import (
@@ -58,6 +57,7 @@ from svrl.paper.experiments.trainings import (
 )
 from svrl.paper.verdicts import counted, nothing_yet, settled, shown
 from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
+from svrl.runs.spec import RunSpec
 from svrl.stats import probability_of_improvement, stratified_interval
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ TECHNIQUES_OF: dict[str, tuple[str, ...]] = {
 }
 
 
-def _budget(cells: tuple[Cell, ...], games: str, words: str) -> Budget:
+def _budget(cells: tuple[RunSpec, ...], games: str, words: str) -> Budget:
     """A budget for the figures that have at least one panel in it."""
     trained = {(cell.settings["env"], cell.settings["arm"]) for cell in cells}
     drawn = tuple(
@@ -95,10 +95,10 @@ def _budget(cells: tuple[Cell, ...], games: str, words: str) -> Budget:
         for figure in FIGURES
         if any((env, kind) in trained for env in env_names(GAMES_OF[figure]) for kind in TECHNIQUES_OF[figure])
     )
-    return Budget(cells=tuple({cell.key: cell for cell in cells}.values()), words=f"{games}, {words}", figures=drawn)
+    return Budget(cells=tuple({cell.id: cell for cell in cells}.values()), words=f"{games}, {words}", figures=drawn)
 
 
-def _cells(plan: TrainingPlan, all_arms: tuple[str, ...], pair: tuple[str, ...]) -> tuple[Cell, ...]:
+def _cells(plan: TrainingPlan, all_arms: tuple[str, ...], pair: tuple[str, ...]) -> tuple[RunSpec, ...]:
     return (*plan.cells(env_names(all_arms), ALL_ARMS), *plan.cells(env_names(pair), PAIR))
 
 

@@ -26,7 +26,6 @@ from svrl.paper.experiments.trainings import (
     title_of,
     trainings,
 )
-from svrl.paper.store import Kept
 from svrl.plots.style import (
     BLUE,
     ORANGE,
@@ -38,6 +37,7 @@ from svrl.plots.style import (
     tag,
     whole_numbers,
 )
+from svrl.runs.store import Kept
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

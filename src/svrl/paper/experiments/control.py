@@ -26,9 +26,7 @@ from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import UPRIGHT_DEGREES, UprightNorm
-from svrl.paper.cell import CellResult, Kind, Work
 from svrl.paper.claim import Evidence, Finding, Verdict
-from svrl.paper.store import Kept
 from svrl.paper.verdicts import NEAR, WIDE, best_of, fixed, near, percent
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.planning.meter import Ledger
@@ -39,6 +37,8 @@ from svrl.planning.rollout import Rollout
 from svrl.planning.score import Judge, Recorder, Score, ranks
 from svrl.planning.value_iteration import ValueIteration
 from svrl.plots.style import letter, new_figure
+from svrl.runs.spec import Kind, Result, Work
+from svrl.runs.store import Kept
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +106,7 @@ def _problem(
     return Problem(task=task, model=model, judge=Judge(model, task, starts=starts, seed=start_seed))
 
 
-def compute_optimum(settings: Mapping[str, Any], work: Work) -> CellResult:
+def compute_optimum(settings: Mapping[str, Any], work: Work) -> Result:
     """The optimum of a task: its ranks, its metric, and what exact planning costs."""
     problem = problem_of(settings, work.device)
     best = problem.judge.optimum
@@ -119,10 +119,10 @@ def compute_optimum(settings: Mapping[str, Any], work: Work) -> CellResult:
     row |= {"axes": [axis.name for axis in problem.task.axes], "periodic": [a.periodic for a in problem.task.axes]}
     row |= {"time_step": problem.task.label["time_step"]}
     grid = {f"axis{k}": axis.values.numpy().astype(np.float32) for k, axis in enumerate(problem.task.axes[:2])}
-    return CellResult(rows=[row], arrays=arrays | grid)
+    return Result(rows=[row], arrays=arrays | grid)
 
 
-def compute_planned(settings: Mapping[str, Any], work: Work) -> CellResult:
+def compute_planned(settings: Mapping[str, Any], work: Work) -> Result:
     """One method on a task with one mask, as many iterations as plain value iteration takes unless it says a number."""
     problem = problem_of(settings, work.device)
     limit = problem.vanilla[0] if settings["iterations"] == VANILLA else int(settings["iterations"])
@@ -131,16 +131,15 @@ def compute_planned(settings: Mapping[str, Any], work: Work) -> CellResult:
     first = torch.zeros(1, dtype=torch.int64, device=problem.model.device)
     problem.model.backup_at(problem.judge.optimum.v, first, first)
     run, recorder = begin(problem.model, method, seed=settings["seed"]), Recorder(problem.judge.optimum.v)
-    for step in advance(problem.model, method, run):
+    for _ in advance(problem.model, method, run):
         recorder(run)
-        work.progress(step.iteration / limit)
     found = conclude(problem.model, method, run)
     row, arrays = judged(problem, found, problem.judge.score(found, recorder.values))
     row |= {"iterations_made": found.iterations, "iterations_allowed": limit, "outcome": found.outcome}
     row |= {"backups": found.ledger.backups, "sweep_equivalents": found.sweep_equivalents}
     row |= {"seconds_backup": found.ledger.seconds_backup, "seconds_estimate": found.ledger.seconds_estimate}
     row |= {"rank_of_estimate": found.rank, **ranks(found, problem.model)}
-    return CellResult(rows=[row], arrays=arrays)
+    return Result(rows=[row], arrays=arrays)
 
 
 OPTIMUM = Kind(name="control-optimum", version=1, compute=compute_optimum)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from svrl.paper.cell import Cell, CellResult, Kind, Work
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import (
@@ -40,6 +39,7 @@ from svrl.paper.verdicts import below, fixed, percent, with_interval
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import rollout
 from svrl.plots.style import BLUE, GREY, ORANGE, letter, new_figure, tag
+from svrl.runs.spec import Kind, Result, RunSpec, Work
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,21 +48,20 @@ if TYPE_CHECKING:
     from svrl.plots.planning import Map
 
 
-def compute_starts(settings: Mapping[str, Any], work: Work) -> CellResult:
+def compute_starts(settings: Mapping[str, Any], work: Work) -> Result:
     """One row for each of `start_seeds`."""
     seeds = settings["start_seeds"]
     # The judge's own starts are not used: any seed leads to the same optimum, and the first is shared with its cell.
     problem = problem_of({**settings, "start_seed": seeds[0]}, work.device)
     policy = GreedyPolicy(task=problem.task, q=problem.q)
     rows = []
-    for done, seed in enumerate(seeds, start=1):
+    for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         found = rollout(problem.task, policy, starts=settings["starts"], generator=generator).metric
         rows.append(
             {"start_seed": seed, "metric": found[problem.task.metric.name], "mean_degrees": found["mean_degrees"]}
         )
-        work.progress(done / len(seeds))
-    return CellResult(rows=rows)
+    return Result(rows=rows)
 
 
 STARTS_KIND = Kind(name="control-starts", version=1, compute=compute_starts)
@@ -84,24 +83,24 @@ def size_of(points: int, actions: int) -> str:
     return f"{points * points}x{actions}"
 
 
-def cells(scale: str) -> tuple[Cell, ...]:
+def cells(scale: str) -> tuple[RunSpec, ...]:
     """Every grid and variant: the optimum, also under several sets of starts, SVP at p = .2, and what stands beside."""
-    found: list[Cell] = []
+    found: list[RunSpec] = []
     for points, actions in GRIDS[scale]:
         optimum, planned, again = WEIGHTS.get((points, actions), (0.01, 0.01, 0.01))
         for variant in VARIANTS:
             where: dict[str, Any] = {"task": TASK, "variant": variant, "states": [points, points], "actions": actions}
             where |= {"starts": STARTS[scale]}
             seeds = {"start_seeds": list(range(START_SETS[scale]))}
-            found.append(Cell(kind=STARTS_KIND, settings={**where, **seeds}, weight=again))
+            found.append(RunSpec(kind=STARTS_KIND, settings={**where, **seeds}, minutes=again))
             where |= {"start_seed": 0}
-            found.append(Cell(kind=OPTIMUM, settings=where, weight=optimum))
+            found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=optimum))
             beside = BASELINES if variant == "paper" and (points, actions) != FINE else ()
             for method in (PAPER_SVP, *beside):
                 more: dict[str, Any] = {"method": method, "observe": LOW, "iterations": ITERATIONS[scale]}
                 masks = 1 if scale == "smoke" and method != PAPER_SVP else MASKS[scale]
                 found += [
-                    Cell(kind=PLANNED, settings={**where, **more, "seed": seed}, weight=planned)
+                    RunSpec(kind=PLANNED, settings={**where, **more, "seed": seed}, minutes=planned)
                     for seed in range(masks)
                 ]
     return tuple(found)

@@ -38,9 +38,9 @@ from svrl.paper.experiments.trainings import (
     trainings,
     values,
 )
-from svrl.paper.store import Kept
 from svrl.paper.verdicts import shown
 from svrl.plots.style import step_axis
+from svrl.runs.store import Kept
 from svrl.stats import interval_if_several
 from svrl.training.q_star import CONTROL
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from svrl.paper.cell import Cell, CellResult, Kind, Work
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import (
@@ -39,18 +38,19 @@ from svrl.paper.experiments.control_svp import grid
 from svrl.paper.verdicts import above, below, percent, with_interval
 from svrl.planning.low_rank_policy import low_rank_policy
 from svrl.plots.style import letter, new_figure
+from svrl.runs.spec import Kind, Result, RunSpec, Work
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def compute(settings: Mapping[str, Any], work: Work) -> CellResult:
+def compute(settings: Mapping[str, Any], work: Work) -> Result:
     """One task, one share, one mask."""
     problem = problem_of(settings, work.device)
     generator = torch.Generator(problem.model.device).manual_seed(settings["seed"])
     found = low_rank_policy(problem.q, generator, observe=settings["observe"])
     row, arrays = judged_q(problem, found.q, found.policy)
-    return CellResult(rows=[{**row, "rank_of_estimate": int(found.estimate.rank)}], arrays=arrays)
+    return Result(rows=[{**row, "rank_of_estimate": int(found.estimate.rank)}], arrays=arrays)
 
 
 KIND = Kind(name="control-low-rank-policy", version=1, compute=compute)
@@ -69,15 +69,15 @@ WORDS = {
 }
 
 
-def cells(scale: str) -> tuple[Cell, ...]:
+def cells(scale: str) -> tuple[RunSpec, ...]:
     """Every task with its optimum, which SVP's figures use too."""
-    found: list[Cell] = []
+    found: list[RunSpec] = []
     small = scale == "smoke"
     for task in TASKS:
         where = grid(scale, task, "paper")
-        found.append(Cell(kind=OPTIMUM, settings=where, weight=0.01 if small else 0.1))
+        found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=0.01 if small else 0.1))
         found += [
-            Cell(kind=KIND, settings={**where, "observe": observe, "seed": seed}, weight=0.005 if small else 0.12)
+            RunSpec(kind=KIND, settings={**where, "observe": observe, "seed": seed}, minutes=0.005 if small else 0.12)
             for observe in SHARES[scale]
             for seed in range(MASKS[scale])
         ]
@@ -91,7 +91,7 @@ PATHS = dict(zip(TASKS, ("fig9", "fig12", "fig16", "fig20"), strict=True))
 TASK_OF = {figure: task for some in (POLICIES, PATHS) for task, figure in some.items()}
 
 
-def needs(figure: str, cell: Cell) -> bool:
+def needs(figure: str, cell: RunSpec) -> bool:
     """Whether a figure reads a cell: that of its task."""
     return figure in (POLICIES[cell.settings["task"]], PATHS[cell.settings["task"]])
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from svrl.paper.cell import Cell
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import (
@@ -39,9 +38,10 @@ from svrl.paper.experiments.control import (
     times,
     values_of,
 )
-from svrl.paper.store import Kept
 from svrl.paper.verdicts import above, below, fixed, percent, with_interval
 from svrl.plots.style import CYCLE, GREY, letter, new_figure, tag
+from svrl.runs.spec import RunSpec
+from svrl.runs.store import Kept
 from svrl.stats import interval_if_several, welch_interval
 
 if TYPE_CHECKING:
@@ -79,10 +79,10 @@ def grid(scale: str, task: str, variant: str) -> dict[str, Any]:
     return common | {"starts": STARTS[scale], "start_seed": 0}
 
 
-def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, seed: int) -> Cell:
+def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, seed: int) -> RunSpec:
     """One plan."""
     more = {"method": method, "observe": observe, "seed": seed, "iterations": ITERATIONS[scale]}
-    return Cell(kind=PLANNED, settings={**where, **more}, weight=weight(scale, where["task"], method))
+    return RunSpec(kind=PLANNED, settings={**where, **more}, minutes=weight(scale, where["task"], method))
 
 
 WEIGHTS = {"inverted-pendulum": 0.5, "mountain-car": 0.7, "double-integrator": 0.3, "cart-pole": 1.8}
@@ -98,13 +98,13 @@ def weight(scale: str, task: str, method: str) -> float:
     return WEIGHTS[task] if method == PAPER_SVP else OTHERS.get(method, (0.05, 0.2))[task == "cart-pole"]
 
 
-def cells(scale: str) -> tuple[Cell, ...]:
+def cells(scale: str) -> tuple[RunSpec, ...]:
     """All cells of a scale: every task with the paper's variant, and the authors' where it is another problem."""
-    found: list[Cell] = []
+    found: list[RunSpec] = []
     for task in TASKS:
         for variant in ("paper", "authors"):
             where = grid(scale, task, variant)
-            found.append(Cell(kind=OPTIMUM, settings=where, weight=0.01 if scale == "smoke" else 0.1))
+            found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=0.01 if scale == "smoke" else 0.1))
             # The authors' pendulum is the one whose numbers the paper prints; the car is repeated only in full.
             ours = variant == "paper" or task == TASKS[0] or (scale == "full" and task not in SAME)
             shares = SHARES[scale] if variant == "paper" or scale == "full" else (LOW,)
@@ -125,7 +125,7 @@ PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
 TASK_OF = {figure: task for some in (POLICIES, PATHS) for task, figure in some.items()}
 
 
-def needs(figure: str, cell: Cell) -> bool:
+def needs(figure: str, cell: RunSpec) -> bool:
     """Whether a figure reads a cell: policies and metrics all of their task, trajectories those that they show."""
     task, method = cell.settings["task"], cell.settings.get("method")
     return figure in ("baselines", POLICIES[task]) or (

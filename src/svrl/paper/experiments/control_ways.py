@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from svrl.paper.cell import Cell
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control_learning
@@ -22,6 +21,7 @@ from svrl.paper.experiments.gains import SCALES, gain_of, improved
 from svrl.paper.experiments.trainings import TrainingPlan, envs_of, target_push, title_of, values
 from svrl.paper.verdicts import nothing_yet, shown
 from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, letter, new_figure, tag
+from svrl.runs.spec import RunSpec
 from svrl.stats import Interval, interval_if_several
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ def way_of(settings: Mapping[str, Any]) -> Way:
     raise LookupError(f"No way starts from {settings['arm']} and changes {changes}.")
 
 
-def _cells(plan: TrainingPlan, envs: Iterable[str], ways: Iterable[Way]) -> tuple[Cell, ...]:
+def _cells(plan: TrainingPlan, envs: Iterable[str], ways: Iterable[Way]) -> tuple[RunSpec, ...]:
     return tuple(cell for way in ways for cell in plan.cells(envs, (way.arm,), **way.changes))
 
 
-def _piece_of(cell: Cell) -> str:
+def _piece_of(cell: RunSpec) -> str:
     """What is judged together: all tasks and seeds of a way."""
     return way_of(cell.settings).name
 

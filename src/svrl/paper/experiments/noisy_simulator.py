@@ -18,7 +18,6 @@ from torch import Tensor
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.simulator import NoisyBackups
-from svrl.paper.cell import Cell, CellResult, Kind, Work
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.verdicts import number, with_interval
@@ -29,6 +28,7 @@ from svrl.planning.plan import plan
 from svrl.planning.sampled_iteration import IncumbentIteration
 from svrl.planning.value_iteration import ValueIteration
 from svrl.plots.style import BLUE, CYCLE, GREEN, GREY, ORANGE, letter, new_figure, tag
+from svrl.runs.spec import Kind, Result, RunSpec, Work
 from svrl.stats import interval_if_several, mean_interval
 
 if TYPE_CHECKING:
@@ -38,18 +38,16 @@ if TYPE_CHECKING:
 # Planning from noisy backups on the three-motor pendulum: one method, one level of noise, one seed.
 
 
-def compute(settings: Mapping[str, Any], work: Work) -> CellResult:
+def compute(settings: Mapping[str, Any], work: Work) -> Result:
     """One plan, judged on the exact model."""
     model, best = _solved(work.device, tuple(settings["states"]), settings["levels"])
     method = at_equal_samples(method_of(settings), model.n_actions)
     problem = NoisyBackups(model, settings["sigma"])
-    found = plan(
-        problem, method, seed=settings["seed"], watch=lambda row: work.progress(row.iteration / method.max_iterations)
-    )
+    found = plan(problem, method, seed=settings["seed"])
     loss = policy_loss(best, evaluate_policy(model, found.policy))
     row = {"loss": loss.relative, "rank_found": found.rank, "sweep_equivalents": found.sweep_equivalents}
     row |= {"seconds_backup": found.ledger.seconds_backup, "seconds_estimate": found.ledger.seconds_estimate}
-    return CellResult(rows=[row])
+    return Result(rows=[row])
 
 
 KIND = Kind(name="noisy-plan", version=1, compute=compute)
@@ -165,7 +163,7 @@ SIZES = {
 }
 
 
-def cells(size: Size) -> tuple[Cell, ...]:
+def cells(size: Size) -> tuple[RunSpec, ...]:
     """Methods side by side at three levels of noise, then what varies one thing."""
     wanted: list[dict[str, Any]] = []
     for sigma in BARS:
@@ -189,10 +187,10 @@ def cells(size: Size) -> tuple[Cell, ...]:
     }
     common |= {"samples": 1, "observe": 1.0, "challengers": None, "rank": None}
     return tuple(
-        Cell(
+        RunSpec(
             kind=KIND,
             settings={**common, **some, "seed": FIRST_SEED + k},
-            weight=size.minutes * (1.0 if some["method"] == OURS else 0.1),
+            minutes=size.minutes * (1.0 if some["method"] == OURS else 0.1),
         )
         for some in wanted
         for k in range(size.seeds)

@@ -17,7 +17,6 @@ from torch import Tensor
 from svrl.matrix import approximate_rank
 from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.toy import toy_mdp
-from svrl.paper.cell import Cell, CellResult, Kind, Work
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import times
@@ -27,6 +26,7 @@ from svrl.planning.plan import advance, begin
 from svrl.planning.score import TIGHT_ENERGY
 from svrl.planning.structured import paper_svp
 from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, letter, new_figure, tag
+from svrl.runs.spec import Kind, Result, RunSpec, Work
 from svrl.stats import interval_if_several
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 VANILLA, ONLINE = "value-iteration", "paper-svp"
 
 
-def compute(settings: Mapping[str, Any], work: Work) -> CellResult:
+def compute(settings: Mapping[str, Any], work: Work) -> Result:
     """One MDP and one method; the row of the optimum comes last, with t None."""
     sizes = {"n_states": settings["states"], "n_actions": settings["actions"], "discount": settings["discount"]}
     model = toy_mdp(settings["seed"], reward=settings["reward"], device=work.device, **sizes)
@@ -45,8 +45,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> CellResult:
     for t, (q, backups) in enumerate(_iterations(model, settings)):
         error = float((q - best).square().mean())
         rows.append({"t": t, **four_ranks(q), "mse": error, "backups": backups})
-        work.progress(t / settings["iterations"])
-    return CellResult(rows=[*rows, {"t": None, **four_ranks(best), "mse": 0.0, "backups": None}])
+    return Result(rows=[*rows, {"t": None, **four_ranks(best), "mse": 0.0, "backups": None}])
 
 
 KIND = Kind(name="toy-rank", version=1, compute=compute)
@@ -87,12 +86,12 @@ REWARDS = ("uniform", "normal")
 """The paper says random: U(0, 1) gives its figure, N(0, 1) is the other reading."""
 
 
-def cells(scale: str) -> tuple[Cell, ...]:
+def cells(scale: str) -> tuple[RunSpec, ...]:
     """Every reward, method and seed."""
     states, actions = SIZES[scale]
     weights = {VANILLA: 0.03, ONLINE: 0.1} if scale != "smoke" else {VANILLA: 0.005, ONLINE: 0.01}
     return tuple(
-        Cell(
+        RunSpec(
             kind=KIND,
             settings={
                 "states": states,
@@ -104,7 +103,7 @@ def cells(scale: str) -> tuple[Cell, ...]:
                 "iterations": ITERATIONS,
                 "seed": seed,
             },
-            weight=weights[method],
+            minutes=weights[method],
         )
         for reward in REWARDS
         for method in (VANILLA, ONLINE)

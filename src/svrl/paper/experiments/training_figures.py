@@ -19,7 +19,6 @@ from svrl.paper.experiments.trainings import (
     title_of,
     trainings,
 )
-from svrl.paper.store import Kept
 from svrl.plots.style import (
     BLUE,
     GREEN,
@@ -34,6 +33,7 @@ from svrl.plots.style import (
     tag,
     whole_numbers,
 )
+from svrl.runs.store import Kept
 from svrl.stats import mean_interval
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ The settings of a cell are
     overrides                         changes to the preset
     batches, states                   of the rank study at the end: so many batches of 32 out of so many states
 
-and nothing else changes what a cell comes to. The kind of a cell has the name of its family, because the
-families need different extras; the computation is the same.
+and nothing else changes what a cell comes to. The cell is the study of a training, which is a run of its own.
 
 The paper's budget takes the preset `authors`: the figures were drawn by the authors' program, whose settings are
 complete, while the text leaves replay, update rate and length open and differs in loss, exploration and target
 copies. The preset `paper` is one word away: `svrl train --preset paper`.
 
-The short budget is ours. It is made for a card that is lent for minutes: 64 environments, acting with the network from
+The short budget is ours. It is made for a GPU that is lent for minutes: 64 environments, acting with the network from
 before the last burst, and one evaluation, at the end, as random as the games of training. It grows game by game,
 and has a third arm: rows centred, and the chosen action valued by the target network.
 """
@@ -29,14 +28,14 @@ from typing import Any
 
 import numpy as np
 
-from svrl.agents.config import AUTHORS_STRUCTURE, OUR_STRUCTURE
+from svrl.agents.config import AUTHORS_STRUCTURE, OUR_STRUCTURE, AgentConfig
 from svrl.envs.atari_games import GAMES, Game, human_normalised
-from svrl.paper.cell import Cell, Kind
 from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget
-from svrl.paper.store import Kept
-from svrl.paper.training_cells.compute import implied, train_and_study
-from svrl.paper.training_cells.together import train_together
+from svrl.paper.experiments.study import study
+from svrl.runs.spec import Kind, RunSpec
+from svrl.runs.store import Kept
+from svrl.runs.train_run import training
 
 ENERGY, TIGHT_ENERGY = 0.99, 0.9999
 DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
@@ -201,16 +200,9 @@ ARMS: dict[str, dict[str, Any]] = {
 VERSION = 1
 
 
-def _kind(name: str, extra: str = "") -> Kind:
-    return Kind(
-        name=name, version=VERSION, compute=train_and_study, extra=extra, together=train_together, implied=implied
-    )
-
-
 _KINDS = {
-    "atari": _kind("training-atari", "atari"),
-    "minatar": _kind("training-minatar", "minatar"),
-    "": _kind("training-classic"),
+    family: Kind(name=f"training-{family or 'classic'}", version=VERSION, compute=study)
+    for family in ("atari", "minatar", "")
 }
 _RATES = {"atari": 90.0, "minatar": 160.0}
 _RATE = 700.0
@@ -238,7 +230,7 @@ class TrainingPlan:
     batches: int = 10_000
     states: int = 20_000
 
-    def cells(self, envs: Iterable[str], arms: Iterable[str], **overrides: Any) -> tuple[Cell, ...]:
+    def cells(self, envs: Iterable[str], arms: Iterable[str], **overrides: Any) -> tuple[RunSpec, ...]:
         """One for each environment, arm and seed, in this order.
 
         Args:
@@ -265,7 +257,7 @@ class TrainingPlan:
         )
 
 
-def piece_of(cell: Cell) -> str:
+def piece_of(cell: RunSpec) -> str:
     """What is judged together: all arms and seeds of one technique, environment and batch size.
 
     As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
@@ -291,7 +283,7 @@ def training_cell(
     overrides: Mapping[str, Any],
     batches: int,
     states: int,
-) -> Cell:
+) -> RunSpec:
     """One training, see the top of this file.
 
     Raises:
@@ -313,8 +305,19 @@ def training_cell(
     harder = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
     if family == "minatar":
         harder = overrides.get("updates_per_step", 1.0)
-    minutes = steps / _RATES.get(family, _RATE) / 60 * harder + _MINUTES_BESIDE.get(family, 0.02)
-    return Cell(kind=_KINDS.get(family, _KINDS[""]), settings=settings, weight=minutes)
+    minutes = steps / _RATES.get(family, _RATE) / 60 * harder
+    return RunSpec(
+        kind=_KINDS.get(family, _KINDS[""]),
+        settings=settings,
+        minutes=_MINUTES_BESIDE.get(family, 0.02),
+        after=(training(env, config_of(settings), seed=seed, minutes=minutes),),
+    )
+
+
+def config_of(settings: Mapping[str, Any]) -> AgentConfig:
+    """All settings of the agent of a cell."""
+    changes = {**ARMS[settings["arm"]], **settings["overrides"], "steps": settings["steps"]}
+    return AgentConfig.for_env(settings["env"], settings["preset"], **changes)
 
 
 # Budgets on Atari, one for all experiments, so that a game is trained once.
@@ -373,7 +376,7 @@ def game_of(env: str) -> Game:
     return GAMES[env.removeprefix("atari/")]
 
 
-def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[Cell, ...]:
+def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[RunSpec, ...]:
     """DQN and its structured twin on these games."""
     return plan.cells(env_names(games), PAIR)
 

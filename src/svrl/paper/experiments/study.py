@@ -1,4 +1,8 @@
-"""Rows of a training, of its run directory and its rank study, small enough to be kept in git.
+"""The study of a training: its rows and the ranks of its Q, small enough to be kept in git.
+
+A training is a run of its own, which the study comes after (`svrl.runs.train_run`). Environments that can be saved lead
+to the same rows when a training was interrupted. Atari's cannot: its games begin anew where a training is resumed, so a
+training that was interrupted is a valid one, but not the same as one that was not.
 
     {"what": "curve", "steps": [...], "score": [...]}       mean of the last 100 games, at most 200 points
     {"what": "score", "last_100": ..., "evaluation": ..., "evaluation_scores": [...]}
@@ -17,6 +21,7 @@ that has ended. Numbers have five significant digits.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,8 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from svrl.runs.spec import Result, Work
 from svrl.runtime.rows import read_rows
-from svrl.runtime.run_directory import EPISODES, LEARNING, Q_STAR, read_config
+from svrl.runtime.run_directory import EPISODES, LEARNING, Q_STAR, RESULT, read_config
 
 CURVE_POINTS = 200
 TRACE_POINTS = 80
@@ -44,6 +50,25 @@ TRACED = (
 AGAINST_Q_STAR = ("greedy_loss", "mean_error", "value_error", "advantage_error")
 _FEATURES = ("feature_rank", "srank", "dormant", "q_mean", "q_std", "q_min", "q_max")
 _DIGITS = 5
+
+
+def study(settings: Mapping[str, Any], work: Work) -> Result:
+    """Rows of the one training that it comes after."""
+    from svrl.agents.agent import load_agent
+    from svrl.agents.diagnostics import rank_study
+
+    (folder,) = work.after
+    ranks = rank_study(
+        load_agent(folder, device=work.device),
+        batches=settings["batches"],
+        states=settings["states"],
+        seed=settings["seed"],
+    )
+    result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    rows = [*rows_of_run(folder, result), *rows_of_study(ranks.as_json())]
+    begun = read_config(folder)
+    trained = {"machine": begun["machine"], "torch": begun["versions"]["torch"], "commit": begun["commit"]}
+    return Result(rows=rows, trained=trained)
 
 
 def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:

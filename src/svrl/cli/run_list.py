@@ -1,0 +1,142 @@
+"""What svrl sweep and svrl paper share: which runs, where they are kept, and who carries them out."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from svrl.cli.answers import BadInputError, nearest, say
+
+if TYPE_CHECKING:
+    from svrl.runs.driver import Effort, Listener, Summary
+    from svrl.runs.spec import RunSpec
+    from svrl.runs.store import Store
+    from svrl.runs.sweep_file import Resources
+
+STORE = "runs/store"
+ENGINES = ("local", "ray")
+_LISTS = ("hidden", "states")
+"""Settings whose values may be lists, as in [50, 50]: that is one value."""
+
+Kept = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="DIR", help="Folder of all runs, of sweeps and of the paper; several machines may share it."
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="NAME=VALUE",
+        help="Only runs with this setting, as in seed=0,1 or env=atari/fr*; may be repeated, and all must hold.",
+    ),
+]
+On = Annotated[str, typer.Option(metavar="ENGINE", help="local or ray.", autocompletion=lambda: list(ENGINES))]
+Address = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Of a Ray cluster that runs (default: a new one, here).")
+]
+Jobs = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Runs at a time (default: what cores, GPUs and memory allow).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
+
+
+def pairs(flag: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
+    """Names and values of options such as --where NAME=VALUE."""
+    found = []
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise BadInputError(f"{flag} is NAME=VALUE, as in {flag} seed=0; got {text!r}.")
+        found.append((name.strip().replace("-", "_"), value.strip()))
+    return found
+
+
+def value_of(text: str) -> Any:
+    """A number, true, false or a list as TOML has them; anything else is a word."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+
+
+def only(what: str, specs: Sequence[RunSpec], where: Iterable[str] | None) -> list[RunSpec]:
+    """Runs that --where asks for.
+
+    Args:
+        what: Whose runs, for sentences: "The sweep paper-57 has".
+        specs: The runs.
+        where: The options.
+    """
+    from svrl.runs.grid import chosen
+
+    wanted: dict[str, list[Any]] = {}
+    for name, text in pairs("--where", where):
+        wanted.setdefault(name, []).extend(_values(name, text))
+    if not wanted:
+        return list(specs)
+    found, notes = chosen(what, specs, wanted)
+    for note in notes:
+        say(note)
+    return found
+
+
+def to_be_done(store: Store, specs: Iterable[RunSpec]) -> list[RunSpec]:
+    """Runs that are left: what is done, or has failed, needs nothing more."""
+    return [spec for spec in specs if store.state(spec.id) not in ("done", "failed")]
+
+
+def what_stands_against(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
+    """Runs that cannot be carried out on this machine, by the sentence that says why, as a missing package."""
+    from svrl.runs.settings import why_not_here
+
+    found: dict[str, list[RunSpec]] = {}
+    sentences: dict[str, str | None] = {}
+    for spec in specs:
+        env = spec.settings.get("env")
+        if env is not None and env not in sentences:
+            sentences[env] = why_not_here(env)
+        if env is not None and (sentence := sentences[env]) is not None:
+            found.setdefault(sentence, []).append(spec)
+    return found
+
+
+def check_engine(on: str, address: str | None) -> None:
+    """Refuse an engine that there is not, and an address without a cluster."""
+    if on not in ENGINES:
+        raise nearest("engine", on, ENGINES)
+    if address is not None and on != "ray":
+        raise BadInputError("--address is of a Ray cluster: add --on ray.")
+
+
+def carry_out(
+    specs: Sequence[RunSpec],
+    store: Store,
+    *,
+    on: str,
+    address: str | None,
+    resources: Resources,
+    effort: Effort,
+    listener: Listener,
+    here: bool = False,
+) -> Summary:
+    """Have runs carried out, by processes of this machine, in this process, or by Ray."""
+    from svrl.runs.local import run_locally
+    from svrl.runs.ray_pool import run_on_ray
+
+    if on == "ray":
+        return run_on_ray(specs, store.address, cluster=address, resources=resources, effort=effort, listener=listener)
+    return run_locally(specs, store.address, resources=resources, effort=effort, listener=listener, here=here)
+
+
+def _values(name: str, text: str) -> list[Any]:
+    """Values of --where: 0,1 and [0, 1] are two; what is a list itself, as hidden, is one."""
+    value = value_of(text)
+    if value != text:
+        return value if isinstance(value, list) and name not in _LISTS else [value]
+    parts = [] if name == "hidden" else [part.strip() for part in text.split(",") if part.strip()]  # 128,128
+    return [value_of(part) for part in parts] or [text]
