@@ -53,7 +53,7 @@ def main(words: list[str] | None = None) -> int:
         device = torch.device(asked.device)
         if asked.json is not None and not asked.json.parent.is_dir():
             raise ValueError(f"--json {asked.json}: the folder {asked.json.parent} does not exist. Make it first.")
-        rows = [row for name in asked.names for row in told(name, asked.quick, device)]
+        rows = [row for name in asked.names for row in printed(name, asked.quick, device)]
     except ValueError as error:
         return failed(f"Error: {error}", BAD_INPUT)
     except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def main(words: list[str] | None = None) -> int:
     return 0 if any(isinstance(row, Row) for row in rows) else BAD_INPUT
 
 
-def told(name: str, quick: bool, device: torch.device) -> Iterator[Row | Missing]:
+def printed(name: str, quick: bool, device: torch.device) -> Iterator[Row | Missing]:
     """All rows of one benchmark; each is printed on stderr as soon as it is measured."""
     for row in measured(importlib.import_module(f"benchmarks.{name}").parts(quick, device)):
         what = row.install if isinstance(row, Missing) else f"against {row.peer_name}: {row.ratio:.2f}"

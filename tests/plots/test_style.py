@@ -11,12 +11,8 @@ from scipy.optimize import minimize
 from svrl.plots.style import name_columns, name_points, spread, svg_text, tag
 
 
-def test_places_that_are_far_apart_stay() -> None:
-    at = np.array([3.0, -1.0, 1.0])
-    assert np.array_equal(spread(at, 1.0), at)
-
-
-def test_places_that_collide_make_room_to_both_sides() -> None:
+def test_places_that_collide_make_room_to_both_sides_and_others_stay() -> None:
+    assert np.array_equal(spread(np.array([3.0, -1.0, 1.0]), 1.0), [3.0, -1.0, 1.0])
     assert spread(np.array([0.0, 0.0, 5.0, 0.0]), 1.0) == pytest.approx([-1.0, 0.0, 5.0, 1.0])
 
 

@@ -104,6 +104,8 @@ def test_numbers_of_runs_under_way_are_marked_and_missing_scales_explained():
     assert "~0.5" in text
     assert "~: runs under way are counted." in text
     assert "No number over all: scores of 2 environments are on 2 scales." in text
+    one = [group(None, "dqn", subjects=57, subjects_scored=1)]
+    assert "all (" not in printed(sweep_view(overview(MANY, GROUPS, one), width=120), 120)
 
 
 @pytest.mark.parametrize(
@@ -117,11 +119,6 @@ def test_numbers_of_runs_under_way_are_marked_and_missing_scales_explained():
 )
 def test_scores_are_written_by_their_measure(measure, score, text):
     assert number(overview([], name=measure), score) == text
-
-
-def test_a_variant_with_one_subject_has_no_line_over_all():
-    one = [group(None, "dqn", subjects=57, subjects_scored=1)]
-    assert "all (" not in printed(sweep_view(overview(MANY, GROUPS, one), width=120), 120)
 
 
 def test_a_label_is_neither_markup_nor_steers_the_terminal():

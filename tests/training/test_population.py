@@ -184,14 +184,12 @@ def test_threads_and_precision_reach_the_training(tmp_path: Path, monkeypatch: p
         raise ValueError("Enough.")
 
     monkeypatch.setattr(Training, "begin", begin)
-    for precision, threads in (("float32", 0), ("bf16", 3)):
+    monkeypatch.setattr("svrl.training.session.at_work_on", lambda *_: nullcontext())
+    monkeypatch.setattr("svrl.training.session.check_device", lambda _: None)
+    monkeypatch.setattr("svrl.training.population.release", lambda _: None)
+    wanted = [("float32", 0), ("bf16", 3)]
+    for precision, threads in wanted:
         member = Member(env=ENV, config=SMOKE, folder=tmp_path / "run", device="cuda", precision=precision)
-        monkeypatch.setattr("svrl.training.session.at_work_on", lambda *_: nullcontext())
-        monkeypatch.setattr("svrl.training.session.check_device", lambda _: None)
-        monkeypatch.setattr("svrl.training.population.release", lambda _: None)
         with pytest.raises(PopulationError, match="Enough"):
             train_population([member], together=1, manner=Manner(env_threads=threads))
-    assert [(found.get("precision", "float32"), found.get("env_threads", 0)) for found in asked] == [
-        ("float32", 0),
-        ("bf16", 3),
-    ]
+    assert [(found["precision"], found["env_threads"]) for found in asked] == wanted

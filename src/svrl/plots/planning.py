@@ -1,7 +1,7 @@
 """Figures of plans: the policy as a map, what it does over time, how it converged, and a metric against p.
 
-Functions that return a `Figure` make a whole one. The others draw into axes that they are given, from plain arrays and
-numbers, and tag what they draw: the experiments put their figures together from them.
+Functions that return a `Figure` make a whole one. The others draw into given axes, from plain arrays and numbers, and
+tag what they draw: figures of the paper are composed of them.
 """
 
 from __future__ import annotations
@@ -42,19 +42,15 @@ def draw_policies(
     held = tuple(int(axis.values.abs().argmin()) for axis in axes[2:])
     part: Any = (slice(None), slice(None), *held)
     maps = {title: values.reshape(*shape, -1)[part] for title, values in policies.items()}
+    x, y = (axis.values.numpy() for axis in axes[:2])
     rows, columns = len(inputs), len(maps)
     size = (3.0 * columns + 0.8, 2.5 * rows + 0.5)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for k, name in enumerate(inputs):
-            limit = max(float(np.abs(picture[..., k]).max()) for picture in maps.values()) or 1.0
-            for panel, picture in zip(panels[k], maps.values(), strict=True):
-                image = _map(panel, axes[0].values.numpy(), axes[1].values.numpy(), picture[..., k], limit)
-            panels[k][0].set_ylabel(axes[1].name)
-            figure.colorbar(image, ax=list(panels[k]), label=name, pad=0.02, aspect=25)
-        for panel in panels[-1]:
-            panel.set_xlabel(axes[0].name)
+            row = [Map(title=title, x=x, y=y, inputs=picture[..., k]) for title, picture in maps.items()]
+            draw_maps(figure, list(panels[k]), row, (axes[0].name if k == rows - 1 else "", axes[1].name, name))
         _letter_several(list(panels.flat), [*maps, *[""] * (panels.size - columns)])
         if held:
             places = [f"{axis.name} = {float(axis.values[at]):.2g}" for axis, at in zip(axes[2:], held, strict=True)]
@@ -105,8 +101,14 @@ def draw_trajectories(
         figure = Figure(figsize=(3.0 * columns, 2.2 * rows + 0.3), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
         for kind, (states, moves) in zip(kinds * len(paths), paths.values(), strict=False):
-            for at, panel in enumerate(panels.flat[: len(names)]):
-                _lines(panel, at, axes, states[: shown + 1], moves[:shown], time_step, kind)
+            for axis, panel, values in zip(axes, panels.flat, np.moveaxis(states[: shown + 1], 2, 0), strict=False):
+                for start, colour in zip(range(values.shape[1]), itertools.cycle(CYCLE), strict=False):
+                    line = _cut(values[:, start], time_step, axis.high - axis.low if axis.periodic else None)
+                    panel.plot(*line, color=colour, linewidth=1.2, **kind)
+            for panel, values in zip(panels.flat[len(axes) :], np.moveaxis(moves[:shown], 2, 0), strict=False):
+                for start, colour in zip(range(values.shape[1]), itertools.cycle(CYCLE), strict=False):
+                    line = _cut(values[:, start], time_step, None)
+                    panel.plot(*line, color=colour, linewidth=1.2, drawstyle="steps-post", **kind)
         for at, panel in enumerate(panels.flat):
             if at >= len(names):
                 panel.set_visible(False)
@@ -219,10 +221,11 @@ def draw_maps(figure: Figure, panels: Sequence[Axes], maps: Sequence[Map], label
         maps: The policies.
         labels: Of the x axis, the y axis and the input.
     """
-    limit = max(float(np.abs(found.inputs).max()) for found in maps) or 1.0
+    limit = max(float(np.abs(found.inputs).max()) for found in maps) or 1.0  # white is 0
+    look: dict[str, Any] = {"cmap": SIGNED_MAP, "vmin": -limit, "vmax": limit, "shading": "nearest", "rasterized": True}
     image: QuadMesh | None = None
     for panel, found in zip(panels, maps, strict=True):
-        image = _map(panel, found.x, found.y, np.asarray(found.inputs, np.float32), limit)
+        image = panel.pcolormesh(found.x, found.y, np.asarray(found.inputs, np.float32).T, **look)
         panel.set_xlabel(labels[0])
     panels[0].set_ylabel(labels[1])
     for panel in panels[1:]:
@@ -326,36 +329,12 @@ def draw_paths(
     panels[1, 0].set_ylabel(labels[1])
 
 
-def _map(panel: Axes, x: np.ndarray, y: np.ndarray, inputs: np.ndarray, limit: float) -> QuadMesh:
-    """Inputs (n, m) over grid points x (n,) and y (m,), on a scale of colours from -limit to limit."""
-    look: dict[str, Any] = {"cmap": SIGNED_MAP, "vmin": -limit, "vmax": limit}
-    return panel.pcolormesh(x, y, inputs.T, shading="nearest", rasterized=True, **look)
-
-
 def _settled(states: np.ndarray, near: float | np.ndarray) -> int:
     """Steps worth showing of trajectories (T + 1, N, ...): somewhat more than until all stay `near` where they end."""
     states = np.asarray(states, float)
     away = (np.abs(states - states[-1]) > near).any(tuple(range(1, states.ndim)))
     last = int(np.flatnonzero(away).max(initial=0))
     return min(len(states) - 1, max(20, int(1.3 * last)))
-
-
-def _lines(
-    panel: Axes,
-    at: int,
-    axes: Sequence[Axis],
-    states: np.ndarray,
-    moves: np.ndarray,
-    time_step: float,
-    kind: Mapping[str, Any],
-) -> None:
-    """All starts of one policy in one panel; a periodic coordinate is cut where it wraps."""
-    values = states[..., at] if at < len(axes) else moves[..., at - len(axes)]
-    drawn = "steps-post" if at >= len(axes) else "default"
-    period = axes[at].high - axes[at].low if at < len(axes) and axes[at].periodic else None
-    for start in range(values.shape[1]):
-        line = _cut(values[:, start], time_step, period)
-        panel.plot(*line, color=CYCLE[start % len(CYCLE)], drawstyle=drawn, linewidth=1.2, **kind)
 
 
 def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:

@@ -56,7 +56,7 @@ def read_arrays(path: Path) -> Any:
     with open_regular(path) as file, _READING:
         try:
             # `write_arrays` neither compresses nor names an array twice: what is read is no larger than the file.
-            if unpacked_bytes(file) > path.stat().st_size:
+            if sum(entry.file_size for entry in _entries(file)) > path.stat().st_size:
                 raise ValueError("it unpacks to more than its size")
             with np.load(file, allow_pickle=False) as entries:
                 structure = json.loads(entries[STRUCTURE].tobytes().decode("ascii"))
@@ -64,18 +64,6 @@ def read_arrays(path: Path) -> Any:
                 return _decoded(structure, lambda number: entries[unread.pop(str(number))])
         except Exception as error:  # a damaged archive fails in as many ways as it has parts
             raise ValueError(f"{path} is damaged, or was not written by svrl, and cannot be read.") from error
-
-
-def unpacked_bytes(file: BinaryIO) -> int:
-    """What all entries of an archive take when they are unpacked, as it says itself; the file is at its start after it.
-
-    Raises:
-        zipfile.BadZipFile: If it is no archive.
-    """
-    with zipfile.ZipFile(file) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    file.seek(0)
-    return size
 
 
 def arrays_checksum(path: Path) -> int:
@@ -87,11 +75,18 @@ def arrays_checksum(path: Path) -> int:
     """
     with open_regular(path) as file:
         try:
-            with zipfile.ZipFile(file) as archive:
-                entries = [(entry.filename, entry.file_size, entry.CRC) for entry in archive.infolist()]
+            entries = [(entry.filename, entry.file_size, entry.CRC) for entry in _entries(file)]
         except Exception as error:
             raise ValueError(f"{path} is damaged and cannot be read.") from error
     return zlib.crc32(json.dumps(entries).encode("ascii"))
+
+
+def _entries(file: BinaryIO) -> list[zipfile.ZipInfo]:
+    """What an archive says of its entries; the file is at its start after it."""
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+    file.seek(0)
+    return entries
 
 
 def _encoded(value: Any, place: str, arrays: list[np.ndarray]) -> Any:
