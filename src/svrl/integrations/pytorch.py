@@ -225,6 +225,19 @@ def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> Structured
     return dataclasses.replace(usual, observe=structure)
 
 
+def only_chooses(agent: object, rule: StructuredTargets | None) -> None:
+    """Refuse completed values where they cannot be used: a distribution over fixed atoms cannot be moved.
+
+    Raises:
+        ValueError: If the rule has `value` "completed".
+    """
+    if rule is not None and rule.value != "network":
+        raise ValueError(
+            f"{type(agent).__name__} keeps distributions as they are, so structure can only choose: "
+            f"give StructuredTargets(value='network'), got value={rule.value!r}."
+        )
+
+
 def _wanted(
     p: float | StructuredTargets | None, rule: StructuredTargets | None, settings: dict[str, Any]
 ) -> tuple[str, float, int, Value]:

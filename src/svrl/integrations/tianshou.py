@@ -21,8 +21,7 @@ moved. Dueling is a matter of the network. BDQN and FQF have no structured form 
 Approximate ranks of the next states' values, before they are completed, are among the statistics of an update, which
 the trainer logs: update/rank_99 and so on. Means count where there are quantiles or atoms.
 
-Masks are drawn from `seed` and the number of updates, a buffer of the algorithm: `state_dict` holds it. No random
-number of the library's is used, so p = 1 with output "fill" gives exactly its own result.
+Masks are drawn from `seed` and the number of updates, a buffer of the algorithm: `state_dict` holds it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import rule_of, structured, values_to_maximise
+from svrl.integrations.pytorch import only_chooses, rule_of, structured, values_to_maximise
 from svrl.integrations.target_hook import RANKS, checked_every, ranks_of
 from svrl.integrations.versions import changed, require
 
@@ -169,11 +168,7 @@ class StructuredCategorical(StructuredLearning):
     _bootstrap = "_target_dist"
 
     def _check(self, rule: StructuredTargets | None) -> None:
-        if rule is not None and rule.value != "network":
-            raise ValueError(
-                f"{type(self).__name__} keeps distributions as they are, so structure can only choose: "
-                f"give StructuredTargets(value='network'), got value={rule.value!r}."
-            )
+        only_chooses(self, rule)
 
     def _target_dist(self, batch: Any) -> Tensor:
         return self._structured(super()._target_dist, batch)

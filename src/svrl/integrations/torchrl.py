@@ -19,8 +19,7 @@ The second needs value "network": a distribution over fixed atoms cannot be move
 is a matter of the network.
 
 Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without
-gradients is no update: it sees the next mask and does not count. No random number of the library's is used, so p = 1
-with output "fill" gives exactly its own result.
+gradients is no update: it sees the next mask and does not count.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import chooser_and_valuer, completes_online
-from svrl.integrations.pytorch import rule_of, structured
+from svrl.integrations.pytorch import only_chooses, rule_of, structured
 from svrl.integrations.target_hook import checked_every, ranks_of
 from svrl.integrations.versions import changed, require
 
@@ -75,7 +74,7 @@ class StructuredLoss(_Mixin):
         """
         super().__init__(value_network, **settings)
         self.structure_seed, self._completions = seed, 0
-        self._set_structure(structure)
+        self.structure = structure
 
     @property
     def structure(self) -> StructuredTargets | None:
@@ -84,15 +83,16 @@ class StructuredLoss(_Mixin):
 
     @structure.setter
     def structure(self, structure: StructuredTargets | float | None) -> None:
-        self._set_structure(structure)
-
-    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
         rule = rule_of(structure)
+        self._check(rule)
         if rule is not None and not hasattr(self, "structure_updates"):
             _check_actions(self)
             device = next((value.device for value in self.parameters()), None)
             self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
         self._rule = rule
+
+    def _check(self, rule: StructuredTargets | None) -> None:
+        """Raise ValueError if the loss cannot have such a structure."""
 
     def _completed(self, values: Tensor) -> Tensor:
         """Of values (..., A), whose rows are one matrix."""
@@ -120,11 +120,10 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
 
     double_dqn: bool
 
-    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
+    def _check(self, rule: StructuredTargets | None) -> None:
         if not hasattr(self, "is_double"):
             self.is_double = self.double_dqn
-        super()._set_structure(structure)
-        self.double_dqn = self.is_double and self._rule is None
+        self.double_dqn = self.is_double and rule is None
 
     @dispatch
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -193,14 +192,8 @@ class _StructuredEstimator:
 class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
     """DistributionalDQNLoss whose next actions are chosen by completed expected values."""
 
-    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure)
-        if rule is not None and rule.value != "network":
-            raise ValueError(
-                "StructuredDistributionalDQNLoss keeps distributions as they are, so structure can only choose: "
-                f"give StructuredTargets(value='network'), got value={rule.value!r}."
-            )
-        super()._set_structure(rule)
+    def _check(self, rule: StructuredTargets | None) -> None:
+        only_chooses(self, rule)
 
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
         """DistributionalDQNLoss's loss, with structured choices."""
