@@ -122,8 +122,11 @@ def structured_values(
         target_q: Values of the target network at the next states, (B, A) or (K, B, A).
         p: As in `structured`.
         online_q: Values of the online network there: then the agent is double.
-        seed, updates, rule, settings: As in `structured`; here `value` counts, too: "completed" takes a value from the
-            completed matrix, "network" lets it choose only and takes the value from the target network.
+        seed: As in `structured`.
+        updates: As in `structured`.
+        rule: As in `structured`; here `value` counts, too: "completed" takes a value from the completed matrix,
+            "network" lets it choose only and takes the value from the target network.
+        settings: The same by name.
     """
     check_values(target_q)
     if online_q is not None and online_q.shape != target_q.shape:
@@ -152,7 +155,11 @@ def structured_quantiles(
 
     Args:
         z: (B, N, A): N quantiles, or samples, of the return of each action.
-        p, seed, updates, rule, settings: As in `structured`.
+        p: As in `structured`.
+        seed: As in `structured`.
+        updates: As in `structured`.
+        rule: As in `structured`.
+        settings: As in `structured`.
 
     Returns:
         (B, N, A). An entry whose mean was kept is kept, bit for bit.
