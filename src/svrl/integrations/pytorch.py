@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -40,6 +41,7 @@ from torch import Tensor
 from svrl.agents.config import Value
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
 from svrl.agents.targets import chooser_and_valuer, completes_online, next_values
+from svrl.integrations.versions import changed
 
 _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9 as a signed number; multiplication wraps
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
@@ -230,6 +232,55 @@ def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> Structured
             f"structure is a StructuredTargets, a probability or None for the plain agent, got {structure!r}."
         )
     return dataclasses.replace(usual, observe=structure)
+
+
+class StructuredModule:
+    """Mixed into a library's torch module: its structure, and the number of updates, which `state_dict` holds.
+
+    Attributes:
+        structure_seed: For the masks.
+        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
+    """
+
+    structure_seed: int
+    structure_updates: Tensor
+    _rule: StructuredTargets | None = None
+    _completions = 0
+
+    @property
+    def structure(self) -> StructuredTargets | None:
+        """What is done to the values of next states; None does nothing. A probability p can be assigned, too."""
+        return self._rule
+
+    @structure.setter
+    def structure(self, structure: StructuredTargets | float | None) -> None:
+        rule = rule_of(structure)
+        self._check(rule)
+        if rule is not None and not hasattr(self, "structure_updates"):
+            module: Any = self
+            device = next((value.device for value in module.parameters()), None)
+            module.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
+        self._rule = rule
+
+    def _check(self, rule: StructuredTargets | None) -> None:
+        """Raise ValueError if there can be no such structure."""
+
+    def _completed(self, complete: Callable[..., Tensor], values: Tensor) -> Tensor:
+        """Values completed by one of the functions above; once for each update."""
+        self._completions += 1
+        return complete(values, rule=self._rule, seed=self.structure_seed, updates=self.structure_updates)
+
+    def _end_update(self, package: str, *, counts: bool = True) -> None:
+        """Count an update.
+
+        Raises:
+            RuntimeError: If it did not complete one matrix.
+        """
+        made, self._completions = self._completions, 0
+        if made != 1:
+            raise changed(package, f"{type(self).__name__} made an update with {made} completed matrices in place of 1")
+        if counts:
+            self.structure_updates.add_(1)
 
 
 def only_chooses(agent: object, rule: StructuredTargets | None) -> None:

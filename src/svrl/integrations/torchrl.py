@@ -31,9 +31,9 @@ from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import chooser_and_valuer, completes_online
-from svrl.integrations.pytorch import only_chooses, rule_of, structured
+from svrl.integrations.pytorch import StructuredModule, only_chooses, structured
 from svrl.integrations.target_hook import checked_every, ranks_of
-from svrl.integrations.versions import changed, require
+from svrl.integrations.versions import require
 
 require("torchrl")
 from tensordict import TensorDictBase  # noqa: E402
@@ -43,18 +43,9 @@ from torchrl.modules.tensordict_module.actors import QValueHook  # noqa: E402
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss  # noqa: E402
 from torchrl.trainers import TrainerHookBase  # noqa: E402
 
-_Mixin: Any = object  # with LossModule as a base its metaclass would give this class a forward of its own
 
-
-class StructuredLoss(_Mixin):
-    """What the structured losses share. No loss by itself.
-
-    Attributes:
-        structure_seed: For the masks.
-        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
-    """
-
-    structure_updates: Tensor
+class StructuredLoss(StructuredModule):
+    """What the structured losses share. No loss by itself, as the metaclass of LossModule would give it a forward."""
 
     def __init__(
         self,
@@ -72,42 +63,17 @@ class StructuredLoss(_Mixin):
             seed: For the masks.
             settings: Those of the library's loss.
         """
-        super().__init__(value_network, **settings)
-        self.structure_seed, self._completions = seed, 0
+        super().__init__(value_network, **settings)  # type: ignore[call-arg] # of the loss, which comes after this
+        self.structure_seed = seed
         self.structure = structure
 
-    @property
-    def structure(self) -> StructuredTargets | None:
-        """What is done to the values of next states; None makes it the library's loss."""
-        return self._rule
-
-    @structure.setter
-    def structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure)
-        self._check(rule)
-        if rule is not None and not hasattr(self, "structure_updates"):
-            _check_actions(self)
-            device = next((value.device for value in self.parameters()), None)
-            self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
-        self._rule = rule
-
     def _check(self, rule: StructuredTargets | None) -> None:
-        """Raise ValueError if the loss cannot have such a structure."""
+        if rule is not None:
+            _check_actions(self)
 
-    def _completed(self, values: Tensor) -> Tensor:
+    def _completed_rows(self, values: Tensor) -> Tensor:
         """Of values (..., A), whose rows are one matrix."""
-        self._completions += 1
-        rows = values.reshape(-1, values.shape[-1])
-        filled = structured(rows, seed=self.structure_seed, updates=self.structure_updates, rule=self.structure)
-        return filled.view_as(values)
-
-    def _count(self) -> None:
-        """Hold the number of completed matrices against that of losses."""
-        if self._completions != 1:
-            made = f"{type(self).__name__} formed a loss with {self._completions} completed matrices in place of 1"
-            raise changed("torchrl", made)
-        if torch.is_grad_enabled():
-            self.structure_updates.add_(1)
+        return self._completed(structured, values.reshape(-1, values.shape[-1])).view_as(values)
 
 
 class StructuredDQNLoss(StructuredLoss, DQNLoss):
@@ -121,6 +87,7 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
     double_dqn: bool
 
     def _check(self, rule: StructuredTargets | None) -> None:
+        super()._check(rule)
         if not hasattr(self, "is_double"):
             self.is_double = self.double_dqn
         self.double_dqn = self.is_double and rule is None
@@ -132,7 +99,7 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
             return super().forward(tensordict)
         self._completions = 0
         losses = super().forward(tensordict)
-        self._count()
+        self._end_update("torchrl", counts=torch.is_grad_enabled())
         return losses
 
     @property
@@ -155,7 +122,7 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
         online_q = _values(self, after.clone(False), self.value_network_params.data) if self.is_double else None
         target_q = _values(self, after, target_params)
         known = online_q if online_q is not None and completes_online(True, rule.value) else target_q
-        completed = self._completed(known)
+        completed = self._completed_rows(known)
         chooser, valuer = chooser_and_valuer(target_q, online_q=online_q, completed=completed, value=rule.value)
         return self._worth(valuer, chooser=chooser, known=known if chooser is completed else chooser)
 
@@ -193,6 +160,7 @@ class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
     """DistributionalDQNLoss whose next actions are chosen by completed expected values."""
 
     def _check(self, rule: StructuredTargets | None) -> None:
+        super()._check(rule)
         only_chooses(self, rule)
 
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
@@ -205,7 +173,7 @@ class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
             losses = super().forward(input_tensordict)
         finally:
             hook.remove()
-        self._count()
+        self._end_update("torchrl", counts=torch.is_grad_enabled())
         return losses
 
     def _choose(self, network: nn.Module, inputs: Any, answer: TensorDictBase) -> None:
@@ -213,7 +181,7 @@ class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
         online = next(network.parameters(), None) is next(self.value_network_params.parameters())
         if not online or answer.get("next", None) is not None:
             return
-        chosen = self._completed(_expected(self, answer)).argmax(-1)
+        chosen = self._completed_rows(_expected(self, answer)).argmax(-1)
         action = answer.get(self.tensor_keys.action)
         if self.action_space == "categorical":
             answer.set(self.tensor_keys.action, chosen.view_as(action))
