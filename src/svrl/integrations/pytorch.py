@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -39,9 +38,8 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import Value
-from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
-from svrl.agents.targets import chooser_and_valuer, completes_online, next_values
-from svrl.integrations.versions import changed
+from svrl.agents.structured_targets import StructuredTargets, check_values
+from svrl.agents.targets import completes_online, next_values
 
 _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9 as a signed number; multiplication wraps
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
@@ -175,125 +173,6 @@ def structured_quantiles(
     moved = (whole - mean).unsqueeze(1)
     # Where nothing moved nothing is added, not even a rounded zero; and nothing can move what is not finite.
     return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
-
-
-def values_to_maximise(
-    target_q: Tensor,
-    *,
-    online_q: Tensor | None = None,
-    rule: StructuredTargets | None,
-    seed: int,
-    updates: int | Tensor,
-) -> Tensor:
-    """What an agent that takes the maximum is given, so that it finds what `structured_values` would say.
-
-    Args:
-        target_q: The target network's values at the next states (B, A), or quantiles (B, N, A), whose means choose.
-        online_q: The online network's, of the same shape: then the agent is double.
-        rule: None for a plain agent.
-        seed: For the masks.
-        updates: Made before.
-
-    Returns:
-        Of the shape of `target_q`: the completed matrix; or, where another one chooses, the value of the chosen action,
-        and -inf for the others.
-    """
-    completed, value = None, "network" if rule is None else rule.value
-    if rule is not None:
-        matrix = online_q if online_q is not None and completes_online(True, value) else target_q
-        complete = structured if matrix.ndim == 2 or value == "network" else structured_quantiles
-        completed = complete(means(matrix) if value == "network" else matrix, seed=seed, updates=updates, rule=rule)
-    chooser, valuer = chooser_and_valuer(target_q.detach(), online_q=online_q, completed=completed, value=value)
-    if chooser is valuer:
-        return valuer
-    choice = means(chooser).argmax(-1).view(-1, *[1] * (valuer.ndim - 1)).expand(*valuer.shape[:-1], 1)
-    return torch.full_like(valuer, -torch.inf).scatter(-1, choice, valuer.gather(-1, choice))
-
-
-def means(q: Tensor) -> Tensor:
-    """(B, A), of values (B, A) or quantiles (B, N, A)."""
-    return q.mean(1) if q.ndim == 3 else q
-
-
-def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> StructuredTargets | None:
-    """What an integration's argument `structure` asks for.
-
-    Args:
-        structure: A rule, a probability p, or None for the plain agent.
-        usual: Whose other settings a probability takes.
-
-    Raises:
-        ValueError: If it is something else.
-    """
-    if structure is None or isinstance(structure, StructuredTargets):
-        return structure
-    if isinstance(structure, bool) or not isinstance(structure, float | int):
-        raise ValueError(
-            f"structure is a StructuredTargets, a probability or None for the plain agent, got {structure!r}."
-        )
-    return dataclasses.replace(usual, observe=structure)
-
-
-class StructuredModule:
-    """Mixed into a library's torch module: its structure, and the number of updates, which `state_dict` holds.
-
-    Attributes:
-        structure_seed: For the masks.
-        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
-    """
-
-    structure_seed: int
-    structure_updates: Tensor
-    _rule: StructuredTargets | None = None
-    _completions = 0
-
-    @property
-    def structure(self) -> StructuredTargets | None:
-        """What is done to the values of next states; None does nothing. A probability p can be assigned, too."""
-        return self._rule
-
-    @structure.setter
-    def structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure)
-        self._check(rule)
-        if rule is not None and not hasattr(self, "structure_updates"):
-            module: Any = self
-            device = next((value.device for value in module.parameters()), None)
-            module.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
-        self._rule = rule
-
-    def _check(self, rule: StructuredTargets | None) -> None:
-        """Raise ValueError if there can be no such structure."""
-
-    def _completed(self, complete: Callable[..., Tensor], values: Tensor) -> Tensor:
-        """Values completed by one of the functions above; once for each update."""
-        self._completions += 1
-        return complete(values, rule=self._rule, seed=self.structure_seed, updates=self.structure_updates)
-
-    def _end_update(self, package: str, *, counts: bool = True) -> None:
-        """Count an update.
-
-        Raises:
-            RuntimeError: If it did not complete one matrix.
-        """
-        made, self._completions = self._completions, 0
-        if made != 1:
-            raise changed(package, f"{type(self).__name__} made an update with {made} completed matrices in place of 1")
-        if counts:
-            self.structure_updates.add_(1)
-
-
-def only_chooses(agent: object, rule: StructuredTargets | None) -> None:
-    """Refuse completed values where they cannot be used: a distribution over fixed atoms cannot be moved.
-
-    Raises:
-        ValueError: If the rule has `value` "completed".
-    """
-    if rule is not None and rule.value != "network":
-        raise ValueError(
-            f"{type(agent).__name__} keeps distributions as they are, so structure can only choose: "
-            f"give StructuredTargets(value='network'), got value={rule.value!r}."
-        )
 
 
 def _wanted(

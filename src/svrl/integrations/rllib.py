@@ -23,8 +23,9 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import rule_of, structured, values_to_maximise
-from svrl.integrations.target_hook import checked_every, ranks_of
+from svrl.integrations.agents import checked_every, rule_of, values_to_maximise
+from svrl.integrations.pytorch import structured
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import changed, require
 
 require("ray")

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.integrations.pytorch import means, rule_of, values_to_maximise
+from svrl.integrations.agents import means, rule_of, values_to_maximise
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import LIBRARIES, changed, require
 

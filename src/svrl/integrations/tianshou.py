@@ -35,8 +35,9 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import StructuredModule, only_chooses, structured, values_to_maximise
-from svrl.integrations.target_hook import RANKS, checked_every, ranks_of
+from svrl.integrations.agents import StructuredModule, checked_every, only_chooses, values_to_maximise
+from svrl.integrations.pytorch import structured
+from svrl.integrations.target_hook import RANKS, ranks_of
 from svrl.integrations.versions import require
 
 require("tianshou")

@@ -31,8 +31,9 @@ from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import chooser_and_valuer, completes_online
-from svrl.integrations.pytorch import StructuredModule, only_chooses, structured
-from svrl.integrations.target_hook import checked_every, ranks_of
+from svrl.integrations.agents import StructuredModule, checked_every, only_chooses
+from svrl.integrations.pytorch import structured
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import require
 
 require("torchrl")
