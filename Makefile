@@ -48,8 +48,9 @@ test-gpu: $(VENV)/.dev ## run the tests that need a CUDA device
 test-integrations: $(HEAVY)/.ready ## run the tests of RLlib, TorchRL, Tianshou and Ray, in an environment of their own
 	@echo "==> running the tests of the integrations"
 	@$(TEST_ENV) $(HEAVY)/bin/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu" \
-		tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py tests/integrations/test_tianshou.py \
-		tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py tests/integrations/test_examples_of_integrations.py \
+		tests/integrations/test_contract.py tests/integrations/test_rllib.py tests/integrations/test_rllib_cluster.py \
+		tests/integrations/test_tianshou.py tests/integrations/test_torchrl.py tests/integrations/test_pytorch.py \
+		tests/integrations/test_examples_of_integrations.py \
 		tests/benchmarks \
 		tests/runs/test_export.py
 	@# One cluster at a time.

@@ -76,6 +76,8 @@ def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
     model = mdp_from_env(env, discount)
     found = plan(model, PolicyIteration())
     agent = agent_from_plan(found)
+    first, info = VECTOR.reset(seed=0)
+    assert agent.act(first, info).tolist() == [agent.act(int(one)) for one in first]
     # By the table itself: 100 steps of the policy's chain, as the environment is cut off there.
     success = discounted = 0.0
     place = start_probabilities(env)
@@ -129,12 +131,6 @@ FICKLE.unwrapped.fickle_passenger = True  # as its argument of that name does, s
 def test_bad_input_is_one_sentence(call: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
-
-
-def test_many_observations_at_once() -> None:
-    agent = agent_from_plan(PLANNED)
-    seen, info = VECTOR.reset(seed=0)
-    assert agent.act(seen, info).tolist() == [agent.act(int(one)) for one in seen]
 
 
 def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float) -> tuple[float, int]:
@@ -349,58 +345,49 @@ def test_the_agent_is_greedy_for_the_q_of_the_plan(pendulum: GridMDP, kept: str)
 
 
 @pytest.mark.parametrize("kept", METHODS)
-def test_a_plan_of_another_grid_is_refused(pendulum: GridMDP, kept: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (lambda grid: None, r"over a grid of 31x31 states of inverted-pendulum.*agent_from_plan\(found, gr"),
+        (lambda grid: grid.task, "over a grid of 31x31"),
+        (lambda grid: other_grid("inverted-pendulum", (31, 31), 14), "961 states and 15 actions, and the model 961"),
+        (lambda grid: other_grid("inverted-pendulum", (30, 31), 15), "961 states and 15 actions, and the model 930"),
+        (lambda grid: other_grid("double-integrator", (31, 31), 15), "of 31x31, and the model is double-integrator"),
+    ],
+)
+def test_a_plan_of_another_grid_is_refused(pendulum: GridMDP, kept: str, given: Any, sentence: str) -> None:
     found = plan(pendulum, METHODS[kept], seed=0)
-    with pytest.raises(
-        ValueError, match=r"over a grid of 31x31 states of inverted-pendulum.*agent_from_plan\(found, gr"
-    ):
-        agent_from_plan(found)
-    with pytest.raises(ValueError, match="over a grid of 31x31"):
-        agent_from_plan(found, pendulum.task)  # type: ignore[arg-type]
-    for name, shape, actions, said in (
-        ("inverted-pendulum", (31, 31), 14, "961 states and 15 actions, and the model 961 and 14"),
-        ("inverted-pendulum", (30, 31), 15, "961 states and 15 actions, and the model 930 and 15"),
-        ("double-integrator", (31, 31), 15, "of inverted-pendulum on a grid of 31x31, and the model is double-integ"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            agent_from_plan(found, GridMDP(make_task(name, states=shape, actions=actions)))
+    with pytest.raises(ValueError, match=sentence):
+        agent_from_plan(found, given(pendulum))
 
 
-def test_observations_and_states_of_a_wrong_size_are_refused(pendulum: GridMDP) -> None:
+def other_grid(name: str, states: tuple[int, int], actions: int) -> GridMDP:
+    return GridMDP(make_task(name, states=states, actions=actions))
+
+
+UPRIGHT = np.array([0.0, 1.0, 0.0])  # the features of the state (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "sentence"),
+    [
+        (UPRIGHT, np.zeros(4), r"states of shape \(2,\) for this observation, got info\['state'\]"),
+        (UPRIGHT, np.zeros((1, 2)), r"states of shape \(2,\) for this observation, got info\['state'\]"),
+        (UPRIGHT, 0.0, r"states of shape \(2,\) for this observation, got info\['state'\]"),
+        (np.tile(UPRIGHT, (5, 1)), np.zeros((4, 2)), r"states of shape \(5, 2\) for this observation"),
+        (np.zeros(4), np.zeros(2), "is observed by 3 features"),
+        (np.zeros((2, 4)), np.zeros(2), "is observed by 3 features"),
+        (3, np.zeros(2), "is observed by 3 features"),
+        (np.zeros((1, 5, 3)), np.zeros(2), r"features \(f,\) or \(N, f\), got shape \(1, 5, 3\)"),
+    ],
+)
+def test_observations_and_states_of_a_wrong_size_are_refused(
+    pendulum: GridMDP, seen: Any, state: Any, sentence: str
+) -> None:
     agent = agent_from_plan(plan(pendulum, METHODS["values"]), pendulum)
-    seen = features(pendulum.task, np.zeros((5, 2)))
-    assert agent.act(seen[0], {"state": [0, 0]}) == agent.act(seen[0], {"state": np.zeros(2)})
-    for state in (np.zeros(4), np.zeros((1, 2)), 0.0):
-        with pytest.raises(ValueError, match=r"states of shape \(2,\) for this observation, got info\['state'\]"):
-            agent.act(seen[0], {"state": state})
-    with pytest.raises(ValueError, match=r"states of shape \(5, 2\) for this observation"):
-        agent.act(seen, {"state": np.zeros((4, 2))})
-    for wrong in (np.zeros(4), np.zeros((2, 4)), 3):
-        with pytest.raises(ValueError, match="is observed by 3 features"):
-            agent.act(wrong, {"state": np.zeros(2)})
-    with pytest.raises(ValueError, match=r"features \(f,\) or \(N, f\), got shape \(1, 5, 3\)"):
-        agent.act(seen[None])
-
-
-def test_with_noise_returns_are_those_of_rollouts(pendulum: GridMDP) -> None:
-    agent, task, count, steps = agent_from_plan(plan(pendulum, METHODS["values"]), pendulum), pendulum.task, 20, 100
-    starts = draw_starts(task, count, torch.Generator().manual_seed(0))
-    source = torch.Generator().manual_seed(1)
-    many = [rollout(task, agent.policy, starts=starts, generator=source, steps=steps).returns for _ in range(30)]
-    expected, spread = torch.stack(many).mean(0).numpy(), torch.stack(many).std(0).numpy()
-    envs = gymnasium.make_vec(IDS[task.name], num_envs=count, vectorization_mode="sync", actions=15)
-    envs.reset(seed=2)
-    told = [env.reset(options={"state": start}) for env, start in zip(envs.envs, starts.numpy(), strict=True)]
-    seen, info = np.stack([one[0] for one in told]), {"state": np.stack([one[1]["state"] for one in told])}
-    returns = np.zeros(count)
-    for t in range(steps):
-        seen, rewards, _, _, info = envs.step(agent.act(seen, info))
-        assert info["state"].shape == (count, 2)
-        returns += task.discount**t * rewards
-    envs.close()
-    error = np.sqrt((spread**2).sum() * (1 + 1 / 30)) / count
-    assert np.mean(returns) == pytest.approx(np.mean(expected), abs=4 * error)
-    assert 0.0 < error < 0.05
+    assert agent.act(UPRIGHT, {"state": [0, 0]}) == agent.act(UPRIGHT)
+    with pytest.raises(ValueError, match=sentence):
+        agent.act(seen, {"state": state})
 
 
 def test_stable_baselines_evaluates_a_plan(pendulum: GridMDP) -> None:

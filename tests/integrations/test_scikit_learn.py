@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from benchmarks.authors import fancy_soft_impute
 from svrl.integrations import scikit_learn
 from svrl.integrations.scikit_learn import LowRankImputer, SoftImputer, held_out_score
-from svrl.matrix import USVT, FactorALS, HardImpute, NuclearNorm, Observed, Outcome, RowMean, SoftImpute, complete
+from svrl.matrix import USVT, FactorALS, HardImpute, NuclearNorm, Observed, Outcome, RowMean, SoftImpute
 
 ESTIMATORS = {
     "factor, mean": FactorALS(rank=2, centre="mean"),
@@ -118,12 +118,6 @@ class TestFitTransform:
         assert (found.rank_, found.n_iter_, found.outcome_) == (int(own.rank), int(own.iterations), own.outcome)
         assert found.shrinkage_ == (None if own.shrinkage is None else float(own.shrinkage))
 
-    def test_is_complete(self) -> None:
-        _, holes = table()
-        imputer = LowRankImputer(output="estimate")
-        assert np.array_equal(imputer.fit_transform(holes), complete(holes).matrix)
-        assert imputer.held_out_ == float(complete(holes).held_out)
-
     @pytest.mark.parametrize("shape", [(32, 18), (18, 32), (64, 6)])
     @pytest.mark.parametrize("share", [0.5, 0.9])
     def test_agrees_with_fancyimpute(self, shape, share) -> None:
@@ -191,17 +185,6 @@ class TestTransform:
             target = np.concatenate([row[seen], np.zeros(len(s))])
             np.testing.assert_allclose(answer, np.linalg.lstsq(system, target)[0] @ v, atol=1e-7)
 
-    def test_the_penalty_bounds_what_a_row_adds_to_the_nuclear_norm(self) -> None:
-        rng = np.random.default_rng(0)
-        imputer = SoftImputer(output="estimate").fit(table()[1])
-        s, v = imputer.singular_values_, imputer.components_
-        for size in (1e-3, 1.0, 30.0):
-            c = size * rng.normal(size=len(s))
-            grown = np.linalg.svd(np.vstack([np.diag(s) @ v, c @ v]), compute_uv=False).sum() - s.sum()
-            penalty = (c**2 / s).sum() / 2
-            assert grown <= penalty * (1 + 1e-9)
-            assert size > 1e-3 or grown == pytest.approx(penalty, rel=1e-3)
-
     @pytest.mark.parametrize("rows", [50, 800])
     def test_nears_a_fit_with_the_new_row_among_the_others(self, rows) -> None:
         _, holes = table(rows + 1, 12)
@@ -232,13 +215,16 @@ class TestTransform:
         wanted = [np.linalg.pinv(v[:, seen].T) @ row[seen] @ v for row, seen in zip(x, mask, strict=True)]
         np.testing.assert_allclose(found, wanted, atol=1e-10)
 
-    @pytest.mark.parametrize("imputer", IMPUTERS, ids=PAIRS)
+    @pytest.mark.parametrize("imputer", [*IMPUTERS, SoftImputer(shrinkage=1e6)], ids=[*PAIRS, "rank 0"])
     def test_takes_each_row_by_itself_in_blocks_and_from_a_pickle(self, imputer, monkeypatch) -> None:
         _, new = table(9, 12, seed=1)
+        new[4] = np.nan
         imputer = fitted(imputer, table()[1])
         at_once = imputer.transform(new)
         one_by_one = np.vstack([imputer.transform(new[[i]]) for i in range(len(new))])
         np.testing.assert_allclose(at_once, one_by_one, atol=1e-12)
+        assert np.isfinite(at_once).all()
+        assert imputer.rank_ > 0 or not at_once[np.isnan(new)].any()
         again = pickle.loads(pickle.dumps(imputer))
         np.testing.assert_array_equal(again.transform(new), at_once)
         assert again.outcome_ is imputer.outcome_
@@ -251,13 +237,6 @@ class TestTransform:
         imputer = SoftImputer(centre=centre).fit(holes)
         found = imputer.transform(np.full((1, 12), np.nan))
         np.testing.assert_allclose(found, np.nanmean(holes) if wanted is None else wanted)
-
-    def test_rank_zero_is_no_error(self) -> None:
-        _, holes = table()
-        imputer = SoftImputer(shrinkage=1e6)
-        assert (imputer.fit_transform(holes)[np.isnan(holes)] == 0).all()
-        assert imputer.rank_ == 0
-        assert (imputer.transform(holes)[np.isnan(holes)] == 0).all()
 
 
 class TestTables:
@@ -274,12 +253,8 @@ class TestTables:
         )
         np.testing.assert_allclose(plain.mean_, np.nanmean(holes, 0))
         np.testing.assert_allclose(plain.scale_, np.nanstd(holes, 0))
-
-    def test_a_constant_column_stays_constant(self) -> None:
-        _, holes = table()
-        holes[:, 4] = np.where(np.isnan(holes[:, 4]), np.nan, 0.1)
-        filled = SoftImputer(standardise=True).fit_transform(holes)
-        np.testing.assert_allclose(filled[:, 4], 0.1, atol=1e-5)
+        holes[:, 4] = np.where(np.isnan(holes[:, 4]), np.nan, 0.1)  # a constant column stays constant
+        np.testing.assert_allclose(plain.fit_transform(holes)[:, 4], 0.1, atol=1e-5)
 
     @pytest.mark.parametrize(
         ("free", "bound"),
@@ -325,12 +300,6 @@ class TestTables:
         for given in (holes, full):
             theirs = SimpleImputer(keep_empty_features=True).fit(holes).transform(given)
             np.testing.assert_array_equal(keeping.transform(given)[:, 2], theirs[:, 2])
-
-    def test_empty_rows_are_allowed(self) -> None:
-        _, holes = table()
-        holes[5] = np.nan
-        for imputer in IMPUTERS:
-            assert np.isfinite(fitted(imputer, holes).transform(holes)).all()
 
     def test_frames_come_back_as_frames(self) -> None:
         _, holes = table()

@@ -186,7 +186,7 @@ def test_a_library_that_forms_targets_in_another_way_is_refused(monkeypatch: pyt
     for cls in (DQNLoss, DistributionalDQNLoss):
         monkeypatch.setattr(cls, "forward", lambda self, tensordict: TensorDict({"loss": torch.zeros(())}))
     for loss in (ours, atoms):
-        with pytest.raises(RuntimeError, match="formed a loss with 0 completed matrices in place of 1"):
+        with pytest.raises(RuntimeError, match="made an update with 0 completed matrices in place of 1"):
             loss(batch_of())
         assert int(loss.structure_updates) == 0
 
@@ -207,7 +207,11 @@ def test_refuses_what_has_no_matrix() -> None:
     )
     with pytest.raises(ValueError, match="Actions that are masked have no value"):
         StructuredDQNLoss(masked, action_space=SPECS["one_hot"])
-    StructuredDQNLoss(masked, action_space=SPECS["one_hot"], structure=None)
+    plain = StructuredDQNLoss(masked, action_space=SPECS["one_hot"], structure=None, double_dqn=True)
+    with pytest.raises(ValueError, match="Actions that are masked have no value"):
+        plain.structure = 0.5
+    assert plain.double_dqn
+    assert plain.structure is None
 
 
 @pytest.mark.parametrize("cls", [DQNLoss, StructuredDQNLoss])

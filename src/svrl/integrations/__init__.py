@@ -2,7 +2,7 @@
 
     pytorch.py            pure functions for a training loop of one's own, for torch.compile and CUDA graphs
     target_hook.py        the same as a hook on a target network, for scripts in the manner of CleanRL; ranks
-    stable_baselines3.py  sb3_contrib.py  tianshou.py  torchrl.py  rllib.py
+    stable_baselines3.py  sb3_contrib.py  tianshou.py  torchrl.py  rllib.py; agents.py: what they share
     gymnasium.py          its toy-text problems as models, our tasks as environments, plans as agents
     model_table.py        models as arrays and as a file; quantecon.py: as QuantEcon's; plan_files.py: a plan's Q
     scikit_learn.py       estimators as imputers

@@ -36,7 +36,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -54,20 +54,16 @@ ENTRIES = ("indptr", "indices", "data", "done", "rewards", "terminal", "discount
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ModelTable:
-    """A finite MDP of S states and A actions as NumPy and SciPy arrays.
+    """A finite MDP of S states and A actions as NumPy and SciPy arrays, in which no episode ends.
 
     Attributes:
-        transitions: CSR (S * A, S), row s * A + a.
+        transitions: CSR (S * A, S), row s * A + a; rows sum to 1.
         rewards: (S, A), float64, expected.
-        terminal: (S,), bool: states of value 0, whatever their rows say.
-        ends: Whether what a row misses to 1 ends the episode; otherwise it is rounding.
         discount: In (0, 1).
     """
 
     transitions: scipy.sparse.csr_array
     rewards: np.ndarray
-    terminal: np.ndarray
-    ends: bool
     discount: float
 
     @property
@@ -80,40 +76,43 @@ class ModelTable:
         """A."""
         return int(self.rewards.shape[1])
 
-    @property
-    def missing(self) -> np.ndarray:
-        """The probability (S * A,) that a pair ends the episode; 0 where that is rounding, or the row is nobody's."""
-        if not self.ends:
-            return np.zeros(self.rewards.size)
-        left = 1.0 - np.asarray(self.transitions.sum(axis=1, dtype=np.float64)).reshape(-1)
-        unused = np.repeat(self.terminal, self.n_actions) & (np.diff(self.transitions.indptr) == 0)
-        return np.where((left > ROUNDING) & ~unused, left, 0.0)
 
+class _Stored(NamedTuple):
+    """What a model keeps: rows (S * A, S), and rewards (S, A); terminal states (S,) have the value 0 whatever they say.
 
-def table_of(model: Model) -> ModelTable:
-    """The arrays of a model, on its own memory where it is a `TabularMDP` on the CPU.
-
-    Args:
-        model: A `TabularMDP`, a `GridMDP`, or another model; S states and A actions. Models that are no tables
-            are asked for the chain of each action.
+    `missing` (S * A,) is the probability that a pair ends the episode: 0 where a row misses 1 by rounding, or is of no
+    account. `episodic` says whether episodes can end at all.
     """
+
+    rows: scipy.sparse.csr_array
+    rewards: np.ndarray
+    terminal: np.ndarray
+    missing: np.ndarray
+    episodic: bool
+
+
+def _stored(model: Model) -> _Stored:
+    """The arrays of a model, on its own memory where it is a `TabularMDP` on the CPU."""
     if isinstance(model, TabularMDP):
         entries = model.entries
         parts = (entries.data, entries.indices, entries.indptr)
         size = (model.n_states * model.n_actions, model.n_states)
-        return ModelTable(
-            transitions=scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=size),
-            rewards=entries.reward.cpu().numpy(),
-            terminal=entries.terminal.cpu().numpy(),
-            ends=bool(model.describe()["episodic"]),
-            discount=model.discount,
-        )
-    if not isinstance(model, Model):
+        rows = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=size)
+        rewards, terminal = entries.reward.cpu().numpy(), entries.terminal.cpu().numpy()
+    elif isinstance(model, Model):
+        rows, rewards = _by_chains(model)
+        terminal = np.zeros(model.n_states, dtype=bool)
+    else:
         raise ValueError(f"Only a model has a table of transitions, got {type(model).__name__}. Tabulate it first.")
-    return _table_by_chains(model)
+    missing = 1.0 - np.asarray(rows.sum(axis=1, dtype=np.float64)).reshape(-1)
+    episodic = bool(model.describe().get("episodic", missing.max() > 1e-6))
+    unused = np.repeat(terminal, model.n_actions) & (np.diff(rows.indptr) == 0)
+    missing = np.where((missing > ROUNDING) & ~unused & episodic, missing, 0.0)
+    return _Stored(rows, rewards, terminal, missing, episodic)
 
 
-def _table_by_chains(model: Model) -> ModelTable:
+def _by_chains(model: Model) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+    """Rows and rewards of a model that is no table, which is asked for the chain of each action."""
     n_states, n_actions = model.n_states, model.n_actions
     rewards, of_actions = np.empty((n_states, n_actions)), []
     for action in range(n_actions):
@@ -125,42 +124,35 @@ def _table_by_chains(model: Model) -> ModelTable:
         found.sum_duplicates()
         of_actions.append(found)
     stacked = scipy.sparse.vstack(of_actions, format="csr")
-    transitions = stacked[np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)]
-    return ModelTable(
-        transitions=transitions,
-        rewards=rewards,
-        terminal=np.zeros(n_states, dtype=bool),
-        ends=bool(model.describe().get("episodic", np.min(transitions.sum(axis=1)) < 1.0 - 1e-6)),
-        discount=model.discount,
-    )
+    return stacked[np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)], rewards
 
 
 def closed(model: Model) -> ModelTable:
     """The arrays of a model with rows that sum to 1: S states, or S + 1 where transitions end an episode.
 
     Args:
-        model: S states and A actions.
+        model: A `TabularMDP`, a `GridMDP`, or another model; S states and A actions.
 
     Returns:
         A table without terminal states and without ends. The values of the first S states are the model's.
     """
-    table = table_of(model)
-    n_states, n_actions, missing = table.n_states, table.n_actions, table.missing
-    over = np.repeat(table.terminal, n_actions)
+    rows, rewards, terminal, missing, _ = _stored(model)
+    n_states, n_actions = rewards.shape
+    over = np.repeat(terminal, n_actions)
     dead, ending = np.flatnonzero(over), np.flatnonzero((missing > 0.0) & ~over)
-    entries = scipy.sparse.coo_array(table.transitions).astype(np.float64)
-    keep = ~table.terminal[entries.row // n_actions]
+    entries = scipy.sparse.coo_array(rows).astype(np.float64)
+    keep = ~terminal[entries.row // n_actions]
     size = n_states + (len(ending) > 0)
     last = np.arange(n_states * n_actions, size * n_actions)
-    rows = np.concatenate([entries.row[keep], dead, ending, last])
-    columns = np.concatenate([entries.col[keep], dead // n_actions, np.full(len(ending) + len(last), n_states)])
+    places = (
+        np.concatenate([entries.row[keep], dead, ending, last]),
+        np.concatenate([entries.col[keep], dead // n_actions, np.full(len(ending) + len(last), n_states)]),
+    )
     weights = np.concatenate([entries.data[keep], np.ones(len(dead)), missing[ending], np.ones(len(last))])
     return ModelTable(
-        transitions=scipy.sparse.csr_array((weights, (rows, columns)), shape=(size * n_actions, size)),
-        rewards=np.concatenate([table.rewards, np.zeros((size - n_states, n_actions))]),
-        terminal=np.zeros(size, dtype=bool),
-        ends=False,
-        discount=table.discount,
+        transitions=scipy.sparse.csr_array((weights, places), shape=(size * n_actions, size)),
+        rewards=np.concatenate([rewards, np.zeros((size - n_states, n_actions))]),
+        discount=model.discount,
     )
 
 
@@ -244,8 +236,8 @@ def save_mdp(model: Model, file: str | Path) -> None:
     """
     if Path(file).suffix != ".npz":
         raise ValueError(f"A file of an MDP ends in .npz, got {Path(file).name!r}.")
-    table = table_of(model)
-    transitions, done = _with_ends(table)
+    stored = _stored(model)
+    transitions, done = _with_ends(stored)
     label = model.describe()
     if isinstance(model, TabularMDP):  # what it works out itself is no label
         worked_out = ("task", "states", "actions", "transitions", "episodic", "rows_sum_to_one", "discount", "device")
@@ -259,9 +251,9 @@ def save_mdp(model: Model, file: str | Path) -> None:
             indices=transitions.indices,
             data=transitions.data,
             done=done,
-            rewards=table.rewards,
-            terminal=table.terminal,
-            discount=np.array(table.discount),
+            rewards=stored.rewards,
+            terminal=stored.terminal,
+            discount=np.array(model.discount),
             name=np.array(str(model.describe().get("task", "tabular"))),
             label=np.array(json.dumps(label)),
         )
@@ -305,11 +297,11 @@ def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
     )
 
 
-def _with_ends(table: ModelTable) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+def _with_ends(stored: _Stored) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     """Transitions (S * A, S) with what ends an episode as entries of their own, and which those are (N,)."""
-    rows, missing = table.transitions, table.missing
+    rows, missing = stored.rows, stored.missing
     ending = missing > 0.0
-    if table.ends and not table.terminal.any() and not ending.any():
+    if stored.episodic and not stored.terminal.any() and not ending.any():
         ending[0] = True  # an end of probability 0 is what makes this MDP one of episodes
     places = rows.indptr[1:][ending]
     last = np.where(np.diff(rows.indptr)[ending] > 0, rows.indices[places - 1], -1)

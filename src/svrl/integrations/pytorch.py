@@ -38,8 +38,8 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import Value
-from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
-from svrl.agents.targets import chooser_and_valuer, completes_online, next_values
+from svrl.agents.structured_targets import StructuredTargets, check_values
+from svrl.agents.targets import completes_online, next_values
 
 _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9 as a signed number; multiplication wraps
 _SECOND = -7723592293110705685  # 0x94D049BB133111EB
@@ -122,8 +122,11 @@ def structured_values(
         target_q: Values of the target network at the next states, (B, A) or (K, B, A).
         p: As in `structured`.
         online_q: Values of the online network there: then the agent is double.
-        seed, updates, rule, settings: As in `structured`; here `value` counts, too: "completed" takes a value from the
-            completed matrix, "network" lets it choose only and takes the value from the target network.
+        seed: As in `structured`.
+        updates: As in `structured`.
+        rule: As in `structured`; here `value` counts, too: "completed" takes a value from the completed matrix,
+            "network" lets it choose only and takes the value from the target network.
+        settings: The same by name.
     """
     check_values(target_q)
     if online_q is not None and online_q.shape != target_q.shape:
@@ -152,7 +155,11 @@ def structured_quantiles(
 
     Args:
         z: (B, N, A): N quantiles, or samples, of the return of each action.
-        p, seed, updates, rule, settings: As in `structured`.
+        p: As in `structured`.
+        seed: As in `structured`.
+        updates: As in `structured`.
+        rule: As in `structured`.
+        settings: As in `structured`.
 
     Returns:
         (B, N, A). An entry whose mean was kept is kept, bit for bit.
@@ -166,63 +173,6 @@ def structured_quantiles(
     moved = (whole - mean).unsqueeze(1)
     # Where nothing moved nothing is added, not even a rounded zero; and nothing can move what is not finite.
     return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
-
-
-def values_to_maximise(
-    target_q: Tensor,
-    *,
-    online_q: Tensor | None = None,
-    rule: StructuredTargets | None,
-    seed: int,
-    updates: int | Tensor,
-) -> Tensor:
-    """What an agent that takes the maximum is given, so that it finds what `structured_values` would say.
-
-    Args:
-        target_q: The target network's values at the next states (B, A), or quantiles (B, N, A), whose means choose.
-        online_q: The online network's, of the same shape: then the agent is double.
-        rule: None for a plain agent.
-        seed: For the masks.
-        updates: Made before.
-
-    Returns:
-        Of the shape of `target_q`: the completed matrix; or, where another one chooses, the value of the chosen action,
-        and -inf for the others.
-    """
-    completed, value = None, "network" if rule is None else rule.value
-    if rule is not None:
-        matrix = online_q if online_q is not None and completes_online(True, value) else target_q
-        complete = structured if matrix.ndim == 2 or value == "network" else structured_quantiles
-        completed = complete(means(matrix) if value == "network" else matrix, seed=seed, updates=updates, rule=rule)
-    chooser, valuer = chooser_and_valuer(target_q.detach(), online_q=online_q, completed=completed, value=value)
-    if chooser is valuer:
-        return valuer
-    choice = means(chooser).argmax(-1).view(-1, *[1] * (valuer.ndim - 1)).expand(*valuer.shape[:-1], 1)
-    return torch.full_like(valuer, -torch.inf).scatter(-1, choice, valuer.gather(-1, choice))
-
-
-def means(q: Tensor) -> Tensor:
-    """(B, A), of values (B, A) or quantiles (B, N, A)."""
-    return q.mean(1) if q.ndim == 3 else q
-
-
-def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> StructuredTargets | None:
-    """What an integration's argument `structure` asks for.
-
-    Args:
-        structure: A rule, a probability p, or None for the plain agent.
-        usual: Whose other settings a probability takes.
-
-    Raises:
-        ValueError: If it is something else.
-    """
-    if structure is None or isinstance(structure, StructuredTargets):
-        return structure
-    if isinstance(structure, bool) or not isinstance(structure, float | int):
-        raise ValueError(
-            f"structure is a StructuredTargets, a probability or None for the plain agent, got {structure!r}."
-        )
-    return dataclasses.replace(usual, observe=structure)
 
 
 def _wanted(

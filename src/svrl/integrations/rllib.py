@@ -6,20 +6,11 @@
 
 Env runners, replay, priorities, n-step returns and the loss are RLlib's. The learner hands RLlib's own loss another
 matrix of values at the next states, and RLlib forms its targets from that. Who chooses and who values is the table of
-`svrl.agents.targets`; dueling networks give values, too. What is completed:
-
-| settings                 | completed                                       | who says what the choice is worth |
-|--------------------------|-------------------------------------------------|-----------------------------------|
-| double_q=False           | target network's values, which then choose      | the target network; or, with      |
-|                          |                                                 | `value` at "completed", the same  |
-| double_q=True            | online network's values, which then choose      | the target network                |
-| double_q=True and        | target network's values; the online one chooses | the same                          |
-|     "completed"          |                                                 |                                   |
-| num_atoms > 1            | expected values of the network that chooses     | the target network's distribution |
+`svrl.agents.targets`, where `double_q` is its "double"; dueling networks give values, too. With num_atoms > 1 the
+expected values of the network that chooses are completed, and the target network's distributions stay.
 
 Masks are drawn from the configuration's seed and the number of updates, which is in the learner's state and so in
-every checkpoint. With several learners each completes the part of the batch that it has, with masks of its own. No
-random number of RLlib's is used: p = 1 with output "fill" gives exactly its own result.
+every checkpoint. With several learners each completes the part of the batch that it has, with masks of its own.
 """
 
 from __future__ import annotations
@@ -32,8 +23,9 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import rule_of, structured, values_to_maximise
-from svrl.integrations.target_hook import checked_every, ranks_of
+from svrl.integrations.agents import checked_every, rule_of, values_to_maximise
+from svrl.integrations.pytorch import structured
+from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import changed, require
 
 require("ray")

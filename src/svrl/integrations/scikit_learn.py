@@ -59,8 +59,7 @@ BLOCK_ENTRIES = 1 << 22
 UNSEEN = 1e-6
 """Squared length of a direction on the observed entries below which least squares leave it at 0."""
 HIDING = 0x68696465
-"""Part of the seed of `held_out_score`, so that it is not the stream by which a user made gaps with the same seed:
-else what is to be hidden would be missing already. The letters of "hide"; any number but 0 would do."""
+"""Part of the seed of `held_out_score`: with the stream by which a user made gaps, what is to be hidden is missing."""
 RandomState = int | np.random.RandomState | np.random.Generator | None
 
 
@@ -291,15 +290,8 @@ class SoftImputer(LowRankImputer):
         return cls(**{**settings, **changes})  # type: ignore[arg-type]
 
     def _make_estimator(self) -> Estimator:
-        return SoftImpute(
-            shrinkage=self.shrinkage,
-            ratio=self.ratio,
-            tolerance=self.tolerance,
-            max_steps=self.max_steps,
-            centre=self.centre,
-            clip=self.clip,
-            solver=self.solver,
-        )
+        own = ("shrinkage", "ratio", "tolerance", "max_steps", "centre", "clip", "solver")
+        return SoftImpute(**{name: getattr(self, name) for name in own})
 
 
 def held_out_score(

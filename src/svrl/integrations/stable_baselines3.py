@@ -16,9 +16,7 @@ three convolutions of the Nature network, then 512 units in each stream.
 Approximate ranks of the values of next states are logged under structure/, with `structure=None`, too, which is the
 library's own agent.
 
-Masks are drawn from the model's seed and its number of updates, which the library saves: a model that was saved and
-loaded goes on as it would have. No random number of the library's is used, so p = 1 with output "fill" gives exactly
-its own result.
+Masks are drawn from the model's seed and its number of updates, which the library saves.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.integrations.pytorch import means, rule_of, values_to_maximise
+from svrl.integrations.agents import means, rule_of, values_to_maximise
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import LIBRARIES, changed, require
 

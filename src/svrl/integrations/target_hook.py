@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.integrations.pytorch import rule_of, structured, structured_quantiles
+from svrl.integrations.agents import rule_of
+from svrl.integrations.pytorch import structured, structured_quantiles
 from svrl.matrix.rank import approximate_rank
 
 RANKS = ("rank_99", "rank_9999", "row_centred_rank_99")
@@ -36,17 +37,6 @@ def ranks_of(q: Tensor) -> dict[str, float]:
     ranks = approximate_rank(q), approximate_rank(q, energy=0.9999), approximate_rank(q, centre_rows=True)
     means = (float(torch.as_tensor(rank, dtype=torch.float32).mean()) for rank in ranks)
     return dict(zip(RANKS, means, strict=True))
-
-
-def checked_every(updates: Any) -> int:
-    """The setting `rank_every`, if it is one.
-
-    Raises:
-        ValueError: If not.
-    """
-    if isinstance(updates, bool) or not isinstance(updates, int) or updates < 1:
-        raise ValueError(f"rank_every is a number of updates of 1 or more, got {updates!r}.")
-    return updates
 
 
 class RankMonitor:

@@ -21,8 +21,7 @@ moved. Dueling is a matter of the network. BDQN and FQF have no structured form 
 Approximate ranks of the next states' values, before they are completed, are among the statistics of an update, which
 the trainer logs: update/rank_99 and so on. Means count where there are quantiles or atoms.
 
-Masks are drawn from `seed` and the number of updates, a buffer of the algorithm: `state_dict` holds it. No random
-number of the library's is used, so p = 1 with output "fill" gives exactly its own result.
+Masks are drawn from `seed` and the number of updates, a buffer of the algorithm: `state_dict` holds it.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from collections.abc import Callable
 from dataclasses import fields, make_dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.pytorch import rule_of, structured, values_to_maximise
-from svrl.integrations.target_hook import RANKS, checked_every, ranks_of
-from svrl.integrations.versions import changed, require
+from svrl.integrations.agents import StructuredModule, checked_every, only_chooses, values_to_maximise
+from svrl.integrations.pytorch import structured
+from svrl.integrations.target_hook import RANKS, ranks_of
+from svrl.integrations.versions import require
 
 require("tianshou")
 from tianshou.algorithm import C51, DQN, IQN, QRDQN, RainbowDQN  # noqa: E402
@@ -47,7 +46,7 @@ from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy, QLearningO
 from tianshou.data import Batch, to_numpy  # noqa: E402
 
 
-class StructuredLearning(QLearningOffPolicyAlgorithm):
+class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
     """What the structured algorithms share. No algorithm by itself.
 
     Each takes all that the library's class takes, and three more: `structure`, a `StructuredTargets`, a probability p,
@@ -55,12 +54,9 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
     the ones in between carry the last ones.
 
     Attributes:
-        structure_seed: For the masks.
-        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
         ranks: The last ones that were computed.
     """
 
-    structure_updates: Tensor
     _bootstrap = "_target_q"
     """The method that asks the policy for the next states."""
 
@@ -73,27 +69,11 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self.structure_seed, self._completions = seed, 0
+        self.structure_seed = seed
         self.rank_every, self._updates_seen = checked_every(rank_every), 0
         self.ranks: dict[str, float] = {}
         self._values: Tensor | None = None
         self.structure = structure
-
-    @property
-    def structure(self) -> StructuredTargets | None:
-        """What is done to the values of next states; None does nothing. A probability p can be assigned, too."""
-        return self._rule
-
-    @structure.setter
-    def structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure)
-        self._check(rule)
-        if rule is not None and not hasattr(self, "structure_updates"):
-            self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64))
-        self._rule = rule
-
-    def _check(self, rule: StructuredTargets | None) -> None:
-        """Raise ValueError if the algorithm cannot have such a structure."""
 
     def _preprocess_batch(self, batch: Any, buffer: Any, indices: Any) -> Any:
         self._completions = 0  # an update that was interrupted leaves one behind
@@ -123,26 +103,20 @@ class StructuredLearning(QLearningOffPolicyAlgorithm):
         chooses = completes_online(double, rule.value)
         if not (online if chooses else target):
             return None
-        self._completions += 1
-        draw: dict[str, Any] = {"rule": rule, "seed": self.structure_seed, "updates": self.structure_updates}
         if chooses:
-            values = structured(policy.compute_q_value(answer.logits, None), **draw)
+            values = self._completed(structured, policy.compute_q_value(answer.logits, None))
             allowed = getattr(positional[0].obs, "mask", None)
             answer.act = to_numpy(DiscreteQLearningPolicy.compute_q_value(policy, values, allowed).argmax(dim=1))
         elif answer.logits.ndim == 3:  # quantiles, which the library keeps as (B, A, N)
-            answer.logits = values_to_maximise(answer.logits.transpose(1, 2), **draw).transpose(1, 2)
+            answer.logits = self._completed(values_to_maximise, answer.logits.transpose(1, 2)).transpose(1, 2)
         else:
-            answer.logits = values_to_maximise(answer.logits, **draw)
+            answer.logits = self._completed(values_to_maximise, answer.logits)
         return answer
 
     def _update_with_batch(self, batch: Any) -> Any:
         stats = super()._update_with_batch(batch)
         if self.structure is not None:
-            if self._completions != 1:
-                made = f"{type(self).__name__} made an update with {self._completions} completed matrices in place of 1"
-                raise changed("tianshou", made)
-            self._completions = 0
-            self.structure_updates += 1
+            self._end_update("tianshou")
         if self._updates_seen % self.rank_every == 0 and self._values is not None:
             self.ranks = ranks_of(self.policy.compute_q_value(self._values, None))
         self._updates_seen += 1
@@ -169,11 +143,7 @@ class StructuredCategorical(StructuredLearning):
     _bootstrap = "_target_dist"
 
     def _check(self, rule: StructuredTargets | None) -> None:
-        if rule is not None and rule.value != "network":
-            raise ValueError(
-                f"{type(self).__name__} keeps distributions as they are, so structure can only choose: "
-                f"give StructuredTargets(value='network'), got value={rule.value!r}."
-            )
+        only_chooses(self, rule)
 
     def _target_dist(self, batch: Any) -> Tensor:
         return self._structured(super()._target_dist, batch)

@@ -19,8 +19,7 @@ The second needs value "network": a distribution over fixed atoms cannot be move
 is a matter of the network.
 
 Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without
-gradients is no update: it sees the next mask and does not count. No random number of the library's is used, so p = 1
-with output "fill" gives exactly its own result.
+gradients is no update: it sees the next mask and does not count.
 """
 
 from __future__ import annotations
@@ -32,9 +31,10 @@ from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import chooser_and_valuer, completes_online
-from svrl.integrations.pytorch import rule_of, structured
-from svrl.integrations.target_hook import checked_every, ranks_of
-from svrl.integrations.versions import changed, require
+from svrl.integrations.agents import StructuredModule, checked_every, only_chooses
+from svrl.integrations.pytorch import structured
+from svrl.integrations.target_hook import ranks_of
+from svrl.integrations.versions import require
 
 require("torchrl")
 from tensordict import TensorDictBase  # noqa: E402
@@ -44,18 +44,9 @@ from torchrl.modules.tensordict_module.actors import QValueHook  # noqa: E402
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss  # noqa: E402
 from torchrl.trainers import TrainerHookBase  # noqa: E402
 
-_Mixin: Any = object  # with LossModule as a base its metaclass would give this class a forward of its own
 
-
-class StructuredLoss(_Mixin):
-    """What the structured losses share. No loss by itself.
-
-    Attributes:
-        structure_seed: For the masks.
-        structure_updates: Made so far, a 0-d int64 tensor; there is none before the first structure.
-    """
-
-    structure_updates: Tensor
+class StructuredLoss(StructuredModule):
+    """What the structured losses share. No loss by itself, as the metaclass of LossModule would give it a forward."""
 
     def __init__(
         self,
@@ -73,41 +64,17 @@ class StructuredLoss(_Mixin):
             seed: For the masks.
             settings: Those of the library's loss.
         """
-        super().__init__(value_network, **settings)
-        self.structure_seed, self._completions = seed, 0
-        self._set_structure(structure)
+        super().__init__(value_network, **settings)  # type: ignore[call-arg] # of the loss, which comes after this
+        self.structure_seed = seed
+        self.structure = structure
 
-    @property
-    def structure(self) -> StructuredTargets | None:
-        """What is done to the values of next states; None makes it the library's loss."""
-        return self._rule
-
-    @structure.setter
-    def structure(self, structure: StructuredTargets | float | None) -> None:
-        self._set_structure(structure)
-
-    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure)
-        if rule is not None and not hasattr(self, "structure_updates"):
+    def _check(self, rule: StructuredTargets | None) -> None:
+        if rule is not None:
             _check_actions(self)
-            device = next((value.device for value in self.parameters()), None)
-            self.register_buffer("structure_updates", torch.zeros((), dtype=torch.int64, device=device))
-        self._rule = rule
 
-    def _completed(self, values: Tensor) -> Tensor:
+    def _completed_rows(self, values: Tensor) -> Tensor:
         """Of values (..., A), whose rows are one matrix."""
-        self._completions += 1
-        rows = values.reshape(-1, values.shape[-1])
-        filled = structured(rows, seed=self.structure_seed, updates=self.structure_updates, rule=self.structure)
-        return filled.view_as(values)
-
-    def _count(self) -> None:
-        """Hold the number of completed matrices against that of losses."""
-        if self._completions != 1:
-            made = f"{type(self).__name__} formed a loss with {self._completions} completed matrices in place of 1"
-            raise changed("torchrl", made)
-        if torch.is_grad_enabled():
-            self.structure_updates.add_(1)
+        return self._completed(structured, values.reshape(-1, values.shape[-1])).view_as(values)
 
 
 class StructuredDQNLoss(StructuredLoss, DQNLoss):
@@ -120,11 +87,11 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
 
     double_dqn: bool
 
-    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
+    def _check(self, rule: StructuredTargets | None) -> None:
+        super()._check(rule)
         if not hasattr(self, "is_double"):
             self.is_double = self.double_dqn
-        super()._set_structure(structure)
-        self.double_dqn = self.is_double and self._rule is None
+        self.double_dqn = self.is_double and rule is None
 
     @dispatch
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -133,7 +100,7 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
             return super().forward(tensordict)
         self._completions = 0
         losses = super().forward(tensordict)
-        self._count()
+        self._end_update("torchrl", counts=torch.is_grad_enabled())
         return losses
 
     @property
@@ -156,7 +123,7 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
         online_q = _values(self, after.clone(False), self.value_network_params.data) if self.is_double else None
         target_q = _values(self, after, target_params)
         known = online_q if online_q is not None and completes_online(True, rule.value) else target_q
-        completed = self._completed(known)
+        completed = self._completed_rows(known)
         chooser, valuer = chooser_and_valuer(target_q, online_q=online_q, completed=completed, value=rule.value)
         return self._worth(valuer, chooser=chooser, known=known if chooser is completed else chooser)
 
@@ -193,14 +160,9 @@ class _StructuredEstimator:
 class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
     """DistributionalDQNLoss whose next actions are chosen by completed expected values."""
 
-    def _set_structure(self, structure: StructuredTargets | float | None) -> None:
-        rule = rule_of(structure)
-        if rule is not None and rule.value != "network":
-            raise ValueError(
-                "StructuredDistributionalDQNLoss keeps distributions as they are, so structure can only choose: "
-                f"give StructuredTargets(value='network'), got value={rule.value!r}."
-            )
-        super()._set_structure(rule)
+    def _check(self, rule: StructuredTargets | None) -> None:
+        super()._check(rule)
+        only_chooses(self, rule)
 
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
         """DistributionalDQNLoss's loss, with structured choices."""
@@ -212,7 +174,7 @@ class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
             losses = super().forward(input_tensordict)
         finally:
             hook.remove()
-        self._count()
+        self._end_update("torchrl", counts=torch.is_grad_enabled())
         return losses
 
     def _choose(self, network: nn.Module, inputs: Any, answer: TensorDictBase) -> None:
@@ -220,7 +182,7 @@ class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
         online = next(network.parameters(), None) is next(self.value_network_params.parameters())
         if not online or answer.get("next", None) is not None:
             return
-        chosen = self._completed(_expected(self, answer)).argmax(-1)
+        chosen = self._completed_rows(_expected(self, answer)).argmax(-1)
         action = answer.get(self.tensor_keys.action)
         if self.action_space == "categorical":
             answer.set(self.tensor_keys.action, chosen.view_as(action))
