@@ -337,7 +337,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_a_step(svrl, svrl_json, tm
         patch.setattr(Recorder, "__call__", twice)
         result = svrl(*SVP, "--out", broken)
     assert (result.exit_code, steps) == (130, ["held back"])
-    assert result.stderr.startswith("Stopped at once; what was saved before is in")
+    assert result.stderr.startswith("Stopped at once; the last checkpoint is in")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     svrl_json(*SVP, "--out", broken, "--resume")
     assert (broken / "rows.jsonl").read_text().count("\n") == (straight / "rows.jsonl").read_text().count("\n")

@@ -6,10 +6,8 @@ import dataclasses
 import json
 import os
 import re
-import shlex
 import threading
 import time
-import typing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -27,10 +25,12 @@ from svrl.cli.answers import (
     BAD_INPUT,
     INTERRUPTED,
     BadInputError,
+    Stopping,
     answering,
     check_device,
     check_threads,
     nearest,
+    of_the_system,
     print_json,
     print_table,
     say,
@@ -172,7 +172,7 @@ def train(
 
             members = _members(env, configs, fields, own, at_a_time, out, resume=resume)
             place = members[0].folder if single else members[0].folder.parent
-            stopping = _Stopping(place, _again(env, fields, own, place))
+            stopping = Stopping(place, _again(env, fields, own, place))
             habits = Habits(
                 checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb
             )
@@ -371,49 +371,18 @@ def _as_begun(member: Member, fields: Mapping[str, Any], own: Mapping[str, Any])
 def _again(env: str, fields: Mapping[str, Any], own: Mapping[str, Any], place: Path) -> str:
     """The command that resumes what this one began."""
     given = {name: value for name, value in own.items() if value != _DEFAULTS.get(name)}
-    line = command_line(("svrl", "train", env), AgentConfig, {**fields, **given})
-    return f"{line} --out {shlex.quote(str(place))} --resume"
+    options = {**fields, **given, "out": place, "resume": True}
+    return command_line(("svrl", "train", env), AgentConfig, options)
 
 
 # The runs are made, and what stops them is said.
 
 
-class _Stopping(typing.NamedTuple):
-    """Says where the runs of a command are, and the command that resumes them."""
-
-    place: Path
-    again: str
-
-    @property
-    def at_once(self) -> str:
-        return f"Stopped at once; the last checkpoint is in {self.place}. Resume with: {self.again}"
-
-    @property
-    def saved(self) -> str:
-        return f"Stopped; what was done is in {self.place}. Resume with: {self.again}"
-
-    @contextmanager
-    def said(self) -> Iterator[None]:
-        """End with that, whatever stops the block."""
-        with answering(self.at_once, saved=self.saved):
-            try:
-                with sentences():
-                    yield
-            except OSError as error:
-                what = _of_the_system(error, self.place)
-                if (self.place / "config.json").exists():
-                    what += f" The last checkpoint is in {self.place}."
-                    what += f" When that is repaired, resume with: {self.again}"
-                raise BadInputError(what) from error
-
-
-def _train_one(
-    member: Member, manner: Manner, stopping: _Stopping, signals: Signals, *, resume: bool
-) -> dict[str, Any]:
+def _train_one(member: Member, manner: Manner, stopping: Stopping, signals: Signals, *, resume: bool) -> dict[str, Any]:
     """Train one run; what its result.json holds."""
     from svrl.training.session import train_in_directory
 
-    with stopping.said(), torch_threads(member.threads):
+    with stopping.said(), sentences(), torch_threads(member.threads):
         return train_in_directory(
             member.env,
             member.config,
@@ -431,7 +400,7 @@ def _train_one(
 
 
 def _train_several(
-    members: Sequence[Member], manner: Manner, together: int, stopping: _Stopping, signals: Signals, *, resume: bool
+    members: Sequence[Member], manner: Manner, together: int, stopping: Stopping, signals: Signals, *, resume: bool
 ) -> list[dict[str, Any]]:
     """Train those runs that are not finished, and draw the curves of all; what their result.json hold."""
     from svrl.runtime.run_directory import RESULT
@@ -446,7 +415,7 @@ def _train_several(
 
 
 def _train_population(
-    members: Sequence[Member], manner: Manner, together: int, stopping: _Stopping, signals: Signals
+    members: Sequence[Member], manner: Manner, together: int, stopping: Stopping, signals: Signals
 ) -> None:
     from svrl.training.population import PopulationError, train_population
 
@@ -458,7 +427,7 @@ def _train_population(
         say=_once(say if board is None else board.say),
     )
     failed: PopulationError | None = None
-    with stopping.said(), ExitStack() as shown:
+    with stopping.said(), sentences(), ExitStack() as shown:
         if board is not None:
             shown.enter_context(board.bars)
         try:
@@ -530,7 +499,7 @@ def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
     return once
 
 
-def _end_with(error: PopulationError, stopping: _Stopping) -> None:
+def _end_with(error: PopulationError, stopping: Stopping) -> None:
     """Name the runs that failed, each with its reason, and end; a mistake of the program ends with its traceback."""
     told: dict[str, list[str]] = {}
     mistakes = []
@@ -559,13 +528,9 @@ def _sentence_of(failure: Exception, folder: Path) -> str | None:
     except BadInputError as known:
         return str(known)
     except OSError as known:
-        return _of_the_system(known, folder)
+        return of_the_system(known, folder)
     except Exception:
         return None
-
-
-def _of_the_system(error: OSError, place: Path) -> str:
-    return f"{error.filename or place}: {error.strerror or error}."
 
 
 def _draw(members: Sequence[Member]) -> None:
