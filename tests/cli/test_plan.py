@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import shlex
 import signal
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from training_runs import unexplained
 
 from svrl.cli import answers
 from svrl.mdp.catalogue import TASKS
@@ -58,21 +58,6 @@ KEYS = {
 }
 FILES = {"config.json", "rows.jsonl", "policy.npy", "values.npy", "result.json", "convergence.png"}
 PICTURES = {"policy.png", "trajectories.png"}
-
-
-def unexplained(value: object, name: str = "") -> list[str]:
-    """Names of fields that are None, or not finite, without a reason beside them."""
-    if isinstance(value, list):
-        return [bad for item in value for bad in unexplained(item, name)]
-    if not isinstance(value, dict):
-        return [name] if isinstance(value, float) and not math.isfinite(value) else []
-    found = []
-    for key, item in value.items():
-        reasons = {f"{key}_reason", "rank_reason" if key.startswith("rank_") else f"{key}_reason"}
-        if item is None and not reasons & set(value):
-            found.append(f"{name}.{key}")
-        found += unexplained(item, f"{name}.{key}")
-    return found
 
 
 @pytest.fixture(scope="module")
