@@ -403,11 +403,6 @@ def test_compare_of_noisy_methods(svrl):
         assert word in result.stdout
 
 
-def test_a_cost_below_the_break_even_does_not_pay(svrl):
-    result = svrl(*SVP, "--backup-cost", 0)
-    assert "does not pay" in result.stdout
-
-
 def test_json_is_alone_on_stdout_and_repeats(svrl_json):
     one, other = (svrl_json(*SVP, "--seed", 5) for _ in range(2))
     assert untimed(one) == untimed(other)
@@ -449,9 +444,3 @@ def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
     assert "is not finite at state" in result.stderr
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_threads_are_put_back(svrl_json):
-    before = torch.get_num_threads()
-    svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 2)
-    assert torch.get_num_threads() == before

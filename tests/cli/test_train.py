@@ -12,7 +12,7 @@ from training_runs import ROWS, SMOKE, assert_same_run, names, unexplained, weig
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.cli.train import PANELS, arms_of, config_of, duration, widths
+from svrl.cli.train import PANELS, arms_of, config_of, widths
 from svrl.runtime.rows import read_rows
 
 FILES = {"config.json", *ROWS, "agent.npz", "learning_curve.png", "result.json"}
@@ -233,13 +233,3 @@ def test_lines_where_there_is_no_terminal(svrl, tmp_path, monkeypatch, plain):
     assert len(lines) == 100
     for word in ("100 of 100 steps (100%)", "steps/s", "updates/s", "score", "epsilon", "left"):
         assert word in lines[-1]
-
-
-def test_durations():
-    assert [duration(seconds) for seconds in (0, 65, 7325, 266_400, -1)] == [
-        "0:00",
-        "1:05",
-        "2:02:05",
-        "3 d 2 h",
-        "0:00",
-    ]
