@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from svrl.cli.main import app
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pictures, which take longer than everything else."""
+    importlib.import_module("svrl.plots.rank")  # keeps the function that it finds when it is imported
 
     monkeypatch.setattr("svrl.plots.style.save_figure", lambda figure, path: path.write_bytes(b"picture"))
 

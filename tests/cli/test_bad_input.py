@@ -149,7 +149,7 @@ WRONG = {
         holes.npy --rank 1e9                                  | '--rank' SEE
         holes.npy --seed -1                                   | '--seed' SEE
         holes.npy --seed 99999999999999999999999              | '--seed' SEE
-        holes.npy --plot p.doc                                | picture format
+        holes.npy --plot p.doc                                | --plot must end in .png
     """,
     "runs": """
         holes.npy                                             | holes.npy is not a folder

@@ -3,13 +3,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
+import shlex
 import signal
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from training_runs import unexplained
 
 from svrl.cli import answers
 from svrl.mdp.catalogue import TASKS
@@ -17,6 +20,7 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.planning import checkpoint, score
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
+from svrl.planning.plan import Run
 from svrl.planning.score import Judge, Recorder
 from svrl.runs import plan_run
 from svrl.runtime.run_directory import RunDirectory
@@ -54,21 +58,6 @@ KEYS = {
 }
 FILES = {"config.json", "rows.jsonl", "policy.npy", "values.npy", "result.json", "convergence.png"}
 PICTURES = {"policy.png", "trajectories.png"}
-
-
-def unexplained(value: object, name: str = "") -> list[str]:
-    """Names of fields that are None, or not finite, without a reason beside them."""
-    if isinstance(value, list):
-        return [bad for item in value for bad in unexplained(item, name)]
-    if not isinstance(value, dict):
-        return [name] if isinstance(value, float) and not math.isfinite(value) else []
-    found = []
-    for key, item in value.items():
-        reasons = {f"{key}_reason", "rank_reason" if key.startswith("rank_") else f"{key}_reason"}
-        if item is None and not reasons & set(value):
-            found.append(f"{name}.{key}")
-        found += unexplained(item, f"{name}.{key}")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -167,22 +156,8 @@ def test_numbers_against_brute_force(svrl_json, tmp_path, exact, plain):
 
 def test_toy(svrl_json, tmp_path):
     out = tmp_path / "run"
-    row = svrl_json(
-        "plan",
-        "toy",
-        "--states",
-        60,
-        "--actions",
-        20,
-        "--observe",
-        0.5,
-        "--iterations",
-        20,
-        "--out",
-        out,
-        "--threads",
-        1,
-    )
+    size = ("--states", 60, "--actions", 20, "--threads", 1)
+    row = svrl_json("plan", "toy", *size, "--observe", 0.5, "--iterations", 20, "--out", out)
     assert set(row) >= KEYS
     assert unexplained(row) == []
     assert row["metric"] is None
@@ -226,17 +201,6 @@ def test_a_finished_run_is_not_written_over(svrl, tmp_path, plain):
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def interrupting(at: int, how: object):
-    original = Recorder.__call__
-
-    def watch(self, run):
-        original(self, run)
-        if run.state.iteration == at:
-            how()
-
-    return watch
-
-
 def ctrl_c() -> None:
     signal.raise_signal(signal.SIGINT)
 
@@ -249,103 +213,108 @@ def exception() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("options", "how", "code"),
-    [
-        (["--observe", 0.5], ctrl_c, 130),
-        (["--method", "paper-svp", "--observe", 0.5], sigterm, 143),
-        (["--method", "averaged-svp", "--sample-noise", 0.1], exception, 130),
-        (["--method", "value-iteration"], exception, 130),
-    ],
-    ids=["svp", "paper-svp", "averaged-svp", "value-iteration"],
-)
-def test_an_interrupted_run_is_resumed_to_the_same_bits(
-    svrl, svrl_json, tmp_path, monkeypatch, plain, options, how, code
-):
+def at_iteration(number: int, act: Callable[[], object], *, noted: bool = True) -> Callable[[pytest.MonkeyPatch], None]:
+    """Something happens in an iteration, after it was noted or before."""
+
+    def stop(patch: pytest.MonkeyPatch) -> None:
+        original = Recorder.__call__
+
+        def watch(self: Recorder, run: Run) -> None:
+            if not noted and run.state.iteration == number:
+                act()
+            original(self, run)
+            if noted and run.state.iteration == number:
+                act()
+
+        patch.setattr(Recorder, "__call__", watch)
+
+    return stop
+
+
+def twice() -> None:
+    ctrl_c()
+    time.sleep(2 * ONE_REQUEST)  # sooner it would be the same wish
+    ctrl_c()
+    pytest.fail("the second is not held back")
+
+
+def before(owner: object, name: str, act: Callable[[], object]) -> Callable[[pytest.MonkeyPatch], None]:
+    def stop(patch: pytest.MonkeyPatch) -> None:
+        original = getattr(owner, name)
+        patch.setattr(owner, name, lambda *args, **options: (act(), original(*args, **options))[1])
+
+    return stop
+
+
+def to_the_last_word(patch: pytest.MonkeyPatch) -> None:
+    """A second signal within a tenth of a second is the same wish."""
+    before(answers, "_stop", ctrl_c)(patch)
+    before(Judge, "score", sigterm)(patch)
+
+
+STOPS = {
+    "svp": (["--observe", 0.5], at_iteration(5, ctrl_c), 130),
+    "paper-svp": (["--method", "paper-svp", "--observe", 0.5], at_iteration(5, sigterm), 143),
+    "averaged-svp": (["--method", "averaged-svp", "--sample-noise", 0.1], at_iteration(5, exception), 130),
+    "value-iteration": (["--method", "value-iteration"], at_iteration(5, exception), 130),
+    "other options": (["--no-final-sweep", "--noise", 0.25], at_iteration(2, exception), 130),
+    "a second signal": (["--observe", 0.5], at_iteration(2, twice, noted=False), 130),
+    "heard twice": (["--observe", 0.5], to_the_last_word, 143),
+    "solving exactly": (["--observe", 0.5], before(Judge, "__init__", sigterm), 143),
+    "between two stages": (["--observe", 0.5], before(checkpoint, "conclude", sigterm), 143),
+    "judging": (["--observe", 0.5], before(Judge, "score", sigterm), 143),
+}
+
+
+@pytest.mark.parametrize("where", STOPS)
+def test_an_interrupted_run_is_resumed_to_the_same_bits(svrl, svrl_json, tmp_path, monkeypatch, plain, where):
+    options, stop, code = STOPS[where]
     command = (*SMALL, "--iterations", 12, "--seed", 3, *options)
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     whole = svrl_json(*command, "--out", straight)
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", interrupting(5, how))
+        stop(patch)
         result = svrl(*command, "--out", broken)
-    assert result.exit_code == code
-    assert "Resume with: svrl plan inverted-pendulum" in result.stderr
-    assert result.stderr.strip().endswith(f"--out {broken} --resume")
+    assert result.exit_code == code, result.stderr
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    assert result.stderr.startswith("Stopped at once; the last" if code == 130 and where != "svp" else "Stopped; what")
     assert result.stderr.count("\n") == 1
-    assert {path.name for path in broken.iterdir()} == {"config.json", "checkpoint.pt"}
-    again = svrl_json(*command, "--out", broken, "--resume")
+    saved = {"config.json"} if where == "solving exactly" else {"config.json", "checkpoint.pt"}
+    assert {path.name for path in broken.iterdir()} == saved
+    again = shlex.split(result.stderr.split("Resume with: svrl ")[1])
+    assert again[-3:] == ["--out", str(broken), "--resume"]
+    resumed = svrl_json(*again)
     for name in sorted(path.name for path in straight.glob("*.npy")):
         assert np.array_equal(np.load(straight / name), np.load(broken / name)), name
-    timings = {*TIMINGS, "out", "optimum"}
-    assert {k: v for k, v in again.items() if k not in timings} == {k: v for k, v in whole.items() if k not in timings}
+    assert (broken / "rows.jsonl").read_text().count("\n") == (straight / "rows.jsonl").read_text().count("\n")
+    assert untimed(resumed) == untimed(whole)
     assert not (broken / "checkpoint.pt").exists()
 
 
-def test_the_command_to_go_on_with_is_the_one_that_was_given(svrl, tmp_path, monkeypatch, plain):
-    out = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", interrupting(2, exception))
-        result = svrl(*SVP, "--no-final-sweep", "--noise", 0.25, "--out", out)
-    words = result.stderr.split("Resume with: svrl plan ")[1].split()
-    assert svrl("plan", *words).exit_code == 0
-    assert (out / "result.json").exists()
-
-
-def test_a_run_without_checkpoint_is_resumed_from_its_beginning(svrl_json, tmp_path, plain):
-    command = (*SMALL, "--method", "value-iteration", "--iterations", 4)
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    svrl_json(*command, "--out", straight)
-    broken.mkdir()
-    (broken / "config.json").write_bytes((straight / "config.json").read_bytes())
-    svrl_json(*command, "--out", broken, "--resume")
-    assert np.array_equal(np.load(straight / "values.npy"), np.load(broken / "values.npy"))
+def untimed(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in {*TIMINGS, "out", "optimum"}}
 
 
 def test_another_configuration_is_refused_by_name(svrl, tmp_path, monkeypatch):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", interrupting(2, exception))
+        at_iteration(2, exception)(patch)
         assert svrl(*SVP, "--out", out).exit_code == 130
-    result = svrl(*SVP, "--seed", 5, "--out", out, "--resume")
-    assert result.exit_code == 2
-    assert "seed was 0 and is 5" in result.stderr
-    result = svrl(*SVP, "--out", out)
-    assert result.exit_code == 2
-    assert "--resume" in result.stderr
-    (out / "checkpoint.pt").write_bytes(b"half")
-    result = svrl(*SVP, "--out", out, "--resume")
-    assert result.exit_code == 2
-    assert "damaged" in result.stderr
-
-
-def test_a_second_ctrl_c_does_not_wait_for_the_end_of_a_step(svrl, svrl_json, tmp_path, monkeypatch, plain):
-    straight, broken, steps = tmp_path / "straight", tmp_path / "broken", []
-    svrl_json(*SVP, "--out", straight)
-    original = Recorder.__call__
-
-    def twice(self: Recorder, run: object) -> None:
-        if run.state.iteration == 2:
-            ctrl_c()
-            time.sleep(2 * ONE_REQUEST)  # sooner it would be the same request
-            steps.append("held back")
-            ctrl_c()
-            steps.append("not reached")
-        original(self, run)  # the second one comes before the iteration is noted
-
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "__call__", twice)
-        result = svrl(*SVP, "--out", broken)
-    assert (result.exit_code, steps) == (130, ["held back"])
-    assert result.stderr.startswith("Stopped at once; what was saved before is in")
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    svrl_json(*SVP, "--out", broken, "--resume")
-    assert (broken / "rows.jsonl").read_text().count("\n") == (straight / "rows.jsonl").read_text().count("\n")
-    assert np.array_equal(np.load(straight / "values.npy"), np.load(broken / "values.npy"))
+    for more, words in (
+        (("--seed", 5, "--resume"), "seed was 0 and is 5"),
+        ((), "--resume"),
+        (("--resume",), "damaged"),
+    ):
+        if words == "damaged":
+            (out / "checkpoint.pt").write_bytes(b"half")
+        result = svrl(*SVP, "--out", out, *more)
+        assert result.exit_code == 2
+        assert words in result.stderr
 
 
 def test_a_signal_while_the_run_is_being_finished_comes_too_late(svrl, tmp_path, monkeypatch, plain):
-    """Whoever is told to go on would find a finished run."""
+    """The command that resumes it would find a finished run."""
     original = RunDirectory.finish
 
     def finish(self: RunDirectory, result: object) -> None:
@@ -359,51 +328,9 @@ def test_a_signal_while_the_run_is_being_finished_comes_too_late(svrl, tmp_path,
     assert not (tmp_path / "checkpoint.pt").exists()
 
 
-def test_what_was_heard_twice_is_one_wish_to_the_last_word(svrl, tmp_path, monkeypatch, plain):
-    original = answers._stop
-
-    def stop(sentence: str, code: int) -> None:
-        ctrl_c()  # a tenth of a second has not passed
-        original(sentence, code)
-
-    monkeypatch.setattr(answers, "_stop", stop)
-    monkeypatch.setattr(Judge, "score", lambda *_, **__: sigterm())
-    result = svrl(*SVP, "--out", tmp_path)
-    assert result.exit_code == 143
-    assert result.stderr.strip().endswith("--resume")
-
-
-def test_a_signal_between_two_stages_is_not_lost(svrl, tmp_path, monkeypatch, plain):
-    original = checkpoint.conclude
-
-    def conclude(*args: object) -> object:
-        sigterm()  # after the last step, while it would still wait for one
-        return original(*args)
-
-    monkeypatch.setattr(checkpoint, "conclude", conclude)
-    assert svrl(*SVP, "--out", tmp_path).exit_code == 143
-    assert not (tmp_path / "result.json").exists()
-
-
-@pytest.mark.parametrize("stage", ["score", "__init__"], ids=["judging", "solving exactly"])
-def test_a_stop_before_the_first_step_or_after_the_last_one_loses_nothing(
-    svrl, svrl_json, tmp_path, monkeypatch, plain, stage
-):
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    svrl_json(*SVP, "--out", straight)
-    with monkeypatch.context() as patch:
-        patch.setattr(Judge, stage, lambda *_, **__: sigterm())
-        result = svrl(*SVP, "--out", broken)
-    assert result.exit_code == 143
-    assert result.stderr.strip().endswith(f"--out {broken} --resume")
-    assert (broken / "checkpoint.pt").exists() == (stage == "score")
-    svrl_json(*SVP, "--out", broken, "--resume")
-    assert np.array_equal(np.load(straight / "values.npy"), np.load(broken / "values.npy"))
-
-
 def test_ctrl_c_without_out_writes_nothing(svrl, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Recorder, "__call__", interrupting(2, exception))
+    at_iteration(2, exception)(monkeypatch)
     result = svrl(*SVP)
     assert result.exit_code == 130
     assert result.stderr == "Stopped; nothing was written.\n"
@@ -434,7 +361,7 @@ def test_no_optimum_of_a_large_problem_where_none_was_asked_for(svrl, svrl_json,
 
 def test_a_pipe_gets_a_line_that_says_what_is_being_done(svrl, monkeypatch):
     monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 0.2)
-    monkeypatch.setattr(Recorder, "__call__", interrupting(2, lambda: time.sleep(1.0)))
+    at_iteration(2, lambda: time.sleep(1.0))(monkeypatch)
     result = svrl(*SVP, "--json")
     json.loads(result.stdout)
     assert len(result.stderr.splitlines()) == 1
@@ -476,17 +403,9 @@ def test_compare_of_noisy_methods(svrl):
         assert word in result.stdout
 
 
-def test_a_cost_below_the_break_even_does_not_pay(svrl):
-    result = svrl(*SVP, "--backup-cost", 0)
-    assert "does not pay" in result.stdout
-
-
 def test_json_is_alone_on_stdout_and_repeats(svrl_json):
-    rows = [svrl_json(*SVP, "--seed", 5) for _ in range(2)]
-    for row in rows:
-        for name in (*TIMINGS, "optimum"):
-            row.pop(name, None)
-    assert rows[0] == rows[1]
+    one, other = (svrl_json(*SVP, "--seed", 5) for _ in range(2))
+    assert untimed(one) == untimed(other)
 
 
 def test_rollout_noise_changes_returns_and_not_the_plan(svrl_json):
@@ -496,24 +415,9 @@ def test_rollout_noise_changes_returns_and_not_the_plan(svrl_json):
 
 
 def test_switches_reach_the_task(svrl_json):
-    row = svrl_json(
-        *SMALL,
-        "--method",
-        "value-iteration",
-        "--iterations",
-        3,
-        "--variant",
-        "authors",
-        "--reward-offset",
-        -2,
-        "--time-step",
-        0.1,
-    )
-    assert (row["problem"]["variant"], row["problem"]["reward_offset"], row["problem"]["time_step"]) == (
-        "authors",
-        -2.0,
-        0.1,
-    )
+    options = ("--variant", "authors", "--reward-offset", -2, "--time-step", 0.1)
+    problem = svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 3, *options)["problem"]
+    assert (problem["variant"], problem["reward_offset"], problem["time_step"]) == ("authors", -2.0, 0.1)
 
 
 def test_other_tasks(svrl_json, tmp_path):
@@ -540,9 +444,3 @@ def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
     assert "is not finite at state" in result.stderr
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_threads_are_put_back(svrl_json):
-    before = torch.get_num_threads()
-    svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 2)
-    assert torch.get_num_threads() == before

@@ -22,19 +22,18 @@ from training_runs import SMOKE, assert_same_run, interrupting, names, sending, 
 from svrl.agents import evaluation
 from svrl.cli.train import TrainProgress
 from svrl.runtime.rows import read_rows
-from svrl.runtime.stop_signals import ONE_REQUEST, Signals, Stopped
 
 KINDS = {
-    "plain": (),
-    "structured": ("--structured", "--agent", "double"),
-    "lanes": ("--envs", 3, "--act-lag", 1, "--eval-every", 50),
+    "plain": ((), signal.SIGINT),
+    "structured": (("--structured", "--agent", "double"), signal.SIGTERM),
+    "lanes": (("--envs", 3, "--act-lag", 1, "--eval-every", 50), signal.SIGHUP),
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_interrupted_run_becomes_what_it_would_have_been(svrl, tmp_path, monkeypatch, plain, kind, number):
-    command = (*SMOKE, *KINDS[kind], "--steps", 300)
+def test_an_interrupted_run_becomes_what_it_would_have_been(svrl, tmp_path, monkeypatch, plain, kind):
+    options, number = KINDS[kind]
+    command = (*SMOKE, *options, "--steps", 300)
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     assert svrl(*command, "--out", straight).exit_code == 0
     with monkeypatch.context() as patch:
@@ -98,49 +97,6 @@ def test_a_signal_does_not_wait_for_an_evaluation(svrl, tmp_path, monkeypatch, p
     assert (result.exit_code, len(begun)) == (143, which), result.stderr
     assert svrl(*command, "--out", broken, "--resume").exit_code == 0
     assert_same_run(straight, broken)
-
-
-def test_a_second_signal_is_not_held_back():
-    steps = []
-
-    def twice() -> None:
-        with Signals().held_back() as signals:
-            os.kill(os.getpid(), signal.SIGINT)
-            steps.append(signals.came)
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGTERM)
-            steps.append("one wish")
-            time.sleep(ONE_REQUEST)
-            os.kill(os.getpid(), signal.SIGINT)
-            steps.append("not reached")
-
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt):
-        twice()
-    assert steps == [signal.SIGINT, "one wish"]
-    signals = Signals()
-    signals.at_once = True
-    with pytest.raises(Stopped), signals.held_back():
-        os.kill(os.getpid(), signal.SIGTERM)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-
-
-def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
-    with Signals().held_back() as signals:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGHUP)
-            time.sleep(2 * ONE_REQUEST)
-    assert signals.came == signal.SIGHUP
-
-
-def test_a_run_below_nohup_does_not_hear_of_it(monkeypatch):
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Signals().held_back() as signals:
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.came is None
-    finally:
-        signal.signal(signal.SIGHUP, earlier)
 
 
 def test_a_run_outlives_its_terminal(tmp_path):
@@ -311,37 +267,23 @@ def test_a_run_goes_on_with_its_own_number_of_steps(svrl, svrl_json, tmp_path, m
     assert svrl_json(*SMOKE, "--out", run, "--resume")["steps"] == 120
 
 
-def test_two_processes_do_not_train_in_one_folder(svrl, tmp_path, monkeypatch, plain):
-    run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainProgress, "__call__", interrupting(50, sending(signal.SIGINT)))
-        assert svrl(*SMOKE, "--out", run).exit_code == 130
+def test_two_processes_do_not_train_in_one_folder(svrl, tmp_path, plain):
+    several = (*SMOKE, "--steps", 100, "--out", tmp_path)
+    run = tmp_path / "double-seed0"
+    assert svrl(*several, "--agents", "double").exit_code == 0
     folder = os.open(run, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
+    alone = (*SMOKE, "--steps", 200, "--agent", "double", "--out", run)
     try:
-        results = [svrl(*SMOKE, "--out", run, "--resume"), svrl(*SMOKE, "--out", run)]
+        commands = [(*several, "--agents", "dqn,double"), alone]
+        results = [svrl(*command, *more) for command in commands for more in ((), ("--resume",))]
     finally:
         os.close(folder)
     for result in results:
         assert result.exit_code == 2
-        assert "being trained by another process" in result.stderr
+        assert f"{run} is being trained by another process" in result.stderr
         assert "--resume" not in result.stderr
-
-
-def test_several_runs_are_refused_at_once_if_one_is_being_trained(svrl, tmp_path, plain):
-    out = tmp_path / "both"
-    command = (*SMOKE, "--steps", 100, "--out", out)
-    assert svrl(*command, "--agents", "double").exit_code == 0
-    folder = os.open(out / "double-seed0", os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
-    try:
-        for more in ((), ("--resume",)):
-            result = svrl(*command, "--agents", "dqn,double", *more)
-            assert result.exit_code == 2
-            assert "double-seed0 is being trained by another process" in result.stderr
-    finally:
-        os.close(folder)
-    assert not (out / "dqn-seed0").exists()
+    assert not (tmp_path / "dqn-seed0").exists(), "all are refused before the first is trained"
 
 
 def program(*arguments: object, **options: object) -> subprocess.Popen[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -49,3 +50,18 @@ def interrupting(after: int, act: Callable[[], None]) -> Callable[[TrainProgress
 
 def sending(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
+
+
+def unexplained(value: object, name: str = "") -> list[str]:
+    """Names of fields that are None, or not finite, without a reason beside them."""
+    if isinstance(value, list):
+        return [bad for item in value for bad in unexplained(item, name)]
+    if not isinstance(value, dict):
+        return [name] if isinstance(value, float) and not math.isfinite(value) else []
+    found = []
+    for key, item in value.items():
+        reasons = {f"{key}_reason", "rank_reason" if key.startswith("rank_") else f"{key}_reason"}
+        if item is None and not reasons & set(value):
+            found.append(f"{name}.{key}")
+        found += unexplained(item, f"{name}.{key}")
+    return found

@@ -6,9 +6,9 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ from svrl.runtime.stop_signals import Stopped
 BAD_INPUT = 2
 INTERRUPTED = 130
 MOST_THREADS = 1024
+PICTURES = (".png", ".pdf", ".svg", ".jpg")
 WIDEST = 1000
 """Columns of a table where there is no terminal."""
 
@@ -43,11 +44,51 @@ def answering(interrupted: str = "Stopped; nothing was written.", saved: str | N
     except BadInputError as error:
         _stop(f"Error: {error}", BAD_INPUT)
     except OSError as error:
-        _stop(f"Error: {error.filename or 'A file'}: {error.strerror or error}.", BAD_INPUT)
+        _stop(f"Error: {of_the_system(error, 'A file')}", BAD_INPUT)
     except KeyboardInterrupt:
         _stop(interrupted, INTERRUPTED)
     except Stopped as stopped:
         _stop(saved or interrupted, 128 + stopped.number)
+
+
+class Stopping(NamedTuple):
+    """Says where interrupted runs are, and the command that resumes them.
+
+    Attributes:
+        place: Folder of the run, or around several.
+        again: The command.
+    """
+
+    place: Path
+    again: str
+
+    @property
+    def at_once(self) -> str:
+        """If the last checkpoint counts."""
+        return f"Stopped at once; the last checkpoint is in {self.place}. Resume with: {self.again}"
+
+    @property
+    def saved(self) -> str:
+        """If everything is on disk."""
+        return f"Stopped; what was done is in {self.place}. Resume with: {self.again}"
+
+    @contextmanager
+    def said(self) -> Iterator[None]:
+        """End with one of the two if a signal stops the block, or what the system refuses, as on a full disk."""
+        with answering(self.at_once, saved=self.saved):
+            try:
+                yield
+            except OSError as error:
+                what = of_the_system(error, self.place)
+                if (self.place / "config.json").exists():
+                    what += f" The last checkpoint is in {self.place}."
+                    what += f" When that is repaired, resume with: {self.again}"
+                raise BadInputError(what) from error
+
+
+def of_the_system(error: OSError, place: Path | str) -> str:
+    """What the system refuses, with the file; `place` if it does not say which."""
+    return f"{error.filename or place}: {error.strerror or error}."
 
 
 @contextmanager
@@ -107,6 +148,26 @@ def check_folder(flag: str, path: Path) -> None:
         raise BadInputError(f"{flag} {path}: the folder {folder} {what}. Make it, or give another.")
     if path.is_dir():
         raise BadInputError(f"{flag} {path} is a folder. Give a file.")
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture in a format that we do not draw."""
+    if path.suffix.lower() not in PICTURES:
+        raise BadInputError(f"--plot must end in {', '.join(PICTURES)}, got {path.name!r}.")
+
+
+@contextmanager
+def writing_to(flag: str, path: Path) -> Iterator[Path]:
+    """A temporary path for a file that appears at the end; a place that cannot be written to is found out now."""
+    from svrl.runtime.files import writing
+
+    check_folder(flag, path)
+    with ExitStack() as held:
+        try:
+            temporary = held.enter_context(writing(path))
+        except OSError as error:
+            raise BadInputError(f"{path}: {error.strerror}. Give another place: {flag} FILE.") from error
+        yield temporary
 
 
 def usage_sentence(error: Any) -> str:

@@ -15,7 +15,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from svrl.cli.answers import BadInputError, answering, nearest, print_json, progress_line
+from svrl.cli.answers import (
+    BadInputError,
+    answering,
+    check_picture,
+    nearest,
+    print_json,
+    progress_line,
+    say,
+    writing_to,
+)
 from svrl.cli.flags import Json, Seed
 
 if TYPE_CHECKING:
@@ -41,7 +50,6 @@ COPIES = 8
 LARGE = 1 << 29
 """Bytes that every machine has."""
 MISSING = frozenset({"", "nan", "na", "null", "none"})
-PICTURES = (".png", ".pdf", ".svg", ".jpg")
 
 
 def complete(
@@ -85,7 +93,8 @@ def complete(
         from svrl.matrix.arrays import as_array
 
         _check_places(source, out, plot)
-        targets = {path: _claim(path, files) for path in (out, plot) if path is not None}
+        target = files.enter_context(writing_to("--out", out))
+        picture = None if plot is None else files.enter_context(writing_to("--plot", plot))
         progress = files.enter_context(progress_line())
         task = progress.add_task("reading")
         matrix = read_matrix(source)
@@ -104,11 +113,11 @@ def complete(
         completed = as_array(estimate.matrix)
         if not np.isfinite(completed).all():
             raise BadInputError(f"The result is not finite, so nothing was written. {estimate.outcome.value}")
-        write_matrix(targets[out], completed, out.suffix.lower())
-        if plot is not None:
+        write_matrix(target, completed, out.suffix.lower())
+        if picture is not None:
             from svrl.plots.rank import draw_completion
 
-            draw_completion(matrix, completed, targets[plot], rank=row["rank"])
+            draw_completion(matrix, completed, picture, rank=row["rank"])
         row = {"source": str(source), "out": str(out), "method": method, "seed": seed, **row}
     if as_json:
         print_json(row)
@@ -151,23 +160,11 @@ def _check_numbers(rank: int | None, shrinkage: float | None, centre: str, shape
 def _check_places(source: Path, out: Path, plot: Path | None) -> None:
     check_ending(source)
     check_ending(out)
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise nearest("picture format", plot.suffix or plot.name, PICTURES)
+    if plot is not None:
+        check_picture(plot)
     for path in (out, plot):
         if path is not None and path.exists() and source.exists() and path.samefile(source):
             raise BadInputError(f"{path} is the input itself; write the result somewhere else.")
-
-
-def _claim(path: Path, files: ExitStack) -> Path:
-    """A temporary file beside `path`, made before any work, so that a locked folder is found out first."""
-    from svrl.runtime.files import writing
-
-    if path.is_dir():
-        raise BadInputError(f"{path} is a folder; give a file name.")
-    try:
-        return files.enter_context(writing(path))
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 def _observe(matrix: np.ndarray, allow_empty: bool) -> Observed:
@@ -229,7 +226,7 @@ def _print_table(row: dict[str, Any], plot: Path | None) -> None:
     console = Console()
     console.print(table)
     if row["outcome"]:
-        Console(stderr=True).print(f"Note: {row['outcome']}", highlight=False)
+        say(f"Note: {row['outcome']}")
 
 
 # Matrices on disk: .npy, .npz and .csv, with NaN or an empty cell for a missing entry.

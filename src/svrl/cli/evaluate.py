@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,14 +10,13 @@ from svrl.cli.answers import (
     answering,
     check_device,
     print_json,
-    progress_line,
     say,
     sentences,
     tell,
     torch_threads,
 )
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, agent_of, check_numbers
+from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, check_numbers, working_with
 
 
 def evaluate_run(
@@ -36,45 +34,36 @@ def evaluate_run(
     training, which only several seeds can show.
     """
     with answering("Stopped before the last game was over."), sentences(), torch_threads(1):
-        result = _evaluate(run, episodes, epsilon, seed, device, env)
+        from svrl.agents.evaluation import evaluate
+        from svrl.training.result import evaluation_of
+
+        check_numbers(epsilon, episodes=episodes)
+        check_device(device)
+        with working_with(run, device, env) as (agent, show):
+            games = evaluate(
+                agent.network,
+                agent.source,
+                agent.config,
+                episodes=episodes,
+                seed=seed,
+                epsilon=epsilon,
+                progress=lambda done, of: show(f"{done} of {of} games over"),
+                say=say,
+            )
+        result = {
+            "run": str(run),
+            "env": agent.env,
+            "arm": agent.config.arm,
+            "steps": agent.steps,
+            "seed": seed,
+            "epsilon": agent.config.eval_epsilon if epsilon is None else epsilon,
+            **evaluation_of(agent.env, games.scores, games.lengths),
+            "lengths": list(games.lengths),
+        }
     if as_json:
         print_json(result)
     else:
         _print(result)
-
-
-def _evaluate(
-    run: Path, episodes: int, epsilon: float | None, seed: int, device: str, env: str | None
-) -> dict[str, Any]:
-    from svrl.agents.evaluation import evaluate
-    from svrl.training.result import evaluation_of
-
-    check_numbers(epsilon, episodes=episodes)
-    check_device(device)
-    with progress_line() as progress:
-        task = progress.add_task("loading")
-        agent = agent_of(run, device, env)
-        progress.update(task, description=f"0 of {episodes} games over")
-        games = evaluate(
-            agent.network,
-            agent.source,
-            agent.config,
-            episodes=episodes,
-            seed=seed,
-            epsilon=epsilon,
-            progress=lambda done, of: progress.update(task, description=f"{done} of {of} games over"),
-            say=say,
-        )
-    return {
-        "run": str(run),
-        "env": agent.env,
-        "arm": agent.config.arm,
-        "steps": agent.steps,
-        "seed": seed,
-        "epsilon": agent.config.eval_epsilon if epsilon is None else epsilon,
-        **evaluation_of(agent.env, games.scores, games.lengths),
-        "lengths": list(games.lengths),
-    }
 
 
 def _print(result: dict[str, Any]) -> None:

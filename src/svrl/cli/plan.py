@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from svrl.cli.answers import (
     BadInputError,
+    Stopping,
     answering,
     check_device,
     check_threads,
@@ -121,34 +122,24 @@ def plan(
             if out is None:
                 result = plan_and_judge(settings, device=device, show=bars.stage)
             else:
-                again = f"{_command(settings, device, threads)} --out {out} --resume"
-                result = _plan_in(settings, out, again, resume=resume, device=device, show=bars.stage)
+                from svrl.runtime.stop_signals import Signals
+
+                stopping = Stopping(out, _again(settings, device, threads, out))
+                with Signals().held_back() as signals, stopping.said(), flagged(PlanSettings):
+                    result = plan_in_directory(
+                        settings, out, resume=resume, signals=signals, device=device, show=bars.stage
+                    )
     if as_json:
         print_json(result)
     else:
         _print(result)
 
 
-def _plan_in(settings: PlanSettings, out: Path, again: str, **options: Any) -> dict[str, Any]:
-    """Plan in a folder; whatever stops it, the last sentence is the command that resumes it."""
-    from svrl.runtime.stop_signals import Signals
-
-    with (
-        Signals().held_back() as signals,
-        answering(
-            f"Stopped at once; what was saved before is in {out}. Resume with: {again}",
-            saved=f"Stopped; what was done is in {out}. Resume with: {again}",
-        ),
-        flagged(PlanSettings),
-    ):
-        return plan_in_directory(settings, out, signals=signals, **options)
-
-
-def _command(settings: PlanSettings, device: str, threads: int | None) -> str:
-    """The command line that asks for this, without --out."""
+def _again(settings: PlanSettings, device: str, threads: int | None, out: Path) -> str:
+    """The command that resumes this one."""
     given = {one.name: getattr(settings, one.name) for one in fields_of(settings) if one.name != "task"}
     options = {name: value for name, value in given.items() if value != getattr(PlanSettings, name)}
-    options |= {"device": None if device == "cpu" else device, "threads": threads}
+    options |= {"device": None if device == "cpu" else device, "threads": threads, "out": out, "resume": True}
     return command_line(("svrl", "plan", settings.task), PlanSettings, options)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,18 +14,16 @@ from svrl.cli.answers import (
     BadInputError,
     answering,
     check_device,
-    check_folder,
+    check_picture,
     print_json,
-    progress_line,
     sentences,
     tell,
     torch_threads,
+    writing_to,
 )
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, RunFolder, agent_of, check_numbers, check_run
-from svrl.runtime.files import writing
+from svrl.cli.run_agent import EnvAgain, RunFolder, check_numbers, check_run, working_with
 
-PICTURES = (".png", ".pdf", ".svg", ".jpg")
 _KINDS = (
     ("as it is", "energy", ""),
     ("as it is", "tight_energy", "tight_"),
@@ -56,63 +52,38 @@ def rank(
     about how the actions differ.
     """
     with answering(), sentences(), torch_threads(1):
-        _check(batches, batch_size, energy, states, plot)
+        check_numbers(batches=batches, batch_size=batch_size, states=states)
+        if batch_size > states:
+            raise BadInputError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
+        if not 0.0 < energy < 1.0:
+            raise BadInputError(f"--energy is a share between 0 and 1, got {energy}.")
         check_device(device)
-        place = run / "rank.png" if plot is None else plot
         check_run(run)
-        options = {"batches": batches, "batch_size": batch_size, "energy": energy, "states": states, "seed": seed}
-        with _picture(place) as temporary:
-            study = _study(run, device, env, **options)
-            _draw(study, temporary)
-        study = {"run": str(run), **study, "plot": str(place)}
+        place = run / "rank.png" if plot is None else plot
+        check_picture(place)
+        with writing_to("--plot", place) as temporary:
+            from svrl.agents.diagnostics import rank_study
+            from svrl.plots.rank import draw_ranks
+            from svrl.plots.style import save_figure
+
+            with working_with(run, device, env) as (agent, show):
+                found = rank_study(
+                    agent,
+                    batches=batches,
+                    batch_size=batch_size,
+                    energy=energy,
+                    states=states,
+                    seed=seed,
+                    progress=lambda done, of: show(
+                        f"{done:,} of {of:,} states" if done < of else "ranks of all batches"
+                    ),
+                ).as_json()
+            study = {"run": str(run), "arm": agent.config.arm, "steps": agent.steps, **found, "plot": str(place)}
+            save_figure(draw_ranks({study["arm"]: study}), temporary)
     if as_json:
         print_json(study)
     else:
         _print(study)
-
-
-def _check(batches: int, batch_size: int, energy: float, states: int, plot: Path | None) -> None:
-    check_numbers(batches=batches, batch_size=batch_size, states=states)
-    if batch_size > states:
-        raise BadInputError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
-    if not 0.0 < energy < 1.0:
-        raise BadInputError(f"--energy is a share between 0 and 1, got {energy}.")
-    if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise BadInputError(f"--plot must end in {', '.join(PICTURES)}, got {plot.name!r}.")
-    if plot is not None:
-        check_folder("--plot", plot)
-
-
-def _study(run: Path, device: str, env: str | None, **options: Any) -> dict[str, Any]:
-    from svrl.agents.diagnostics import rank_study
-
-    with progress_line() as progress:
-        task = progress.add_task("loading")
-        agent = agent_of(run, device, env)
-
-        def show(done: int, of: int) -> None:
-            progress.update(task, description=f"{done:,} of {of:,} states" if done < of else "ranks of all batches")
-
-        found = rank_study(agent, **options, progress=show).as_json()
-    return {"arm": agent.config.arm, "steps": agent.steps, **found}
-
-
-@contextmanager
-def _picture(place: Path) -> Iterator[Path]:
-    """Where to draw; a place that cannot be written to is found out before the work."""
-    with ExitStack() as held:
-        try:
-            temporary = held.enter_context(writing(place))
-        except OSError as error:
-            raise BadInputError(f"{place}: {error.strerror}. Give another place: --plot FILE.") from error
-        yield temporary
-
-
-def _draw(study: dict[str, Any], path: Path) -> None:
-    from svrl.plots.rank import draw_ranks
-    from svrl.plots.style import save_figure
-
-    save_figure(draw_ranks({study["arm"]: study}), path)
 
 
 def _print(study: dict[str, Any]) -> None:

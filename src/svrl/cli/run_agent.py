@@ -7,12 +7,14 @@ the user has to name the environment, and it must look like the one that the age
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from svrl.cli.answers import BadInputError
+from svrl.cli.answers import BadInputError, progress_line
 from svrl.cli.flags import flag
 from svrl.runtime.run_directory import AGENT, CONFIG
 
@@ -85,6 +87,16 @@ def agent_of(run: Path, device: str = "cpu", env: str | None = None) -> Agent:
         except (ValueError, BadInputError) as error:
             raise BadInputError(f"{run / AGENT}: {error}") from error
     return agent
+
+
+@contextmanager
+def working_with(
+    run: Path, device: str = "cpu", env: str | None = None
+) -> Iterator[tuple[Agent, Callable[[str], None]]]:
+    """The agent of a run, and what shows a person how the work with it goes; see `agent_of`."""
+    with progress_line() as progress:
+        task = progress.add_task("loading")
+        yield agent_of(run, device, env), lambda text: progress.update(task, description=text)
 
 
 def _refuse_another(agent: Agent, env: str, called: str) -> None:

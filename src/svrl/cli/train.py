@@ -6,13 +6,11 @@ import dataclasses
 import json
 import os
 import re
-import shlex
 import threading
 import time
-import typing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,16 +25,17 @@ from svrl.cli.answers import (
     BAD_INPUT,
     INTERRUPTED,
     BadInputError,
+    Stopping,
     answering,
     check_device,
     check_threads,
     nearest,
+    of_the_system,
     print_json,
     print_table,
     say,
     sentences,
     tell,
-    torch_threads,
 )
 from svrl.cli.flags import Device, Json, Seed, command_line, flag, flagged, given_of, with_fields
 from svrl.runs.plan_run import ESTIMATORS
@@ -153,7 +152,7 @@ def train(
     own = {name: value for name, value in locals().items() if name in _OWN}
     single = agents is None and seeds is None
     with answering():
-        from svrl.runtime.run_directory import CONFIG, refuse_another_env
+        from svrl.runtime.run_directory import CONFIG, RESULT
         from svrl.runtime.stop_signals import Signals
 
         if resume and out is not None and (out / CONFIG).exists():
@@ -170,15 +169,17 @@ def train(
 
             members = _members(env, configs, fields, own, at_a_time, out, resume=resume)
             place = members[0].folder if single else members[0].folder.parent
-            stopping = _Stopping(place, _again(env, fields, own, place))
+            stopping = Stopping(place, _again(env, fields, own, place))
             habits = Habits(
                 checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb
             )
             manner = Manner(habits=habits, env_threads=env_threads or 0)
-            if single:
-                results = [_train_one(members[0], manner, stopping, signals, resume=resume)]
-            else:
-                results = _train_several(members, manner, at_a_time, stopping, signals, resume=resume)
+            left = members if single else _left(members, resume=resume)
+            if left:
+                _train(left, manner, min(at_a_time, len(left)), stopping, signals, single=single)
+            if len(members) > 1:
+                _draw(members)
+            results = [json.loads((member.folder / RESULT).read_text(encoding="utf-8")) for member in members]
     if as_json:
         print_json(results[0] if single else results)
         return
@@ -352,8 +353,9 @@ def _as_begun(member: Member, fields: Mapping[str, Any], own: Mapping[str, Any])
     """
     from svrl.runtime.run_directory import CONFIG, read_config
 
+    single = own["agents"] is None and own["seeds"] is None
     if not (member.folder / CONFIG).exists():
-        return member
+        return dataclasses.replace(member, resume=single)
     with sentences():
         earlier = read_config(member.folder)
         changes: dict[str, Any] = {"resume": True}
@@ -369,102 +371,36 @@ def _as_begun(member: Member, fields: Mapping[str, Any], own: Mapping[str, Any])
 def _again(env: str, fields: Mapping[str, Any], own: Mapping[str, Any], place: Path) -> str:
     """The command that resumes what this one began."""
     given = {name: value for name, value in own.items() if value != _DEFAULTS.get(name)}
-    line = command_line(("svrl", "train", env), AgentConfig, {**fields, **given})
-    return f"{line} --out {shlex.quote(str(place))} --resume"
+    options = {**fields, **given, "out": place, "resume": True}
+    return command_line(("svrl", "train", env), AgentConfig, options)
 
 
 # The runs are made, and what stops them is said.
 
 
-class _Stopping(typing.NamedTuple):
-    """Says where the runs of a command are, and the command that resumes them."""
-
-    place: Path
-    again: str
-
-    @property
-    def at_once(self) -> str:
-        return f"Stopped at once; the last checkpoint is in {self.place}. Resume with: {self.again}"
-
-    @property
-    def saved(self) -> str:
-        return f"Stopped; what was done is in {self.place}. Resume with: {self.again}"
-
-    @contextmanager
-    def said(self) -> Iterator[None]:
-        """End with that, whatever stops the block."""
-        with answering(self.at_once, saved=self.saved):
-            try:
-                with sentences():
-                    yield
-            except OSError as error:
-                what = _of_the_system(error, self.place)
-                if (self.place / "config.json").exists():
-                    what += f" The last checkpoint is in {self.place}."
-                    what += f" When that is repaired, resume with: {self.again}"
-                raise BadInputError(what) from error
-
-
-def _train_one(
-    member: Member, manner: Manner, stopping: _Stopping, signals: Signals, *, resume: bool
-) -> dict[str, Any]:
-    """Train one run; what its result.json holds."""
-    from svrl.training.session import train_in_directory
-
-    with stopping.said(), torch_threads(member.threads):
-        return train_in_directory(
-            member.env,
-            member.config,
-            folder=member.folder,
-            seed=member.seed,
-            device=member.device,
-            precision=member.precision,
-            env_threads=manner.env_threads,
-            resume=resume,
-            habits=manner.habits,
-            progress=lambda training: TrainProgress(training, _label(member)),
-            say=_once(say),
-            signals=signals,
-        )
-
-
-def _train_several(
-    members: Sequence[Member], manner: Manner, together: int, stopping: _Stopping, signals: Signals, *, resume: bool
-) -> list[dict[str, Any]]:
-    """Train those runs that are not finished, and draw the curves of all; what their result.json hold."""
-    from svrl.runtime.run_directory import RESULT
-
-    _check_folders(members, resume=resume)
-    left = [member for member in members if not _is_enough(member)]
-    if left:
-        _train_population(left, manner, min(together, len(left)), stopping, signals)
-    if len(members) > 1:
-        _draw(members)
-    return [json.loads((member.folder / RESULT).read_text(encoding="utf-8")) for member in members]
-
-
-def _train_population(
-    members: Sequence[Member], manner: Manner, together: int, stopping: _Stopping, signals: Signals
+def _train(
+    members: Sequence[Member], manner: Manner, together: int, stopping: Stopping, signals: Signals, *, single: bool
 ) -> None:
+    """Train runs; of a single one the error is that of the command, of several each is told with its folder."""
     from svrl.training.population import PopulationError, train_population
 
-    board = Board(map(_label, members)) if together > 1 else None
+    board = Board(map(_label, members))
     manner = dataclasses.replace(
         manner,
         env_threads=manner.env_threads or default_env_threads(str(members[0].env), together),
         progress=lambda member, training: TrainProgress(training, _label(member), board),
-        say=_once(say if board is None else board.say),
+        say=_once(board.say),
     )
     failed: PopulationError | None = None
-    with stopping.said(), ExitStack() as shown:
-        if board is not None:
-            shown.enter_context(board.bars)
+    with stopping.said(), sentences(), board.bars:
         try:
             train_population(members, together=together, manner=manner, signals=signals)
         except PopulationError as error:
+            if single:
+                raise error.failures[members[0].folder] from None
             failed = error
         except KeyboardInterrupt:
-            if board is None:
+            if together == 1:
                 raise
             board.bars.stop()
             say(stopping.at_once)
@@ -477,39 +413,35 @@ def _label(member: Member) -> str:
     return f"{member.env} {member.config.arm} seed {member.seed}"
 
 
-def _check_folders(members: Sequence[Member], *, resume: bool) -> None:
-    """Of several runs, refuse all before the first is trained if one is there, or is another than was asked for."""
-    from svrl.runtime.run_directory import CONFIG, refuse_other_settings, refuse_running
+def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
+    """Those of several runs that are not finished, with as many steps as are wanted.
+
+    All are refused before the first is trained if one is there, is being trained, or is another than was asked for.
+    """
+    from svrl.runtime.run_directory import CONFIG, is_finished, read_config, refuse_other_settings, refuse_running
     from svrl.training.result import settings_as_begun, settings_of
 
+    left = []
     with sentences():
         for member in members:
             refuse_running(member.folder)
-    for member in members:
-        if not (member.folder / CONFIG).exists():
-            continue
-        if not resume:
-            raise BadInputError(f"{member.folder} holds a run. Add --resume to resume it, or give another folder.")
-        settings = settings_of(
-            str(member.env),
-            member.config,
-            seed=member.seed,
-            device=member.device,
-            threads=member.threads or 1,
-            precision=member.precision,
-        )
-        with sentences():
-            refuse_other_settings(member.folder, settings_as_begun(member.folder, settings), but=("steps",))
-
-
-def _is_enough(member: Member) -> bool:
-    """Whether a run is finished, with as many steps as are wanted."""
-    from svrl.runtime.run_directory import is_finished, read_config
-
-    if not is_finished(member.folder):
-        return False
-    with sentences():
-        return int(read_config(member.folder).get("steps", 0)) >= member.config.steps
+        for member in members:
+            folder = member.folder
+            if (folder / CONFIG).exists():
+                if not resume:
+                    raise BadInputError(f"{folder} holds a run. Add --resume to resume it, or give another folder.")
+                settings = settings_of(
+                    str(member.env),
+                    member.config,
+                    seed=member.seed,
+                    device=member.device,
+                    threads=member.threads or 1,
+                    precision=member.precision,
+                )
+                refuse_other_settings(folder, settings_as_begun(folder, settings), but=("steps",))
+            if not is_finished(folder) or int(read_config(folder).get("steps", 0)) < member.config.steps:
+                left.append(member)
+    return left
 
 
 def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -526,7 +458,7 @@ def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
     return once
 
 
-def _end_with(error: PopulationError, stopping: _Stopping) -> None:
+def _end_with(error: PopulationError, stopping: Stopping) -> None:
     """Name the runs that failed, each with its reason, and end; a mistake of the program ends with its traceback."""
     told: dict[str, list[str]] = {}
     mistakes = []
@@ -555,13 +487,9 @@ def _sentence_of(failure: Exception, folder: Path) -> str | None:
     except BadInputError as known:
         return str(known)
     except OSError as known:
-        return _of_the_system(known, folder)
+        return of_the_system(known, folder)
     except Exception:
         return None
-
-
-def _of_the_system(error: OSError, place: Path) -> str:
-    return f"{error.filename or place}: {error.strerror or error}."
 
 
 def _draw(members: Sequence[Member]) -> None:
@@ -641,14 +569,12 @@ class TrainProgress:
     Args:
         training: The run.
         label: What to call it.
-        board: That of several runs, which somebody else shows; a run alone has its own.
+        board: Where it is shown, beside other runs.
     """
 
-    def __init__(self, training: Training, label: str, board: Board | None = None) -> None:
+    def __init__(self, training: Training, label: str, board: Board) -> None:
         self._training = training
         self._label = label = printable(label)
-        self._alone = board is None
-        board = board or Board()
         self._console, self._bar = board.console, board.bars
         self._shown = self._console.is_terminal
         self._task = self._bar.add_task(label, total=training.config.steps, completed=training.steps, numbers="")
@@ -659,11 +585,7 @@ class TrainProgress:
 
     @contextmanager
     def shown(self) -> Iterator[TrainProgress]:
-        """Show it for as long as the block lasts; beside other runs, leave a bar that says that it is over."""
-        if self._alone:
-            with self._bar:
-                yield self
-            return
+        """Show it for as long as the block lasts, and leave a bar that says that it is over."""
         try:
             yield self
         finally:

@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.cli.answers import (
-    BadInputError,
-    answering,
-    check_folder,
-    print_json,
-    progress_line,
-    sentences,
-    tell,
-    torch_threads,
-)
+from svrl.cli.answers import BadInputError, answering, print_json, sentences, tell, torch_threads, writing_to
 from svrl.cli.flags import Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, agent_of, check_numbers
-from svrl.runtime.files import writing
+from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, check_numbers, working_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,57 +42,33 @@ def watch(
 ) -> None:
     """Film a trained agent. The film is written only when everything has worked."""
     for part in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
-        os.environ.setdefault(
-            part, "dummy"
-        )  # nothing is shown or heard, and SDL would say on the terminal what it misses
+        os.environ.setdefault(part, "dummy")  # nothing is shown or heard, and SDL would say what it misses
     with answering(), sentences(), torch_threads(1):
-        _check(out, episodes, max_steps, epsilon, fps)
-        result = _film(run, out, episodes, max_steps, epsilon, fps, seed, env)
+        if out.suffix.lower() not in ENDINGS:
+            raise BadInputError(f"--out must end in .mp4 or .gif, got {out.name!r}.")
+        check_numbers(epsilon, episodes=episodes, max_steps=max_steps, fps=fps)
+        write = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
+        if write is _write_mp4:
+            _ffmpeg()
+        scores: list[float] = []
+        shown = 0
+        with writing_to("--out", out) as temporary, working_with(run, env=env) as (agent, show):
+            rate = fps or RATES[agent.spec.family]
+            chance = agent.config.eval_epsilon if epsilon is None else epsilon
+
+            def frames() -> Iterator[Image]:
+                nonlocal shown
+                for picture in played(agent, episodes, max_steps, chance, seed, scores):
+                    shown += 1
+                    show(f"game {len(scores) + 1}, {shown} frames")
+                    yield picture
+
+            write(temporary, frames(), rate)
+        result = {"run": str(run), "out": str(out), "env": agent.env, "frames": shown, "fps": rate, "scores": scores}
     if as_json:
         print_json(result)
     else:
-        scores = ", ".join(f"{score:g}" for score in result["scores"])
-        line = f"{out}: {result['frames']} frames at {result['fps']} a second, score {scores}"
-        tell(line)
-
-
-def _check(out: Path, episodes: int, max_steps: int, epsilon: float | None, fps: int | None) -> None:
-    if out.suffix.lower() not in ENDINGS:
-        raise BadInputError(f"--out must end in .mp4 or .gif, got {out.name!r}.")
-    check_numbers(epsilon, episodes=episodes, max_steps=max_steps, fps=fps)
-    check_folder("--out", out)
-    if out.suffix.lower() == ".mp4":
-        _ffmpeg()
-
-
-def _film(
-    run: Path,
-    out: Path,
-    episodes: int,
-    max_steps: int,
-    epsilon: float | None,
-    fps: int | None,
-    seed: int,
-    env: str | None,
-) -> dict[str, Any]:
-    with progress_line() as progress, writing(out) as temporary:
-        task = progress.add_task("loading")
-        agent = agent_of(run, env=env)
-        rate = fps or RATES[agent.spec.family]
-        chance = agent.config.eval_epsilon if epsilon is None else epsilon
-        scores: list[float] = []
-        shown = 0
-
-        def frames() -> Iterator[Image]:
-            nonlocal shown
-            for picture in played(agent, episodes, max_steps, chance, seed, scores):
-                shown += 1
-                progress.update(task, description=f"game {len(scores) + 1}, {shown} frames")
-                yield picture
-
-        write = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
-        write(temporary, frames(), rate)
-    return {"run": str(run), "out": str(out), "env": agent.env, "frames": shown, "fps": rate, "scores": scores}
+        tell(f"{out}: {shown} frames at {rate} a second, score {', '.join(f'{score:g}' for score in scores)}")
 
 
 def played(

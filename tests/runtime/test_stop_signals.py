@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from svrl.runtime.stop_signals import ONE_REQUEST, Signals, Stopped
+
+
+def test_a_second_signal_is_not_held_back():
+    steps = []
+
+    def twice() -> None:
+        with Signals().held_back() as signals:
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append(signals.came)
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            steps.append("one wish")
+            time.sleep(ONE_REQUEST)
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append("not reached")
+
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        twice()
+    assert steps == [signal.SIGINT, "one wish"]
+    signals = Signals()
+    signals.at_once = True
+    with pytest.raises(Stopped), signals.held_back():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
+    with Signals().held_back() as signals:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(2 * ONE_REQUEST)
+    assert signals.came == signal.SIGHUP
+
+
+def test_a_run_below_nohup_does_not_hear_of_it(monkeypatch):
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals().held_back() as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signals.came is None
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
