@@ -18,12 +18,11 @@ from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import (
     FEWEST_GAMES,
     MARGIN,
+    Panels,
     can_tell,
     correlation,
-    gain_of,
     judge_falling,
-    ranks_and_gains,
-    resampled,
+    ranks_of,
     signed,
     signed_ends,
 )
@@ -101,14 +100,14 @@ SLIGHTLY = 0.25
 
 def got(figure: str, evidence: Evidence) -> str:
     """Rank and gain of each of the four games, and their correlation over all."""
-    envs = envs_of(evidence, ENVS, PAIR)
-    if not envs:
+    panels = Panels.of(evidence, *PAIR, ENVS)
+    if not len(panels):
         return f"None of the {len(ENVS)} games is in this budget."
-    ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
-    found = [f"{title_of(env)} {rank:.1f}, {signed(gain)}" for env, rank, gain in zip(envs, ranks, gains, strict=True)]
+    each = zip(panels.envs, ranks_of(evidence, PAIR[0], panels.envs), panels.gains, strict=True)
+    found = [f"{title_of(env)} {rank:.1f}, {signed(gain)}" for env, rank, gain in each]
     tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
     told = f" Kendall's tau of rank and gain over {games} games is {tau:+.2f}{shown(ends)}." if games else ""
-    missing = f" This budget has {len(envs)} of the {len(ENVS)} games." if len(envs) < len(ENVS) else ""
+    missing = f" This budget has {len(panels)} of the {len(ENVS)} games." if len(panels) < len(ENVS) else ""
     return f"Rank of DQN and relative gain of structure: {'; '.join(found)}.{told}{missing}"
 
 
@@ -148,50 +147,41 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
 
 def judge_signs(evidence: Evidence) -> Finding:
     """In how many of the four games the gain has the paper's sign."""
-    envs = envs_of(evidence, ENVS, PAIR)
-    if not envs:
+    panels = Panels.of(evidence, *PAIR, ENVS)
+    if not len(panels):
         return nothing_yet(evidence)
-    signs = np.array([PAPER_SIGNS[env.removeprefix("atari/")] for env in envs])
-    gains = gain_of(evidence, *PAIR, envs).relative
-    right = np.sign(gains) == signs
+    signs = np.array([PAPER_SIGNS[env.removeprefix("atari/")] for env in panels.envs])
+    right = np.sign(panels.gains) == signs
     count = int(right.sum())
-    ends = resampled(lambda found: (np.sign(found) == signs).sum(-1), evidence, *PAIR, envs)
+    ends = panels.ends(lambda found: (np.sign(found) == signs).sum(-1))
     if ends is not None:
         # One game's few seeds cannot tell its arms apart, so a wrong sign there may be luck and is not held against it.
-        luck = sum(
-            not can_tell(*(values(evidence, arm, (env,)) for arm in PAIR))
-            for env, is_right in zip(envs, right, strict=True)
-            if not is_right
-        )
-        ends = ends[0], min(ends[1] + luck, len(envs))
-    told = ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(envs, gains, strict=True))
-    holds = count == len(envs) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
-    ours = f"{count}{shown(ends, 0)} of {len(envs)}"
-    return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{told}.", limit=len(envs))
+        wrong = panels.where(~right)
+        luck = sum(not can_tell([plain], [ours]) for plain, ours in zip(wrong.plain, wrong.structured, strict=True))
+        ends = ends[0], min(ends[1] + luck, len(panels))
+    holds = count == len(panels) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
+    ours = f"{count}{shown(ends, 0)} of {len(panels)}"
+    return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{panels}.", limit=len(panels))
 
 
 def judge_high_rank(evidence: Evidence) -> Finding:
     """Games of high rank, put together: at best comparable, at worst slightly worse."""
-    every = envs_of(evidence, env_names(ALL_GAMES), PAIR)
-    if not every:
+    panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
+    if not len(panels):
         return nothing_yet(evidence)
-    ranks, gains = ranks_and_gains(evidence, *PAIR, every)
-    high = ranks > HIGH_RANK
-    envs = [env for env, chosen in zip(every, high, strict=True) if chosen]
-    if not envs:
+    ranks = ranks_of(evidence, PAIR[0], panels.envs)
+    high = panels.where(ranks > HIGH_RANK)
+    if not len(high):
         note = f"No game has a mean rank above {HIGH_RANK:g}; the highest is {ranks.max():.1f}."
         return settled(evidence, False, ours="", value=None, ends=None, note=note)
-    middle = float(_middle(gains[high]))
-    ends = resampled(_middle, evidence, *PAIR, envs)
-    holds = ends is not None and -SLIGHTLY <= ends[0] <= ends[1] <= MARGIN
-    told = ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(envs, gains[high], strict=True))
+    middle, ends = float(_middle(high.gains)), high.ends(_middle)
     return settled(
         evidence,
-        holds,
-        ours=f"{signed(middle)}{signed_ends(ends)}, IQM of {len(envs)} game{'s' if len(envs) > 1 else ''}",
+        ends is not None and -SLIGHTLY <= ends[0] <= ends[1] <= MARGIN,
+        ours=f"{signed(middle)}{signed_ends(ends)}, IQM of {len(high)} game{'s' if len(high) > 1 else ''}",
         value=middle,
         ends=ends,
-        note=f"{told}.",
+        note=f"{high}.",
         limit=(MARGIN - SLIGHTLY) / 2,
         side=0,
         within=(MARGIN + SLIGHTLY) / 2,
@@ -463,20 +453,20 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
 
 def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, height: float) -> None:
     """Relative gain against a rank of plain DQN's values, a point a game, with its interval over seeds."""
-    envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
+    panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
     panel.set(title="rank and gain", xlabel=words, ylabel=f"relative gain of {PAIR[1]}")
-    if len(envs) < FEWEST_GAMES:
+    if len(panels) < FEWEST_GAMES:
         say(panel, "too few games")
         return
-    ranks, gains = ranks_and_gains(evidence, *PAIR, envs, rank)
-    for env, place in zip(envs, ranks, strict=True):
-        ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
+    ranks, gains = ranks_of(evidence, PAIR[0], panels.envs, rank), panels.gains
+    for env, place in zip(panels.envs, ranks, strict=True):
+        ends = Panels.of(evidence, *PAIR, (env,)).ends(lambda found: found[..., 0])
         if ends is not None:
             tag(panel.vlines(place, *ends, color=GREY, alpha=0.6, linewidth=1.0), ONE_GAME)
     (points,) = panel.plot(ranks, gains, "o", color="black", markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
-    tau, ends, games = correlation(evidence, *PAIR, envs, rank)
+    tau, ends, games = correlation(evidence, *PAIR, panels.envs, rank)
     if games:
         panel.set_title(f"rank and gain, tau {tau:+.2f}{shown(ends)}")
     in_percent(panel.yaxis, 0)
@@ -484,8 +474,8 @@ def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, h
     panel.set_ylim(min(low, -_LEAST_REACH), max(high, _LEAST_REACH))
     room = 0.1 * float(np.ptp(ranks)) or 0.5
     panel.set_xlim(ranks.min() - room, ranks.max() + 4.0 * room)  # names stand at the right of points
-    if len(envs) <= _MOST_NAMES:
-        name_points(panel, ranks, gains, [title_of(env) for env in envs], height)
+    if len(panels) <= _MOST_NAMES:
+        name_points(panel, ranks, gains, [title_of(env) for env in panels.envs], height)
 
 
 def _draw_values(evidence: Evidence) -> Figure:
