@@ -38,8 +38,6 @@ from svrl.plots.style import empty_figure, legend_below, letter, new_figure, say
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Games and batch sizes. Those of 32 are the cells of the learning figures.
-
 GAMES = ("frostbite", "seaquest")
 FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
 SIZES = (32, 64, 128)
@@ -67,8 +65,6 @@ BUDGETS = {
         words=f"Frostbite and Seaquest, batches of 32, 64 and 128, {WORDS['full']}",
     ),
 }
-
-# What the paper says about batch sizes, and what we find.
 
 
 def sizes_of(evidence: Evidence, env: str) -> tuple[int, ...]:
@@ -163,9 +159,6 @@ CLAIMS: tuple[Claim, ...] = (
         judge=judge_frostbite,
     ),
 )
-
-
-# Figure 30: a row a game, a column a batch size.
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

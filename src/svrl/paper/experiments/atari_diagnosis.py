@@ -71,8 +71,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Games of the diagnosis. The cells are those of the learning figures.
-
 GAMES = ("frostbite", "krull", "alien", "seaquest")
 ENVS = env_names(GAMES)
 PAPER_RANKS = {"frostbite": 2, "krull": 2, "alien": 5, "seaquest": 10}
@@ -87,8 +85,6 @@ BUDGETS = {
     "short": short_budget(ALL_GAMES),
     "full": Budget(cells=pairs(FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
 }
-
-# What the paper says about rank and gain, and what we find.
 
 NEAR = 0.25
 """Relative distance within which a rank agrees with one that the paper gives as "about"."""
@@ -197,47 +193,43 @@ def _near(ranks: np.ndarray, paper: float) -> bool:
     return bool(abs(ranks.mean() - paper) <= NEAR * paper)
 
 
+_claim = partial(Claim, figure="fig7", scales=ATARI_SCALES)
+
+
 def _rank_claim(game: str) -> Claim:
     name = game.title()
-    return Claim(
+    return _claim(
         name=f"rank-of-{game}",
-        figure="fig7",
         section="5",
         says=f"The approximate rank of DQN's values on {name} is about {PAPER_RANKS[game]}.",
         paper=f"about {PAPER_RANKS[game]}",
         test="Mean rank over batches and seeds; reproduced if it is within 25% of the paper's, under another "
         "definition if it is at 99.99% of the energy or with row means taken out.",
         judge=partial(judge_rank, game),
-        scales=ATARI_SCALES,
     )
 
 
-CLAIMS = (
+CLAIMS: tuple[Claim, ...] = (
     *(_rank_claim(game) for game in GAMES),
-    Claim(
+    _claim(
         name="gains-on-four-games",
-        figure="fig7",
         section="5",
         says="Structure is better on Frostbite and Krull, slightly better on Alien and slightly worse on Seaquest.",
         paper="+, +, +, -",
         test="Signs of the gains; reproduced if all four agree, and three or more in the interval over seeds.",
         judge=judge_signs,
-        scales=ATARI_SCALES,
     ),
-    Claim(
+    _claim(
         name="lower-rank-larger-gain",
-        figure="fig7",
         section="5",
         says="Games of lower rank gain more from structure.",
         paper="decreasing over four games",
         test="Kendall's tau of mean rank and relative gain over all games of the budget; reproduced if its interval, "
         "by resampling games, lies below 0.",
         judge=partial(judge_falling, *PAIR, env_names(ALL_GAMES)),
-        scales=ATARI_SCALES,
     ),
-    Claim(
+    _claim(
         name="high-rank-comparable-or-slightly-worse",
-        figure="fig7",
         section="1",
         says="Games of high rank perform comparably with structure, or only slightly worse.",
         paper="comparable or slightly worse",
@@ -245,11 +237,8 @@ CLAIMS = (
         f"the paper calls moderate; reproduced if its whole interval, by resampling seeds within each game, lies "
         f"between -{SLIGHTLY:.0%} and +{MARGIN:.0%}.",
         judge=judge_high_rank,
-        scales=ATARI_SCALES,
     ),
 )
-
-# Our claims on values: are they too high, what does estimation make of them, and does their centred rank tell a gain?
 
 FIGURE = "values"
 PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
@@ -342,31 +331,28 @@ def _mean_of(envs: Sequence[str]) -> str:
     return title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
 
 
+_value_claim = partial(Claim, figure=FIGURE, section="", scales=ATARI_SCALES)
+
+
 def _optimism_claim(arm: str, name: str) -> Claim:
-    return Claim(
+    return _value_claim(
         name=name,
-        figure=FIGURE,
-        section="",
         says=f"DQN is less optimistic if it is {WORDS[arm]}.",
         paper="not in the paper",
         test="Largest value of a state less the discounted return from there, at the end of training, structured less "
         "plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
         judge=partial(judge_optimism, arm),
-        scales=ATARI_SCALES,
     )
 
 
 def _estimation_claim(scale: str, name: str, words: str) -> Claim:
-    return Claim(
+    return _value_claim(
         name=name,
-        figure=FIGURE,
-        section="",
         says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
         paper="not in the paper",
         test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
         "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
         judge=partial(judge_estimation, scale),
-        scales=ATARI_SCALES,
     )
 
 
@@ -375,17 +361,14 @@ VALUE_CLAIMS = (
     _optimism_claim(NETWORK, "structured-choice-lowers-optimism"),
     _estimation_claim("minmax", "estimation-beats-row-means", "with the authors' scaling"),
     _estimation_claim("row", "estimation-of-centred-rows-beats-row-means", "with rows centred"),
-    Claim(
+    _value_claim(
         name="lower-centred-rank-larger-gain",
-        figure=FIGURE,
-        section="",
         says="Games gain more from structure if their values have a lower rank once row means are taken out.",
         paper="not in the paper, which says so of the rank as it is",
         test="Kendall's tau of that rank, as a share of the most that the game's actions allow, and relative gain "
         "over all games of the budget; holds if its interval, by resampling games, lies below 0. Few actions reach a "
         "large share more easily.",
         judge=partial(judge_falling, PLAIN, STRUCTURED, _DQN, rank=centred_rank_share),
-        scales=ATARI_SCALES,
     ),
 )
 
@@ -418,8 +401,6 @@ def told_of_values(evidence: Evidence) -> str:
     )
     return f"{optimism}{told}{relation}" or "No training of this budget knows it."
 
-
-# Figure 7: learning curves, ranks, and rank against gain. The addition: values, returns and estimates.
 
 HEIGHT = 4.2
 """Of figure 7, inches."""

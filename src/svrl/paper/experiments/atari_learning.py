@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Games of the learning figures, in the paper's order, and what is spent on them.
-
 FIG6 = ("breakout", "frostbite", "krull", "zaxxon")
 SELECTED = tuple(game.name for game in GAMES.values() if game.paper_double)
 """The 16 games of figures 27 and 28."""
@@ -124,8 +122,6 @@ BUDGETS = {
         WORDS["full"],
     ),
 }
-
-# How the claims on scores are judged.
 
 MOST_POINTS = 0.9
 AGREEMENT = 0.8
@@ -296,8 +292,6 @@ def _low(ranks: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack([game.mean(-1) <= LOW_RANK for game in ranks], axis=-1)
 
 
-# What the paper says about scores on Atari, as claims.
-
 _FULL = ("full",)
 _NAMES = {"dqn": "DQN", "double": "double DQN", "dueling": "dueling DQN"}
 
@@ -322,11 +316,16 @@ def has_panels(figure: str, evidence: Evidence) -> bool:
     return any(envs_of(evidence, games, (kind, f"sv-{kind}")) for kind in TECHNIQUES_OF[figure])
 
 
+_of_fig6 = partial(Claim, figure="fig6", section="4.3", scales=ATARI_SCALES)
+_of_all_games = partial(Claim, section="E", scales=_FULL)
+_counted = partial(
+    Claim, figure="fig23", section="E", scales=("smoke", "laptop", "short", "full"), seeded=False, printed=True
+)
+
+
 def _technique(kind: str) -> Claim:
-    return Claim(
+    return _of_fig6(
         name=f"{kind}-gains-across-time",
-        figure="fig6",
-        section="4.3",
         says=f"With structure {_NAMES[kind]} has higher scores throughout training in all four games.",
         paper="higher in all 4 games, at all times",
         test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
@@ -334,22 +333,19 @@ def _technique(kind: str) -> Claim:
         "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
         "interquartile means over all games.",
         judge=partial(judge_technique, kind),
-        scales=ATARI_SCALES,
     )
 
 
 def _labels(figure: str, name: str) -> Claim:
     games = GAMES_OF[figure]
-    return Claim(
+    return _of_all_games(
         name=f"labels-{figure}",
         figure=figure,
-        section="E",
         says=f"Structure does to {name} on the games of this figure what their labels say: better, similar or worse.",
         paper=f"labels of {sum(game != 'surround' for game in games)} games",
         test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced if it "
         "is at least 80% and its interval over seeds lies above one half.",
         judge=partial(judge_labels, figure),
-        scales=_FULL,
     )
 
 
@@ -367,55 +363,45 @@ def _relation(figure: str, kind: str) -> Claim:
     )
 
 
-CLAIMS = (
+CLAIMS: tuple[Claim, ...] = (
     *(_technique(kind) for kind in TECHNIQUES),
-    Claim(
+    _of_fig6(
         name="gains-consistent-over-techniques",
-        figure="fig6",
-        section="4.3",
         says="The gains are consistent: all three techniques gain in all four games.",
         paper="12 of 12 panels",
         test="Panels whose last score is higher; reproduced if all 12 are, and 9 or more in the interval over seeds.",
         judge=judge_consistent,
-        scales=ATARI_SCALES,
     ),
-    Claim(
+    _of_fig6(
         name="games-of-fig6-are-low-rank",
-        figure="fig6",
-        section="4.3",
         says="The four games of the figure have values of low rank.",
         paper="low rank, as in section 4.1",
         test="Share of the batches of plain DQN with a rank of at most 3, which section 4.1 calls small, in the game "
         "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
         judge=judge_low_games,
-        scales=ATARI_SCALES,
     ),
     *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
     _labels("fig27", "double DQN"),
     _labels("fig28", "dueling DQN"),
     _relation("fig27", "double"),
     _relation("fig28", "dueling"),
-    Claim(
+    _of_all_games(
         name="43-of-57-games-benefit",
         figure="fig23",
-        section="E",
         says="43 of the 57 games benefit from structure.",
         paper="43 of 57",
         test="Games whose relative gain exceeds 10%; reproduced if their number is within 5 of 43 and its interval "
         "over seeds spans 10 games at most.",
         judge=partial(judge_count, +1, 43, 5, 10),
-        scales=_FULL,
     ),
-    Claim(
+    _of_all_games(
         name="4-games-slightly-worse",
         figure="fig26",
-        section="E",
         says="Only about four games are slightly worse with structure.",
         paper="4 of 57",
         test="Games that lose more than 10%; reproduced if their number is within 2 of 4 and its interval over seeds "
         "spans 4 games at most.",
         judge=partial(judge_count, -1, 4, 2, 4),
-        scales=_FULL,
     ),
     Claim(
         name="worse-games-have-a-large-rank",
@@ -440,33 +426,21 @@ CLAIMS = (
         judge=judge_low_rank,
         scales=_FULL,
     ),
-    Claim(
+    _counted(
         name="labels-add-up-to-43",
-        figure="fig23",
-        section="E",
         says="The labels printed under the panels of figures 23 to 26 give the 43 games that benefit.",
         paper="43",
         test="Labels better and slightly better are counted.",
         judge=judge_label_count,
-        scales=("smoke", "laptop", "short", "full"),
-        seeded=False,
-        printed=True,
     ),
-    Claim(
+    _counted(
         name="most-games-have-18-actions",
-        figure="fig23",
-        section="E",
         says="The majority of the games have 18 actions.",
         paper="more than half",
         test="Games with a minimal action set of 18 are counted in svrl's table of games.",
         judge=judge_actions,
-        scales=("smoke", "laptop", "short", "full"),
-        seeded=False,
-        printed=True,
     ),
 )
-
-# Figures 6 and 23 to 28: a panel a game, or a game and a technique.
 
 COLUMNS = 4
 _NOTHING = "none of the games of this figure is in this budget"

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# What the study of ranks spends. The paper does not name its games; ours are four of its figures, with 18 actions.
-
 GAMES = ("frostbite", "krull", "zaxxon", "alien")
 ENVS = env_names(GAMES)
 ARM = "dqn"
@@ -61,8 +59,6 @@ BUDGETS = {
     "short": short_budget(GAMES, (ARM,)),
     "full": _budget(FULL, GAMES, WORDS["full"]),
 }
-
-# What the paper says about the rank of learned values, and what we find.
 
 LOW = 3
 """Ranks that the paper calls small."""
@@ -97,8 +93,6 @@ CLAIMS = (
         scales=ATARI_SCALES,
     ),
 )
-
-# Figure 4: histogram and cumulative distribution of the rank, a panel a game.
 
 _KINDS = (("", "-", False), (", rows centred", "--", True))
 

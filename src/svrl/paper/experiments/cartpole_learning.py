@@ -13,8 +13,6 @@ from svrl.paper.experiments.trainings import TrainingPlan, envs_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# CartPole: arms and budgets.
-
 ENV = "CartPole-v1"
 ENVS = (ENV,)
 ARMS = ("dqn", "sv-dqn")
@@ -34,8 +32,6 @@ BUDGETS = {
     for name, plan in (("smoke", SMOKE), ("laptop", LAPTOP), ("full", FULL))
 }
 
-# Our claims on CartPole.
-
 _ARMS = {"sv-dqn": "structured"}
 
 
@@ -48,8 +44,6 @@ CLAIMS = (
     improvement_claim("cartpole", "cartpole-structure-improves", "sv-dqn", "On CartPole structured DQN", ENVS),
     rank_claim("cartpole", "cartpole-rank-one", 1, "2", ENVS),
 )
-
-# The addition on CartPole: curves, ranks, and how often structure improves.
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

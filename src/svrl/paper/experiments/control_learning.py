@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Control tasks with many actions: arms and budgets.
-
 TASKS = ("three-motor-pendulum", "inverted-pendulum", "double-integrator", "mountain-car")
 ENVS = tuple(f"{CONTROL}{task}" for task in TASKS)
 ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
@@ -98,8 +96,6 @@ BUDGETS = {
     "short": Budget(cells=SHORT.cells(ENVS, ARMS), words=_words(SHORT), piece_of=piece_of),
     "full": Budget(cells=FULL.cells(ENVS, ARMS), words=f"{len(TASKS)} tasks with {_words(FULL)}"),
 }
-
-# Our claims on control tasks with many actions.
 
 PLAIN, *STRUCTURED = ARMS
 _LAST = 0.25
@@ -179,8 +175,6 @@ CLAIMS = (
     ),
     rank_claim("control", "control-low-rank", _LOW, "32", ENVS, centred=True),
 )
-
-# The addition on control tasks: policy losses while learning, ranks, and how often structure improves.
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

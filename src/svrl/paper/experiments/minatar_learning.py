@@ -23,8 +23,6 @@ from svrl.paper.experiments.trainings import TrainingPlan, envs_of, piece_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# MinAtar: games, arms and budgets.
-
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 ENVS = tuple(f"minatar/{game}" for game in GAMES)
 ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
@@ -68,8 +66,6 @@ BUDGETS = {
     ),
 }
 
-# Our claims on MinAtar.
-
 _ARMS = {"sv-dqn": "structured as in the authors' program", "sv-dqn-network": "rows centred, valued by the network"}
 
 
@@ -89,8 +85,6 @@ CLAIMS = (
     ),
     rank_claim("minatar", "minatar-low-rank", 3, "6", ENVS),
 )
-
-# The addition on MinAtar: curves, ranks, and how often structure improves.
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
