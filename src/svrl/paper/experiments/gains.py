@@ -328,10 +328,11 @@ SCALES = ("laptop", "short", "full")
 """All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
-def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:
-    """Gains of each structured arm and the ranks of plain DQN.
+def told(figure_id: str, evidence: Evidence, *, envs: Sequence[str], arms: Mapping[str, str]) -> str:
+    """Scores, gains of each structured arm and the ranks of plain DQN, in a caption.
 
     Args:
+        figure_id: The only one of an addition.
         evidence: What to read.
         envs: Environments of the addition.
         arms: Structured arms by what they are called.
@@ -339,8 +340,15 @@ def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) ->
     found = envs_of(evidence, envs, (PLAIN, *arms))
     gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
     scores = "; ".join(_means(evidence, env, (PLAIN, *arms)) for env in found)
-    ranks = ", ".join(_ranks(evidence, env) for env in found)
-    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. Mean rank of DQN's values: {ranks}."
+    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. {told_ranks(evidence, found)}"
+
+
+def told_ranks(evidence: Evidence, envs: Sequence[str]) -> str:
+    """Mean ranks of plain DQN's values on these environments."""
+    ranks, centred = (ranks_of(evidence, PLAIN, envs, partial(mean_rank, centred=centred)) for centred in (False, True))
+    each = zip(envs, ranks, centred, strict=True)
+    told = ", ".join(f"{title_of(env)} {raw:.1f}, rows centred {rest:.1f}" for env, raw, rest in each)
+    return f"Mean rank of DQN's values: {told}."
 
 
 def pushed(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
@@ -436,12 +444,6 @@ def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Eviden
 
 def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
     return SCALES if len(found) == len(envs) else ()
-
-
-def _ranks(evidence: Evidence, env: str) -> str:
-    cells = trainings(evidence, env=env, arm=PLAIN)
-    raw, centred = (float(np.mean([mean_rank(kept, centred=rows) for kept in cells])) for rows in (False, True))
-    return f"{title_of(env)} {raw:.1f}, rows centred {centred:.1f}"
 
 
 def _means(evidence: Evidence, env: str, arms: Sequence[str]) -> str:
