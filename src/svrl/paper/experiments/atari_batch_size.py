@@ -117,9 +117,8 @@ def judge_vanishes(evidence: Evidence) -> Finding:
         return nothing_yet(evidence)
     (gain,) = panel.gains
     ends = panel.ends(lambda found: found[..., -1])
-    holds = ends is not None and -MARGIN <= ends[0] <= ends[1] <= MARGIN
     ours = f"{signed(gain)}{signed_ends(ends)}"
-    return settled(evidence, holds, ours=ours, value=float(gain), ends=ends, limit=0.0, side=0, within=MARGIN)
+    return settled(evidence, ours=ours, value=float(gain), ends=ends, limit=0.0, side=0, within=MARGIN)
 
 
 def judge_frostbite(evidence: Evidence) -> Finding:

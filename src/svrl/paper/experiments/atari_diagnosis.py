@@ -173,7 +173,6 @@ def judge_high_rank(evidence: Evidence) -> Finding:
     middle, ends = float(_middle(high.gains)), high.ends(_middle)
     return settled(
         evidence,
-        ends is not None and -SLIGHTLY <= ends[0] <= ends[1] <= MARGIN,
         ours=f"{signed(middle)}{signed_ends(ends)}, IQM of {len(high)} game{'s' if len(high) > 1 else ''}",
         value=middle,
         ends=ends,
@@ -287,7 +286,6 @@ def judge_optimism(arm: str, evidence: Evidence) -> Finding:
     )
     return settled(
         evidence,
-        ends is not None and ends[1] < 0.0,
         ours=f"{change:+.2g}{shown(ends)}, {_mean_of(envs)}",
         value=change,
         ends=ends,
@@ -317,7 +315,6 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
     others = f" The interval over games, for games that were not run, is{shown(over_games)}." if over_games else ""
     return settled(
         evidence,
-        ends is not None and ends[1] < 1.0,
         ours=f"{middle:.2f}{shown(ends)}, {_mean_of(envs)}",
         value=middle,
         ends=ends,

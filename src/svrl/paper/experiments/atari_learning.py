@@ -260,7 +260,6 @@ def judge_low_rank(evidence: Evidence) -> Finding:
     centred = values(evidence, "dqn", envs, lambda kept: mean_rank(kept, centred=True))
     return settled(
         evidence,
-        ends is not None and ends[0] > 40,
         ours=f"{count}{shown(ends, 0)} of {len(envs)}",
         value=count,
         ends=ends,

@@ -227,10 +227,7 @@ def improved(
     ends = gain.improvement_interval
     if ends == (1.0, 1.0):
         note = f"{note} {outright}, of {gain.seeds} seeds.".strip()
-    holds = ends is not None and ends[0] > 0.5
-    return settled(
-        evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets
-    )
+    return settled(evidence, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets)
 
 
 def mostly_low(
@@ -261,7 +258,7 @@ def mostly_low(
     other = "left in" if centred else "taken out"
     return settled(
         evidence,
-        len(envs) == expected and ends is not None and ends[0] > 0.5,
+        None if len(envs) == expected else False,
         ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest"
         + (f" of {len(envs)} of {expected} environments" if len(envs) < expected else ""),
         value=share,
@@ -307,8 +304,7 @@ def judge_falling(
         if len(envs) < FEWEST_GAMES:
             return nothing_yet(evidence)
         ours, note, ends = f"rank or gain is the same in all {len(envs)} games", "", (-1.0, 1.0)
-    holds = ends is not None and ends[1] < 0.0
-    return settled(evidence, holds, ours=ours, value=tau, ends=ends, note=note, limit=0.0, side=-1)
+    return settled(evidence, ours=ours, value=tau, ends=ends, note=note, limit=0.0, side=-1)
 
 
 def signed(share: float) -> str:
