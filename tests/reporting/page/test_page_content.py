@@ -10,7 +10,9 @@ from svrl.reporting.page.content import (
     ClaimRow,
     FigureEntry,
     Section,
+    apart,
     capital,
+    counts_text,
     figure_labels,
     minutes_text,
     runs_text,
@@ -65,6 +67,19 @@ def test_claims_come_in_the_order_of_the_experiments():
 def test_counts_have_every_verdict():
     assert verdict_counts(()) == dict.fromkeys(VERDICTS, 0)
     assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 0, 0, 0, 1), strict=True))
+
+
+def test_claims_of_the_paper_and_of_additions_are_counted_apart():
+    mine, other = (ClaimRow(**claim_words(section), verdict="reproduced") for section in ("3.3", ""))
+    groups = apart((mine, other, mine))
+    assert {whose: len(some) for whose, some in groups.items()} == {"of the paper": 2, "of our additions": 1}
+    assert counts_text(groups["of the paper"], "of the paper") == "2 claims of the paper: 2 reproduced."
+    assert counts_text(groups["of our additions"], "of our additions") == "1 claim of our additions: 1 reproduced."
+    assert apart(()) == {}
+
+
+def claim_words(section: str) -> dict[str, str]:
+    return {"name": "x", "section": section, "figure": "fig1", "says": "x", "paper": "x", "test": "x"}
 
 
 @pytest.mark.parametrize(

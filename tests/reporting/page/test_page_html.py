@@ -152,6 +152,15 @@ def test_filters_count_the_verdicts(document):
     assert verdicts == ["reproduced", "otherwise", "unrun", "failed"]
 
 
+def test_additions_have_a_bar_of_their_own():
+    first, *rest = sample_page().sections
+    ours = dataclasses.replace(first, claims=tuple(dataclasses.replace(claim, section="") for claim in first.claims))
+    made = render_html(dataclasses.replace(sample_page(), sections=(ours, *rest)))
+    assert made.count('<div class="shares"') == 2
+    assert "3 claims of our additions: 1 reproduced, " in made
+    assert "1 claim of the paper: 1 not reproduced." in made
+
+
 def test_what_was_found_so_far_has_its_badge_and_its_count():
     page = sample_page()
     found = ("supported so far", "contradicted so far", "undecided so far", "undecided so far")
