@@ -7,7 +7,7 @@ from functools import partial
 
 from svrl.envs.atari_games import GAMES
 from svrl.paper.catalogue import load_experiment
-from svrl.paper.experiments.gains import correlation, gain_of
+from svrl.paper.experiments.gains import Panels, correlation, gain_of
 from svrl.paper.experiments.trainings import (
     ARMS_OF,
     centred_rank_share,
@@ -46,7 +46,7 @@ def main() -> None:
     print("| relative gain, last 100 games | " + " | ".join(title_of(env) for env in envs) + " |")
     print("|---|" + "---|" * len(envs))
     for arm in STRUCTURED:
-        gains = gain_of(evidence, PLAIN, arm, envs).relative
+        gains = Panels.of(evidence, PLAIN, arm, envs).gains
         print(f"| `{arm}` | " + " | ".join(f"{gain:+.0%}" for gain in gains) + " |")
     for words, rank in RANKS.items():
         means = [seeds.mean() for seeds in values(evidence, PLAIN, envs, rank)]

@@ -152,7 +152,7 @@ def train(
     own = {name: value for name, value in locals().items() if name in _OWN}
     single = agents is None and seeds is None
     with answering():
-        from svrl.runtime.run_directory import CONFIG, RESULT
+        from svrl.runtime.run_directory import CONFIG, RESULT, refuse_another_env
         from svrl.runtime.stop_signals import Signals
 
         if resume and out is not None and (out / CONFIG).exists():

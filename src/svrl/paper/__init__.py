@@ -1,4 +1,1 @@
-"""The paper as experiments, a folder each: settings (data), run, figure, claims.
-
-`paper` is what they share.
-"""
+"""The paper: its experiments, a file each in `svrl.paper.experiments`, and what computes, judges and draws them."""

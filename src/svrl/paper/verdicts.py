@@ -120,7 +120,7 @@ def best_of(findings: Sequence[Finding]) -> Finding:
 
 def settled(
     evidence: Evidence,
-    holds: bool,
+    holds: bool | None = None,
     *,
     ours: str,
     value: float | None,
@@ -136,7 +136,7 @@ def settled(
 
     Args:
         evidence: What it was judged from.
-        holds: Whether the test was passed.
+        holds: Whether the test was passed; None asks whether the whole interval lies where the value must.
         ours: Our value in words; empty if there is none.
         value: The same as a number.
         ends: Its interval; without one nothing is called reproduced.
@@ -147,10 +147,13 @@ def settled(
         within: How far from the limit a value is still at it.
         budgets: Scales that settle the claim.
     """
-    holds = holds and ends is not None
     notes = [note, otherwise]
     below_it = ends is not None and limit is not None and ends[1] < limit - within
     above_it = ends is not None and limit is not None and ends[0] > limit + within
+    if holds is None and ends is not None and limit is not None:
+        at_it = limit - within <= ends[0] <= ends[1] <= limit + within
+        holds = {1: above_it, 0: at_it, -1: below_it}[side]
+    holds = bool(holds) and ends is not None
     if ends is None and ours:
         notes.append("Too few seeds for an interval.")
     elif not holds and limit is not None and ends is not None and not (below_it or above_it):

@@ -19,7 +19,10 @@ from svrl.paper.catalogue import load_all
 from svrl.reporting.page.content import (
     MARKS,
     VERDICTS,
+    ClaimRow,
     Page,
+    apart,
+    counts_text,
     figure_labels,
     minutes_text,
     runs_text,
@@ -48,6 +51,21 @@ def test_claims_are_counted_by_verdict_in_the_order_of_the_experiments():
     assert [claim.name for claim in sample_page().claims] == ["svp-fifth", "svp-rank", "svp-time", "sv-better"]
     assert verdict_counts(()) == dict.fromkeys(VERDICTS, 0)
     assert verdict_counts(planning().claims) == dict(zip(VERDICTS, (1, 1, 0, 0, 0, 0, 1), strict=True))
+
+
+def test_claims_of_the_paper_and_of_additions_are_counted_apart():
+    words = {"name": "x", "figure": "fig1", "says": "x", "paper": "x", "test": "x", "verdict": "reproduced"}
+    mine, other = (ClaimRow(**words, section=section) for section in ("3.3", ""))
+    groups = apart((mine, other, mine))
+    assert {whose: len(some) for whose, some in groups.items()} == {"of the paper": 2, "of our additions": 1}
+    assert counts_text(groups["of the paper"], "of the paper") == "2 claims of the paper: 2 reproduced."
+    assert apart(()) == {}
+    first, *rest = sample_page().sections
+    ours = dataclasses.replace(first, claims=tuple(dataclasses.replace(claim, section="") for claim in first.claims))
+    made = render_html(dataclasses.replace(sample_page(), sections=(ours, *rest)))
+    assert made.count('<div class="shares"') == 2
+    assert "3 claims of our additions: 1 reproduced, " in made
+    assert "1 claim of the paper: 1 not reproduced." in made
 
 
 def test_words():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import MARGIN, Transform, can_tell, relative_gains, signed, signed_ends
+from svrl.paper.experiments.gains import MARGIN, Panels, signed, signed_ends
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
 from svrl.paper.experiments.trainings import (
     ARMS_OF,
@@ -28,18 +29,14 @@ from svrl.paper.experiments.trainings import (
     short_budget,
     title_of,
     trainings,
-    values,
 )
 from svrl.paper.verdicts import nothing_yet, settled
 from svrl.plots.style import empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
 from svrl.runs.store import Kept
-from svrl.stats import Interval, stratified_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-# Games and batch sizes. Those of 32 are the cells of the learning figures.
 
 GAMES = ("frostbite", "seaquest")
 FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
@@ -69,48 +66,43 @@ BUDGETS = {
     ),
 }
 
-# What the paper says about batch sizes, and what we find.
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """Gains by game and size, and what is missing."""
-    found, panels = [], 0
-    for env in ENVS:
-        sizes = sizes_of(evidence, env)
-        panels += len(sizes)
-        if sizes:
-            gains = gains_of(evidence, env, sizes)
-            told = ", ".join(f"{signed(gain)} at {size}" for size, gain in zip(sizes, gains, strict=True))
-            found.append(f"{title_of(env)} {told}")
-    expected = len(ENVS) * len(SIZES)
-    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
-    return f"Relative gain of structure by batch size: {'; '.join(found)}.{missing}"
-
 
 def sizes_of(evidence: Evidence, env: str) -> tuple[int, ...]:
     """Batch sizes that both arms were trained with."""
     return tuple(size for size in SIZES if envs_of(evidence, (env,), PAIR, size))
 
 
-def gains_of(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> np.ndarray:
-    """(sizes,): relative gain at each batch size."""
-    return relative_gains(*_scores(evidence, env, sizes), [env] * len(sizes))
+def panels_of(evidence: Evidence, env: str) -> Panels:
+    """A panel a batch size."""
+    return sum((Panels.of(evidence, *PAIR, (env,), size) for size in SIZES), Panels((), (), ()))
+
+
+def _told(panels: Panels, sizes: Sequence[int]) -> str:
+    return ", ".join(f"{signed(gain)} at {size}" for size, gain in zip(sizes, panels.gains, strict=True))
+
+
+def got(figure: str, evidence: Evidence) -> str:
+    """Gains by game and size, and what is missing."""
+    sizes = {env: some for env in ENVS if (some := sizes_of(evidence, env))}
+    found = [f"{title_of(env)} {_told(panels_of(evidence, env), some)}" for env, some in sizes.items()]
+    panels, expected = sum(map(len, sizes.values())), len(ENVS) * len(SIZES)
+    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
+    return f"Relative gain of structure by batch size: {'; '.join(found)}.{missing}"
 
 
 def judge_shrinks(evidence: Evidence) -> Finding:
     """Seaquest: worse at 32, and less so at 128; 64 may be missing."""
-    sizes = sizes_of(evidence, SEAQUEST)
+    sizes, panels = sizes_of(evidence, SEAQUEST), panels_of(evidence, SEAQUEST)
     if not {SIZES[0], SIZES[-1]} <= set(sizes):
         return nothing_yet(evidence)
-    gains = gains_of(evidence, SEAQUEST, sizes)
+    gains = panels.gains
     change = float(gains[-1] - gains[0])
-    ends = _ends(evidence, SEAQUEST, sizes, lambda found: found[..., -1] - found[..., 0])
+    ends = panels.ends(lambda found: found[..., -1] - found[..., 0])
     rising = bool((np.diff(gains) >= 0).all())
-    holds = bool(gains[0] < 0) and rising and ends is not None and ends[0] > 0
     return settled(
         evidence,
-        holds,
-        ours=f"{_told(gains, sizes)}; from 32 to 128 {signed(change)}{signed_ends(ends)}",
+        bool(gains[0] < 0) and rising and ends is not None and ends[0] > 0,
+        ours=f"{_told(panels, sizes)}; from 32 to 128 {signed(change)}{signed_ends(ends)}",
         value=change,
         ends=ends,
         note="" if gains[0] < 0 else "There is no loss at 32 that could shrink.",
@@ -120,85 +112,52 @@ def judge_shrinks(evidence: Evidence) -> Finding:
 
 def judge_vanishes(evidence: Evidence) -> Finding:
     """Seaquest: no difference at 128."""
-    if SIZES[-1] not in sizes_of(evidence, SEAQUEST):
+    panel = Panels.of(evidence, *PAIR, (SEAQUEST,), SIZES[-1])
+    if not len(panel):
         return nothing_yet(evidence)
-    gains = gains_of(evidence, SEAQUEST, SIZES[-1:])
-    ends = _ends(evidence, SEAQUEST, SIZES[-1:], lambda found: found[..., -1])
-    holds = ends is not None and -MARGIN <= ends[0] <= ends[1] <= MARGIN
-    ours = f"{signed(gains[-1])}{signed_ends(ends)}"
-    return settled(evidence, holds, ours=ours, value=float(gains[-1]), ends=ends, limit=0.0, side=0, within=MARGIN)
+    (gain,) = panel.gains
+    ends = panel.ends(lambda found: found[..., -1])
+    ours = f"{signed(gain)}{signed_ends(ends)}"
+    return settled(evidence, ours=ours, value=float(gain), ends=ends, limit=0.0, side=0, within=MARGIN)
 
 
 def judge_frostbite(evidence: Evidence) -> Finding:
     """Frostbite: better at all sizes, so also where the gain is least."""
-    sizes = sizes_of(evidence, FROSTBITE)
+    sizes, panels = sizes_of(evidence, FROSTBITE), panels_of(evidence, FROSTBITE)
     if not sizes:
         return nothing_yet(evidence)
-    gains = gains_of(evidence, FROSTBITE, sizes)
-    ends = _ends(evidence, FROSTBITE, sizes, lambda found: found.min(-1))
+    ends = panels.ends(lambda found: found.min(-1))
     holds = sizes == SIZES and ends is not None and ends[0] > 0
-    ours = _told(gains, sizes) + (f"; least{signed_ends(ends)}" if ends else "")
-    return settled(evidence, holds, ours=ours, value=float(gains.min()), ends=ends, limit=0.0)
+    ours = _told(panels, sizes) + (f"; least{signed_ends(ends)}" if ends else "")
+    return settled(evidence, holds, ours=ours, value=float(panels.gains.min()), ends=ends, limit=0.0)
 
 
-def _told(gains: np.ndarray, sizes: tuple[int, ...]) -> str:
-    return ", ".join(f"{signed(gain)} at {size}" for size, gain in zip(sizes, gains, strict=True))
-
-
-def _scores(evidence: Evidence, env: str, sizes: tuple[int, ...]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """For plain and structured, the scores (seeds,) at each size."""
-    plain, structured = ([values(evidence, arm, (env,), batch_size=size)[0] for size in sizes] for arm in PAIR)
-    return plain, structured
-
-
-def _ends(evidence: Evidence, env: str, sizes: tuple[int, ...], statistic: Transform) -> Interval | None:
-    plain, structured = _scores(evidence, env, sizes)
-    if not can_tell(plain, structured):
-        return None
-    panels = [env] * len(sizes)
-    return stratified_interval(lambda x, y: statistic(relative_gains(x, y, panels)), plain, structured)
-
-
-def _claim(name: str, says: str, paper: str, test: str, judge: Callable[[Evidence], Finding]) -> Claim:
-    return Claim(
-        name=name,
-        figure="fig30",
-        section="G.2",
-        says=says,
-        paper=paper,
-        test=test,
-        judge=judge,
-        scales=ATARI_SCALES,
-    )
-
-
-CLAIMS = (
+_claim = partial(Claim, figure="fig30", section="G.2", scales=ATARI_SCALES)
+CLAIMS: tuple[Claim, ...] = (
     _claim(
-        "seaquest-gap-shrinks",
-        "On Seaquest structure loses at a batch size of 32, and the loss shrinks as batches grow.",
-        "worse at 32, less so at 64, gone at 128",
-        "Relative gains at 32, 64 and 128; reproduced if the first is a loss, they do not fall, and the interval of "
-        "the last less the first lies above 0.",
-        judge_shrinks,
+        name="seaquest-gap-shrinks",
+        says="On Seaquest structure loses at a batch size of 32, and the loss shrinks as batches grow.",
+        paper="worse at 32, less so at 64, gone at 128",
+        test="Relative gains at 32, 64 and 128; reproduced if the first is a loss, they do not fall, and the interval "
+        "of the last less the first lies above 0.",
+        judge=judge_shrinks,
     ),
     _claim(
-        "seaquest-gap-vanishes",
-        "On Seaquest structure makes no difference at a batch size of 128.",
-        "the same",
-        "Relative gain at 128; reproduced if its whole interval is within 10% of none. One that covers 0 and is wider "
-        "leaves it undecided, and so do three seeds of each arm.",
-        judge_vanishes,
+        name="seaquest-gap-vanishes",
+        says="On Seaquest structure makes no difference at a batch size of 128.",
+        paper="the same",
+        test="Relative gain at 128; reproduced if its whole interval is within 10% of none. One that covers 0 and is "
+        "wider leaves it undecided, and so do three seeds of each arm.",
+        judge=judge_vanishes,
     ),
     _claim(
-        "frostbite-gains-at-all-sizes",
-        "On Frostbite structure is better at all batch sizes.",
-        "better at 32, 64 and 128",
-        "The least of the three relative gains; reproduced if its interval lies above 0.",
-        judge_frostbite,
+        name="frostbite-gains-at-all-sizes",
+        says="On Frostbite structure is better at all batch sizes.",
+        paper="better at 32, 64 and 128",
+        test="The least of the three relative gains; reproduced if its interval lies above 0.",
+        judge=judge_frostbite,
     ),
 )
-
-# Figure 30: a row a game, a column a batch size.
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:

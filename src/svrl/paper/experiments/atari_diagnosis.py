@@ -18,12 +18,11 @@ from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import (
     FEWEST_GAMES,
     MARGIN,
+    Panels,
     can_tell,
     correlation,
-    gain_of,
     judge_falling,
-    ranks_and_gains,
-    resampled,
+    ranks_of,
     signed,
     signed_ends,
 )
@@ -72,8 +71,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Games of the diagnosis. The cells are those of the learning figures.
-
 GAMES = ("frostbite", "krull", "alien", "seaquest")
 ENVS = env_names(GAMES)
 PAPER_RANKS = {"frostbite": 2, "krull": 2, "alien": 5, "seaquest": 10}
@@ -89,8 +86,6 @@ BUDGETS = {
     "full": Budget(cells=pairs(FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
 }
 
-# What the paper says about rank and gain, and what we find.
-
 NEAR = 0.25
 """Relative distance within which a rank agrees with one that the paper gives as "about"."""
 HIGH_RANK = 5.0
@@ -101,14 +96,14 @@ SLIGHTLY = 0.25
 
 def got(figure: str, evidence: Evidence) -> str:
     """Rank and gain of each of the four games, and their correlation over all."""
-    envs = envs_of(evidence, ENVS, PAIR)
-    if not envs:
+    panels = Panels.of(evidence, *PAIR, ENVS)
+    if not len(panels):
         return f"None of the {len(ENVS)} games is in this budget."
-    ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
-    found = [f"{title_of(env)} {rank:.1f}, {signed(gain)}" for env, rank, gain in zip(envs, ranks, gains, strict=True)]
+    each = zip(panels.envs, ranks_of(evidence, PAIR[0], panels.envs), panels.gains, strict=True)
+    found = [f"{title_of(env)} {rank:.1f}, {signed(gain)}" for env, rank, gain in each]
     tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
     told = f" Kendall's tau of rank and gain over {games} games is {tau:+.2f}{shown(ends)}." if games else ""
-    missing = f" This budget has {len(envs)} of the {len(ENVS)} games." if len(envs) < len(ENVS) else ""
+    missing = f" This budget has {len(panels)} of the {len(ENVS)} games." if len(panels) < len(ENVS) else ""
     return f"Rank of DQN and relative gain of structure: {'; '.join(found)}.{told}{missing}"
 
 
@@ -148,50 +143,40 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
 
 def judge_signs(evidence: Evidence) -> Finding:
     """In how many of the four games the gain has the paper's sign."""
-    envs = envs_of(evidence, ENVS, PAIR)
-    if not envs:
+    panels = Panels.of(evidence, *PAIR, ENVS)
+    if not len(panels):
         return nothing_yet(evidence)
-    signs = np.array([PAPER_SIGNS[env.removeprefix("atari/")] for env in envs])
-    gains = gain_of(evidence, *PAIR, envs).relative
-    right = np.sign(gains) == signs
+    signs = np.array([PAPER_SIGNS[env.removeprefix("atari/")] for env in panels.envs])
+    right = np.sign(panels.gains) == signs
     count = int(right.sum())
-    ends = resampled(lambda found: (np.sign(found) == signs).sum(-1), evidence, *PAIR, envs)
+    ends = panels.ends(lambda found: (np.sign(found) == signs).sum(-1))
     if ends is not None:
         # One game's few seeds cannot tell its arms apart, so a wrong sign there may be luck and is not held against it.
-        luck = sum(
-            not can_tell(*(values(evidence, arm, (env,)) for arm in PAIR))
-            for env, is_right in zip(envs, right, strict=True)
-            if not is_right
-        )
-        ends = ends[0], min(ends[1] + luck, len(envs))
-    told = ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(envs, gains, strict=True))
-    holds = count == len(envs) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
-    ours = f"{count}{shown(ends, 0)} of {len(envs)}"
-    return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{told}.", limit=len(envs))
+        wrong = panels.where(~right)
+        luck = sum(not can_tell([plain], [ours]) for plain, ours in zip(wrong.plain, wrong.structured, strict=True))
+        ends = ends[0], min(ends[1] + luck, len(panels))
+    holds = count == len(panels) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
+    ours = f"{count}{shown(ends, 0)} of {len(panels)}"
+    return settled(evidence, holds, ours=ours, value=count, ends=ends, note=f"{panels}.", limit=len(panels))
 
 
 def judge_high_rank(evidence: Evidence) -> Finding:
     """Games of high rank, put together: at best comparable, at worst slightly worse."""
-    every = envs_of(evidence, env_names(ALL_GAMES), PAIR)
-    if not every:
+    panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
+    if not len(panels):
         return nothing_yet(evidence)
-    ranks, gains = ranks_and_gains(evidence, *PAIR, every)
-    high = ranks > HIGH_RANK
-    envs = [env for env, chosen in zip(every, high, strict=True) if chosen]
-    if not envs:
+    ranks = ranks_of(evidence, PAIR[0], panels.envs)
+    high = panels.where(ranks > HIGH_RANK)
+    if not len(high):
         note = f"No game has a mean rank above {HIGH_RANK:g}; the highest is {ranks.max():.1f}."
         return settled(evidence, False, ours="", value=None, ends=None, note=note)
-    middle = float(_middle(gains[high]))
-    ends = resampled(_middle, evidence, *PAIR, envs)
-    holds = ends is not None and -SLIGHTLY <= ends[0] <= ends[1] <= MARGIN
-    told = ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(envs, gains[high], strict=True))
+    middle, ends = float(_middle(high.gains)), high.ends(_middle)
     return settled(
         evidence,
-        holds,
-        ours=f"{signed(middle)}{signed_ends(ends)}, IQM of {len(envs)} game{'s' if len(envs) > 1 else ''}",
+        ours=f"{signed(middle)}{signed_ends(ends)}, IQM of {len(high)} game{'s' if len(high) > 1 else ''}",
         value=middle,
         ends=ends,
-        note=f"{told}.",
+        note=f"{high}.",
         limit=(MARGIN - SLIGHTLY) / 2,
         side=0,
         within=(MARGIN + SLIGHTLY) / 2,
@@ -207,47 +192,43 @@ def _near(ranks: np.ndarray, paper: float) -> bool:
     return bool(abs(ranks.mean() - paper) <= NEAR * paper)
 
 
+_claim = partial(Claim, figure="fig7", scales=ATARI_SCALES)
+
+
 def _rank_claim(game: str) -> Claim:
     name = game.title()
-    return Claim(
+    return _claim(
         name=f"rank-of-{game}",
-        figure="fig7",
         section="5",
         says=f"The approximate rank of DQN's values on {name} is about {PAPER_RANKS[game]}.",
         paper=f"about {PAPER_RANKS[game]}",
         test="Mean rank over batches and seeds; reproduced if it is within 25% of the paper's, under another "
         "definition if it is at 99.99% of the energy or with row means taken out.",
         judge=partial(judge_rank, game),
-        scales=ATARI_SCALES,
     )
 
 
-CLAIMS = (
+CLAIMS: tuple[Claim, ...] = (
     *(_rank_claim(game) for game in GAMES),
-    Claim(
+    _claim(
         name="gains-on-four-games",
-        figure="fig7",
         section="5",
         says="Structure is better on Frostbite and Krull, slightly better on Alien and slightly worse on Seaquest.",
         paper="+, +, +, -",
         test="Signs of the gains; reproduced if all four agree, and three or more in the interval over seeds.",
         judge=judge_signs,
-        scales=ATARI_SCALES,
     ),
-    Claim(
+    _claim(
         name="lower-rank-larger-gain",
-        figure="fig7",
         section="5",
         says="Games of lower rank gain more from structure.",
         paper="decreasing over four games",
         test="Kendall's tau of mean rank and relative gain over all games of the budget; reproduced if its interval, "
         "by resampling games, lies below 0.",
         judge=partial(judge_falling, *PAIR, env_names(ALL_GAMES)),
-        scales=ATARI_SCALES,
     ),
-    Claim(
+    _claim(
         name="high-rank-comparable-or-slightly-worse",
-        figure="fig7",
         section="1",
         says="Games of high rank perform comparably with structure, or only slightly worse.",
         paper="comparable or slightly worse",
@@ -255,11 +236,8 @@ CLAIMS = (
         f"the paper calls moderate; reproduced if its whole interval, by resampling seeds within each game, lies "
         f"between -{SLIGHTLY:.0%} and +{MARGIN:.0%}.",
         judge=judge_high_rank,
-        scales=ATARI_SCALES,
     ),
 )
-
-# Our claims on values: are they too high, what does estimation make of them, and does their centred rank tell a gain?
 
 FIGURE = "values"
 PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
@@ -308,7 +286,6 @@ def judge_optimism(arm: str, evidence: Evidence) -> Finding:
     )
     return settled(
         evidence,
-        ends is not None and ends[1] < 0.0,
         ours=f"{change:+.2g}{shown(ends)}, {_mean_of(envs)}",
         value=change,
         ends=ends,
@@ -338,7 +315,6 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
     others = f" The interval over games, for games that were not run, is{shown(over_games)}." if over_games else ""
     return settled(
         evidence,
-        ends is not None and ends[1] < 1.0,
         ours=f"{middle:.2f}{shown(ends)}, {_mean_of(envs)}",
         value=middle,
         ends=ends,
@@ -352,31 +328,28 @@ def _mean_of(envs: Sequence[str]) -> str:
     return title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
 
 
+_value_claim = partial(Claim, figure=FIGURE, section="", scales=ATARI_SCALES)
+
+
 def _optimism_claim(arm: str, name: str) -> Claim:
-    return Claim(
+    return _value_claim(
         name=name,
-        figure=FIGURE,
-        section="",
         says=f"DQN is less optimistic if it is {WORDS[arm]}.",
         paper="not in the paper",
         test="Largest value of a state less the discounted return from there, at the end of training, structured less "
         "plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
         judge=partial(judge_optimism, arm),
-        scales=ATARI_SCALES,
     )
 
 
 def _estimation_claim(scale: str, name: str, words: str) -> Claim:
-    return Claim(
+    return _value_claim(
         name=name,
-        figure=FIGURE,
-        section="",
         says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
         paper="not in the paper",
         test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
         "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
         judge=partial(judge_estimation, scale),
-        scales=ATARI_SCALES,
     )
 
 
@@ -385,17 +358,14 @@ VALUE_CLAIMS = (
     _optimism_claim(NETWORK, "structured-choice-lowers-optimism"),
     _estimation_claim("minmax", "estimation-beats-row-means", "with the authors' scaling"),
     _estimation_claim("row", "estimation-of-centred-rows-beats-row-means", "with rows centred"),
-    Claim(
+    _value_claim(
         name="lower-centred-rank-larger-gain",
-        figure=FIGURE,
-        section="",
         says="Games gain more from structure if their values have a lower rank once row means are taken out.",
         paper="not in the paper, which says so of the rank as it is",
         test="Kendall's tau of that rank, as a share of the most that the game's actions allow, and relative gain "
         "over all games of the budget; holds if its interval, by resampling games, lies below 0. Few actions reach a "
         "large share more easily.",
         judge=partial(judge_falling, PLAIN, STRUCTURED, _DQN, rank=centred_rank_share),
-        scales=ATARI_SCALES,
     ),
 )
 
@@ -429,8 +399,6 @@ def told_of_values(evidence: Evidence) -> str:
     return f"{optimism}{told}{relation}" or "No training of this budget knows it."
 
 
-# Figure 7: learning curves, ranks, and rank against gain. The addition: values, returns and estimates.
-
 HEIGHT = 4.2
 """Of figure 7, inches."""
 _MOST_NAMES = 12
@@ -463,20 +431,20 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
 
 def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, height: float) -> None:
     """Relative gain against a rank of plain DQN's values, a point a game, with its interval over seeds."""
-    envs = envs_of(evidence, env_names(ALL_GAMES), PAIR)
+    panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
     panel.set(title="rank and gain", xlabel=words, ylabel=f"relative gain of {PAIR[1]}")
-    if len(envs) < FEWEST_GAMES:
+    if len(panels) < FEWEST_GAMES:
         say(panel, "too few games")
         return
-    ranks, gains = ranks_and_gains(evidence, *PAIR, envs, rank)
-    for env, place in zip(envs, ranks, strict=True):
-        ends = resampled(lambda found: found[..., 0], evidence, *PAIR, (env,))
+    ranks, gains = ranks_of(evidence, PAIR[0], panels.envs, rank), panels.gains
+    for env, place in zip(panels.envs, ranks, strict=True):
+        ends = Panels.of(evidence, *PAIR, (env,)).ends(lambda found: found[..., 0])
         if ends is not None:
             tag(panel.vlines(place, *ends, color=GREY, alpha=0.6, linewidth=1.0), ONE_GAME)
     (points,) = panel.plot(ranks, gains, "o", color="black", markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
-    tau, ends, games = correlation(evidence, *PAIR, envs, rank)
+    tau, ends, games = correlation(evidence, *PAIR, panels.envs, rank)
     if games:
         panel.set_title(f"rank and gain, tau {tau:+.2f}{shown(ends)}")
     in_percent(panel.yaxis, 0)
@@ -484,8 +452,8 @@ def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, h
     panel.set_ylim(min(low, -_LEAST_REACH), max(high, _LEAST_REACH))
     room = 0.1 * float(np.ptp(ranks)) or 0.5
     panel.set_xlim(ranks.min() - room, ranks.max() + 4.0 * room)  # names stand at the right of points
-    if len(envs) <= _MOST_NAMES:
-        name_points(panel, ranks, gains, [title_of(env) for env in envs], height)
+    if len(panels) <= _MOST_NAMES:
+        name_points(panel, ranks, gains, [title_of(env) for env in panels.envs], height)
 
 
 def _draw_values(evidence: Evidence) -> Figure:

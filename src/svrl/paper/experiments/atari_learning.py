@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from svrl.envs.atari_games import GAMES
-from svrl.paper.claim import Claim, Evidence, Finding, Verdict
+from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import (
     MARGIN,
-    can_tell,
+    Panels,
     gain_of,
     improved,
     judge_falling,
     labels_of,
     mostly_low,
-    ranks_and_gains,
-    relative_gains,
-    resampled,
+    ranks_of,
     signed,
 )
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
@@ -55,7 +53,7 @@ from svrl.paper.experiments.trainings import (
     trainings,
     values,
 )
-from svrl.paper.verdicts import counted, nothing_yet, settled, shown
+from svrl.paper.verdicts import counted, fixed, nothing_yet, settled, shown
 from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
 from svrl.stats import probability_of_improvement, stratified_interval
@@ -63,8 +61,6 @@ from svrl.stats import probability_of_improvement, stratified_interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# Games of the learning figures, in the paper's order, and what is spent on them.
 
 FIG6 = ("breakout", "frostbite", "krull", "zaxxon")
 SELECTED = tuple(game.name for game in GAMES.values() if game.paper_double)
@@ -127,8 +123,6 @@ BUDGETS = {
     ),
 }
 
-# How the claims on scores are judged.
-
 MOST_POINTS = 0.9
 AGREEMENT = 0.8
 LOW_RANK = 3.0
@@ -164,15 +158,12 @@ def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> fl
 
 def judge_consistent(evidence: Evidence) -> Finding:
     """In how many of the 12 panels, or of those that are there, the structured agent ends higher."""
-    found = {kind: envs_of(evidence, env_names(FIG6), (kind, f"sv-{kind}")) for kind in TECHNIQUES}
-    if not all(found.values()):
+    found = [Panels.of(evidence, kind, f"sv-{kind}", env_names(FIG6)) for kind in TECHNIQUES]
+    if not all(map(len, found)):
         return nothing_yet(evidence)
-    theirs = [scores for kind, envs in found.items() for scores in values(evidence, kind, envs)]
-    ours = [scores for kind, envs in found.items() for scores in values(evidence, f"sv-{kind}", envs)]
-    panels = [env for envs in found.values() for env in envs]
-    count = int((relative_gains(theirs, ours, panels) > 0).sum())
-    tells = can_tell(theirs, ours)
-    ends = stratified_interval(lambda x, y: (relative_gains(x, y, panels) > 0).sum(-1), theirs, ours) if tells else None
+    panels = sum(found, Panels((), (), ()))
+    count = int((panels.gains > 0).sum())
+    ends = panels.ends(lambda gains: (gains > 0).sum(-1))
     holds = count == len(FIG6) * len(TECHNIQUES) and ends is not None and ends[0] >= 0.75 * len(panels)
     words = f"{count}{shown(ends, 0)} of {len(panels)} panels"
     return settled(evidence, holds, ours=words, value=count, ends=ends, limit=len(panels))
@@ -181,19 +172,17 @@ def judge_consistent(evidence: Evidence) -> Finding:
 def judge_labels(figure: str, evidence: Evidence) -> Finding:
     """The share of a figure's labelled games whose gain has the label's direction."""
     (kind,) = TECHNIQUES_OF[figure]
-    arms = kind, f"sv-{kind}"
     labelled = [env for env in env_names(GAMES_OF[figure]) if label_of(env, kind)]
-    envs = envs_of(evidence, labelled, arms)
-    signs = np.array([_SIGNS[label_of(env, kind)] for env in envs])
-    agree = agreeing(gain_of(evidence, *arms, envs).relative, signs)
+    panels = Panels.of(evidence, kind, f"sv-{kind}", labelled)
+    signs = np.array([_SIGNS[label_of(env, kind)] for env in panels.envs])
+    agree = agreeing(panels.gains, signs)
     share = float(agree.mean())
-    ends = resampled(lambda gains: agreeing(gains, signs).mean(-1), evidence, *arms, envs)
-    others = [title_of(env) for env, fits in zip(envs, agree, strict=True) if not fits]
-    holds = share >= AGREEMENT and ends is not None and ends[0] > 0.5
+    ends = panels.ends(lambda gains: agreeing(gains, signs).mean(-1))
+    others = [title_of(env) for env, fits in zip(panels.envs, agree, strict=True) if not fits]
     return settled(
         evidence,
-        holds,
-        ours=f"{int(agree.sum())} of {len(envs)} games, {share:.0%}{shown(ends)}",
+        share >= AGREEMENT and ends is not None and ends[0] > 0.5,
+        ours=f"{int(agree.sum())} of {len(panels)} games, {share:.0%}{shown(ends)}",
         value=share,
         ends=ends,
         note=f"Against their labels: {counted(others)}.",
@@ -212,49 +201,38 @@ def label_of(env: str, kind: str) -> str:
     return {"dqn": game.paper_dqn, "double": game.paper_double, "dueling": game.paper_dueling}[kind]
 
 
-def judge_benefit(evidence: Evidence) -> Finding:
-    """How many games gain more than the margin."""
-    return _near_count(evidence, 1, paper=43, near=5, widest=10)
-
-
-def judge_worse(evidence: Evidence) -> Finding:
-    """How many games lose more than the margin."""
-    return _near_count(evidence, -1, paper=4, near=2, widest=4)
-
-
-def _near_count(evidence: Evidence, label: int, *, paper: int, near: int, widest: int) -> Finding:
+def judge_count(label: int, paper: int, near: int, widest: int, evidence: Evidence) -> Finding:
     """Whether so many games have a label as in the paper, surely enough that noise cannot do it.
 
     Args:
-        evidence: What to read.
         label: 1 for better, -1 for worse.
         paper: Games of the paper.
         near: Largest distance of the count.
         widest: Games that the interval over seeds may span.
+        evidence: What to read.
     """
-    envs = envs_of(evidence, env_names(GAMES), PAIR)
-    count = int((labels_of(gain_of(evidence, *PAIR, envs).relative) == label).sum())
-    ends = resampled(lambda gains: (labels_of(gains) == label).sum(-1), evidence, *PAIR, envs)
+    panels = Panels.of(evidence, *PAIR, env_names(GAMES))
+    count = int((labels_of(panels.gains) == label).sum())
+    ends = panels.ends(lambda gains: (labels_of(gains) == label).sum(-1))
     holds = abs(count - paper) <= near and ends is not None and ends[1] - ends[0] <= widest
-    ours = f"{count}{shown(ends, 0)} of {len(envs)}"
+    ours = f"{count}{shown(ends, 0)} of {len(panels)}"
     return settled(evidence, holds, ours=ours, value=count, ends=ends, limit=paper)
 
 
 def judge_worse_rank(evidence: Evidence) -> Finding:
     """Whether the games that lose have higher ranks than the others, and ranks that are not low."""
-    envs = envs_of(evidence, env_names(GAMES), PAIR)
-    if not envs:
+    panels = Panels.of(evidence, *PAIR, env_names(GAMES))
+    if not len(panels):
         return nothing_yet(evidence)
-    ranks, gains = ranks_and_gains(evidence, *PAIR, envs)
-    worse = labels_of(gains) == -1
+    ranks, worse = ranks_of(evidence, PAIR[0], panels.envs), labels_of(panels.gains) == -1
     if worse.sum() < 2 or worse.all():
-        note = f"{int(worse.sum())} of {len(envs)} games lose more than {MARGIN:.0%}: two and some others are needed."
+        note = f"{int(worse.sum())} of {len(panels)} games lose more than {MARGIN:.0%}: two and some others are needed."
         return settled(evidence, False, ours="", value=None, ends=None, note=note)
     groups = [ranks[worse]], [ranks[~worse]]
     chance = float(probability_of_improvement(*groups))
     ends = stratified_interval(probability_of_improvement, *groups)
     middle, others = float(np.median(ranks[worse])), float(np.median(ranks[~worse]))
-    told = [f"{title_of(env)} {rank:.1f}" for env, rank, chosen in zip(envs, ranks, worse, strict=True) if chosen]
+    told = [f"{title_of(env)} {rank:.1f}" for env, rank in zip(panels.where(worse).envs, ranks[worse], strict=True)]
     return settled(
         evidence,
         ends[0] > 0.5 and middle > LOW_RANK,
@@ -282,7 +260,6 @@ def judge_low_rank(evidence: Evidence) -> Finding:
     centred = values(evidence, "dqn", envs, lambda kept: mean_rank(kept, centred=True))
     return settled(
         evidence,
-        ends is not None and ends[0] > 40,
         ours=f"{count}{shown(ends, 0)} of {len(envs)}",
         value=count,
         ends=ends,
@@ -299,24 +276,20 @@ def judge_label_count(evidence: Evidence) -> Finding:
         f"{found['better']} better and {found['slightly better']} slightly better are {better}; "
         f"{found['similar']} similar, {found['worse']} worse, {found['']} without a label"
     )
-    verdict = Verdict.REPRODUCED if better == 43 else Verdict.NOT_REPRODUCED
-    return Finding(verdict=verdict, ours=ours, value=better, note="Counted from the labels alone.")
+    return fixed(better == 43, ours, better, "Counted from the labels alone.")
 
 
 def judge_actions(evidence: Evidence) -> Finding:
     """Games with 18 actions, counted; no run is needed."""
     count = sum(game.actions == 18 for game in GAMES.values())
-    verdict = Verdict.REPRODUCED if 2 * count > len(GAMES) else Verdict.NOT_REPRODUCED
     note = "Counted in svrl's table of games, the minimal action sets of the emulator; the paper prints no list."
-    return Finding(verdict=verdict, ours=f"{count} of {len(GAMES)}", value=count, note=note)
+    return fixed(2 * count > len(GAMES), f"{count} of {len(GAMES)}", count, note)
 
 
 def _low(ranks: Sequence[np.ndarray]) -> np.ndarray:
     """(..., games): whether the mean over seeds is low, from ranks (..., seeds) of each game."""
     return np.stack([game.mean(-1) <= LOW_RANK for game in ranks], axis=-1)
 
-
-# What the paper says about scores on Atari, as claims.
 
 _FULL = ("full",)
 _NAMES = {"dqn": "DQN", "double": "double DQN", "dueling": "dueling DQN"}
@@ -342,11 +315,16 @@ def has_panels(figure: str, evidence: Evidence) -> bool:
     return any(envs_of(evidence, games, (kind, f"sv-{kind}")) for kind in TECHNIQUES_OF[figure])
 
 
+_of_fig6 = partial(Claim, figure="fig6", section="4.3", scales=ATARI_SCALES)
+_of_all_games = partial(Claim, section="E", scales=_FULL)
+_counted = partial(
+    Claim, figure="fig23", section="E", scales=("smoke", "laptop", "short", "full"), seeded=False, printed=True
+)
+
+
 def _technique(kind: str) -> Claim:
-    return Claim(
+    return _of_fig6(
         name=f"{kind}-gains-across-time",
-        figure="fig6",
-        section="4.3",
         says=f"With structure {_NAMES[kind]} has higher scores throughout training in all four games.",
         paper="higher in all 4 games, at all times",
         test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
@@ -354,22 +332,19 @@ def _technique(kind: str) -> Claim:
         "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
         "interquartile means over all games.",
         judge=partial(judge_technique, kind),
-        scales=ATARI_SCALES,
     )
 
 
 def _labels(figure: str, name: str) -> Claim:
     games = GAMES_OF[figure]
-    return Claim(
+    return _of_all_games(
         name=f"labels-{figure}",
         figure=figure,
-        section="E",
         says=f"Structure does to {name} on the games of this figure what their labels say: better, similar or worse.",
         paper=f"labels of {sum(game != 'surround' for game in games)} games",
         test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced if it "
         "is at least 80% and its interval over seeds lies above one half.",
         judge=partial(judge_labels, figure),
-        scales=_FULL,
     )
 
 
@@ -387,55 +362,45 @@ def _relation(figure: str, kind: str) -> Claim:
     )
 
 
-CLAIMS = (
+CLAIMS: tuple[Claim, ...] = (
     *(_technique(kind) for kind in TECHNIQUES),
-    Claim(
+    _of_fig6(
         name="gains-consistent-over-techniques",
-        figure="fig6",
-        section="4.3",
         says="The gains are consistent: all three techniques gain in all four games.",
         paper="12 of 12 panels",
         test="Panels whose last score is higher; reproduced if all 12 are, and 9 or more in the interval over seeds.",
         judge=judge_consistent,
-        scales=ATARI_SCALES,
     ),
-    Claim(
+    _of_fig6(
         name="games-of-fig6-are-low-rank",
-        figure="fig6",
-        section="4.3",
         says="The four games of the figure have values of low rank.",
         paper="low rank, as in section 4.1",
         test="Share of the batches of plain DQN with a rank of at most 3, which section 4.1 calls small, in the game "
         "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
         judge=judge_low_games,
-        scales=ATARI_SCALES,
     ),
     *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
     _labels("fig27", "double DQN"),
     _labels("fig28", "dueling DQN"),
     _relation("fig27", "double"),
     _relation("fig28", "dueling"),
-    Claim(
+    _of_all_games(
         name="43-of-57-games-benefit",
         figure="fig23",
-        section="E",
         says="43 of the 57 games benefit from structure.",
         paper="43 of 57",
         test="Games whose relative gain exceeds 10%; reproduced if their number is within 5 of 43 and its interval "
         "over seeds spans 10 games at most.",
-        judge=judge_benefit,
-        scales=_FULL,
+        judge=partial(judge_count, +1, 43, 5, 10),
     ),
-    Claim(
+    _of_all_games(
         name="4-games-slightly-worse",
         figure="fig26",
-        section="E",
         says="Only about four games are slightly worse with structure.",
         paper="4 of 57",
         test="Games that lose more than 10%; reproduced if their number is within 2 of 4 and its interval over seeds "
         "spans 4 games at most.",
-        judge=judge_worse,
-        scales=_FULL,
+        judge=partial(judge_count, -1, 4, 2, 4),
     ),
     Claim(
         name="worse-games-have-a-large-rank",
@@ -460,33 +425,21 @@ CLAIMS = (
         judge=judge_low_rank,
         scales=_FULL,
     ),
-    Claim(
+    _counted(
         name="labels-add-up-to-43",
-        figure="fig23",
-        section="E",
         says="The labels printed under the panels of figures 23 to 26 give the 43 games that benefit.",
         paper="43",
         test="Labels better and slightly better are counted.",
         judge=judge_label_count,
-        scales=("smoke", "laptop", "short", "full"),
-        seeded=False,
-        printed=True,
     ),
-    Claim(
+    _counted(
         name="most-games-have-18-actions",
-        figure="fig23",
-        section="E",
         says="The majority of the games have 18 actions.",
         paper="more than half",
         test="Games with a minimal action set of 18 are counted in svrl's table of games.",
         judge=judge_actions,
-        scales=("smoke", "laptop", "short", "full"),
-        seeded=False,
-        printed=True,
     ),
 )
-
-# Figures 6 and 23 to 28: a panel a game, or a game and a technique.
 
 COLUMNS = 4
 _NOTHING = "none of the games of this figure is in this budget"
@@ -565,7 +518,7 @@ def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
 def _beside(evidence: Evidence, kind: str, env: str) -> str:
     """Rank of the plain agent, gain of the structured one, and what the paper says of it."""
     rank = float(np.mean([mean_rank(kept) for kept in trainings(evidence, env=env, arm=kind)]))
-    gain = float(gain_of(evidence, kind, f"sv-{kind}", (env,)).relative[0])
+    (gain,) = Panels.of(evidence, kind, f"sv-{kind}", (env,)).gains
     return f"rank {rank:.1f}, gain {signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
 
 

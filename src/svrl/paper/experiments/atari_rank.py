@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import mostly_low
+from svrl.paper.experiments.gains import mostly_low, ranks_of
 from svrl.paper.experiments.training_figures import RANK
 from svrl.paper.experiments.trainings import (
     ATARI_SCALES,
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# What the study of ranks spends. The paper does not name its games; ours are four of its figures, with 18 actions.
-
 GAMES = ("frostbite", "krull", "zaxxon", "alien")
 ENVS = env_names(GAMES)
 ARM = "dqn"
@@ -62,19 +61,16 @@ BUDGETS = {
     "full": _budget(FULL, GAMES, WORDS["full"]),
 }
 
-# What the paper says about the rank of learned values, and what we find.
-
 LOW = 3
 """Ranks that the paper calls small."""
 
 
 def got(figure: str, evidence: Evidence) -> str:
     """What the ranks came to, game by game."""
-    found = []
-    for env in envs_of(evidence, ENVS, (ARM,)):
-        cells = trainings(evidence, env=env, arm=ARM)
-        raw, centred = (np.mean([mean_rank(kept, centred=rows) for kept in cells]) for rows in (False, True))
-        found.append(f"{title_of(env)} {raw:.1f} ({centred:.1f})")
+    envs = envs_of(evidence, ENVS, (ARM,))
+    ranks, centred = (ranks_of(evidence, ARM, envs, partial(mean_rank, centred=rows)) for rows in (False, True))
+    each = zip(envs, ranks, centred, strict=True)
+    found = [f"{title_of(env)} {raw:.1f} ({rest:.1f})" for env, raw, rest in each]
     rest = f" This budget has {len(found)} of the {len(ENVS)} games." if len(found) < len(ENVS) else ""
     return f"Mean rank, and with row means taken out in brackets: {', '.join(found)}.{rest}"
 
@@ -97,8 +93,6 @@ CLAIMS = (
         scales=ATARI_SCALES,
     ),
 )
-
-# Figure 4: histogram and cumulative distribution of the rank, a panel a game.
 
 _KINDS = (("", "-", False), (", rows centred", "--", True))
 

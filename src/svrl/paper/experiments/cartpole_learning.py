@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
-from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import caption, improvement_claim, rank_claim
+from svrl.paper.experiments.gains import improvement_claim, rank_claim, told
 from svrl.paper.experiments.training_figures import draw_addition
-from svrl.paper.experiments.trainings import TrainingPlan, envs_of
+from svrl.paper.experiments.trainings import TrainingPlan
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# CartPole: arms and budgets.
-
-ENV = "CartPole-v1"
-ENVS = (ENV,)
+ENVS = ("CartPole-v1",)
 ARMS = ("dqn", "sv-dqn")
 
 SMOKE = TrainingPlan(preset="smoke", steps=400, seeds=1, batches=50, states=64)
@@ -34,27 +27,13 @@ BUDGETS = {
     for name, plan in (("smoke", SMOKE), ("laptop", LAPTOP), ("full", FULL))
 }
 
-# Our claims on CartPole.
-
-_ARMS = {"sv-dqn": "structured"}
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """Scores, gains and ranks."""
-    return caption(evidence, ENVS, _ARMS)
+WORDS = {"sv-dqn": "structured"}
 
 
 CLAIMS = (
     improvement_claim("cartpole", "cartpole-structure-improves", "sv-dqn", "On CartPole structured DQN", ENVS),
     rank_claim("cartpole", "cartpole-rank-one", 1, "2", ENVS),
 )
-
-# The addition on CartPole: curves, ranks, and how often structure improves.
-
-
-def draw(figure_id: str, evidence: Evidence) -> Figure:
-    """All environments that there are."""
-    return draw_addition(evidence, envs_of(evidence, ENVS, ARMS), ARMS)
 
 
 EXPERIMENT = Experiment(
@@ -65,7 +44,7 @@ EXPERIMENT = Experiment(
         "little structure to find, so a gain here would have another cause."
     },
     budgets=BUDGETS,
-    picture=draw,
-    got=got,
+    picture=partial(draw_addition, envs=ENVS, arms=ARMS),
+    got=partial(told, envs=ENVS, arms=WORDS),
     claims=CLAIMS,
 )

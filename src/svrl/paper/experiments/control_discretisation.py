@@ -202,9 +202,12 @@ def judge_near_optimal(evidence: Evidence) -> Finding:
     return below(worst, LOSS, show=percent, note=f"policy loss: {told}")
 
 
+_of_table = partial(Claim, figure="table1", section="G.1")
+
+
 def _of_grid(grid: tuple[int, int]) -> tuple[Claim, ...]:
     size, (rank, best, svp) = size_of(*grid), PRINTED[grid]
-    claim = partial(Claim, figure="table1", section="G.1", scales=("full",) if grid == FINE else ("laptop", "full"))
+    claim = partial(_of_table, scales=("full",) if grid == FINE else ("laptop", "full"))
     return (
         claim(
             name=f"rank-at-{size}",
@@ -233,20 +236,16 @@ def _of_grid(grid: tuple[int, int]) -> tuple[Claim, ...]:
 
 CLAIMS: tuple[Claim, ...] = (
     *(claim for grid in PRINTED for claim in _of_grid(grid)),
-    Claim(
+    _of_table(
         name="rank-stays-low-on-every-grid",
-        figure="table1",
-        section="G.1",
         says="The approximate rank is low whatever the grid.",
         paper="4 to 8",
         test=f"rank by 99% of the energy at most {MOST_RANK} on every grid that was run",
         judge=judge_stays_low,
         seeded=False,
     ),
-    Claim(
+    _of_table(
         name="rank-is-similar-on-fine-grids",
-        figure="table1",
-        section="G.1",
         says="Once the grid is fine enough, a finer one has a Q of similar rank.",
         paper="7 and 8",
         test=f"ranks at 2500x1000 and finer at most {SIMILAR} apart, by 99% and by 1 - 1e-6 of the energy; else in the "

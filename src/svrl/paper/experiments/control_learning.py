@@ -20,22 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import Comparison, gain_of, improvement_claim, rank_claim
+from svrl.paper.experiments.gains import Comparison, gain_of, improvement_claim, rank_claim, told_ranks
 from svrl.paper.experiments.training_figures import draw_addition, draw_over_seeds, series_name
 from svrl.paper.experiments.trainings import (
     TrainingPlan,
     envs_of,
-    mean_rank,
     piece_of,
     row_of,
     title_of,
-    trainings,
     values,
 )
 from svrl.paper.verdicts import shown
@@ -46,9 +45,6 @@ from svrl.training.q_star import CONTROL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-# Control tasks with many actions: arms and budgets.
 
 TASKS = ("three-motor-pendulum", "inverted-pendulum", "double-integrator", "mountain-car")
 ENVS = tuple(f"{CONTROL}{task}" for task in TASKS)
@@ -99,8 +95,6 @@ BUDGETS = {
     "full": Budget(cells=FULL.cells(ENVS, ARMS), words=f"{len(TASKS)} tasks with {_words(FULL)}"),
 }
 
-# Our claims on control tasks with many actions.
-
 PLAIN, *STRUCTURED = ARMS
 _LAST = 0.25
 """Share of the training over which losses and errors are averaged."""
@@ -128,10 +122,9 @@ def got(figure: str, evidence: Evidence) -> str:
         "; ".join(f"{title_of(env)} {_means(evidence, env, name)}" for env in found)
         for name in ("greedy_loss", "value_error")
     )
-    ranks = ", ".join(f"{title_of(env)} {_ranks(evidence, env)}" for env in found)
     return (
         f"Policy loss over the last quarter of training, mean over seeds: {losses}. Error of the best value, over the "
-        f"range of Q*: {errors}. Mean rank of DQN's values: {ranks}."
+        f"range of Q*: {errors}. {told_ranks(evidence, found)}"
     )
 
 
@@ -141,12 +134,6 @@ def _means(evidence: Evidence, env: str, name: str) -> str:
         (found,) = values(evidence, arm, (env,), lambda kept: over_the_end(kept, name))
         told.append(f"{arm} {found.mean():.{_DIGITS}f}{shown(interval_if_several(found), _DIGITS)}")
     return ", ".join(told)
-
-
-def _ranks(evidence: Evidence, env: str) -> str:
-    cells = trainings(evidence, env=env, arm=PLAIN)
-    raw, centred = (float(np.mean([mean_rank(kept, centred=rows) for kept in cells])) for rows in (False, True))
-    return f"{raw:.1f}, rows centred {centred:.1f}"
 
 
 def _errors(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
@@ -180,20 +167,6 @@ CLAIMS = (
     rank_claim("control", "control-low-rank", _LOW, "32", ENVS, centred=True),
 )
 
-# The addition on control tasks: policy losses while learning, ranks, and how often structure improves.
-
-
-def draw(figure_id: str, evidence: Evidence) -> Figure:
-    """All tasks that there are."""
-    return draw_addition(
-        evidence,
-        envs_of(evidence, ENVS, ARMS),
-        ARMS,
-        upper=_draw_losses,
-        upper_label="policy loss (less is better)",
-        measure=less_loss,
-    )
-
 
 def _draw_losses(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
@@ -220,7 +193,14 @@ EXPERIMENT = Experiment(
         "for a gain first."
     },
     budgets=BUDGETS,
-    picture=draw,
+    picture=partial(
+        draw_addition,
+        envs=ENVS,
+        arms=ARMS,
+        upper=_draw_losses,
+        upper_label="policy loss (less is better)",
+        measure=less_loss,
+    ),
     got=got,
     claims=CLAIMS,
 )

@@ -342,6 +342,7 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
     return found
 
 
+_addition = partial(Claim, figure="baselines", section="", paper="not compared")
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         name="pendulum-rank-7",
@@ -419,24 +420,18 @@ CLAIMS: tuple[Claim, ...] = (
         judge=judge_timed_work,
         whole=True,
     ),
-    Claim(
+    _addition(
         name="total-work-below-exact-planning",
-        figure="baselines",
-        section="",
         says="SVP at p = .2 needs fewer backups than modified policy iteration, which is exact (ours, not the "
         "paper's).",
-        paper="not compared",
         test="sweeps of backups over those of modified policy iteration, upper end of the 95% interval over masks at "
         "most 1 on every task",
         judge=judge_total_work,
     ),
-    Claim(
+    _addition(
         name="a-baseline-does-better",
-        figure="baselines",
-        section="",
         says="At p = .2 some baseline without matrix estimation loses less than the paper's SVP (ours, not the "
         "paper's).",
-        paper="not compared",
         test=f"loss of SVP less that of {', '.join(WITHOUT_ESTIMATION)}: on every task, the lower end of the 95% "
         "interval over masks (Welch's t) is above 0 for one of them",
         judge=judge_beaten_by_a_baseline,

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Ways to add structure on the control tasks with many actions, one setting at a time.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
@@ -105,8 +103,6 @@ BUDGETS = {
         cells=_cells(control_learning.FULL, ENVS, WAYS), words="4 tasks, 64 actions, 200,000 steps, 20 seeds"
     ),
 }
-
-# Our claims on single settings of structure, by the policy loss on control tasks with many actions.
 
 
 def by_way(evidence: Evidence) -> Evidence:
@@ -192,8 +188,6 @@ CLAIMS = (
         )
     ),
 )
-
-# Policy losses of each way on each task, and how often it loses less than plain DQN.
 
 _COLOURS = {PLAIN.name: BLUE, AUTHORS.name: ORANGE}
 """The others are all of one colour: their names stand beside them."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The two diagrams, drawn anew: the loop of SVP, and an update with and without structure.
-
 ROWS, COLUMNS = 6, 5
 Q = np.outer(np.linspace(0.2, 1.0, ROWS), np.array([0.5, 0.9, 0.7, 0.3, 1.0]))
 """A matrix of rank 1 for the pictures."""

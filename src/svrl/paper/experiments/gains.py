@@ -17,7 +17,7 @@ tell two arms apart at all there is none: see `can_tell`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,7 +26,6 @@ import numpy as np
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiments.trainings import (
     ATARI,
-    IN_POINTS,
     Measure,
     envs_of,
     mean_rank,
@@ -69,8 +68,6 @@ class Gain:
         seeds: The fewest trainings of an environment.
         improvement: Probability of improvement, with its interval.
         difference: Of scores, see above, with its interval; one environment has no interval of it.
-        relative: Of each environment, (envs,); NaN if they are compared by something else than a score, of which nobody
-            knows what a random player has.
     """
 
     envs: tuple[str, ...]
@@ -79,7 +76,6 @@ class Gain:
     improvement_interval: Interval | None
     difference: float
     difference_interval: Interval | None
-    relative: np.ndarray
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
@@ -120,7 +116,6 @@ def gain_of(
         improvement_interval=ends(probability_of_improvement),
         difference=float(middle(ours) - middle(theirs)),
         difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
-        relative=relative_gains(raw[0], raw[1], envs) if measure in IN_POINTS else np.full(len(envs), np.nan),
     )
 
 
@@ -162,19 +157,55 @@ def labels_of(relative: np.ndarray) -> np.ndarray:
     return np.where(relative > MARGIN, 1, np.where(relative < -MARGIN, -1, 0))
 
 
-def resampled(
-    statistic: Transform,
-    evidence: Evidence,
-    plain: str,
-    structured: str,
-    envs: Sequence[str],
-    batch_size: int | None = None,
-) -> Interval | None:
-    """Interval of a statistic of `relative_gains` (resamples, envs) over seeds; None if they are too few."""
-    raw = [values(evidence, arm, envs, batch_size=batch_size) for arm in (plain, structured)]
-    if not can_tell(*raw):
-        return None
-    return stratified_interval(lambda x, y: statistic(relative_gains(x, y, envs)), *raw)
+@dataclass(frozen=True)
+class Panels:
+    """Scores of plain and of structured trainings, panel by panel.
+
+    A panel is an environment; several of them may be the same one with other arms or batch sizes.
+
+    Attributes:
+        envs: Of each panel.
+        plain, structured: Of each panel (seeds,).
+    """
+
+    envs: tuple[str, ...]
+    plain: tuple[np.ndarray, ...]
+    structured: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(
+        cls, evidence: Evidence, plain: str, structured: str, wanted: Iterable[str], batch_size: int | None = None
+    ) -> Panels:
+        """Those of the wanted environments that both arms were trained on."""
+        envs = tuple(envs_of(evidence, wanted, (plain, structured), batch_size))
+        scores = (tuple(values(evidence, arm, envs, batch_size=batch_size)) for arm in (plain, structured))
+        return cls(envs, *scores)
+
+    def __add__(self, other: Panels) -> Panels:
+        return Panels(self.envs + other.envs, self.plain + other.plain, self.structured + other.structured)
+
+    def __len__(self) -> int:
+        return len(self.envs)
+
+    @property
+    def gains(self) -> np.ndarray:
+        """(panels,): the relative gains."""
+        return relative_gains(self.plain, self.structured, self.envs)
+
+    def ends(self, statistic: Transform) -> Interval | None:
+        """Interval of a statistic of the relative gains (resamples, panels) over seeds; None if they are too few."""
+        if not can_tell(self.plain, self.structured):
+            return None
+        return stratified_interval(lambda x, y: statistic(relative_gains(x, y, self.envs)), self.plain, self.structured)
+
+    def where(self, chosen: np.ndarray) -> Panels:
+        """Some of them, by a mask (panels,)."""
+        some = np.flatnonzero(chosen)
+        plain, structured = (tuple(scores[at] for at in some) for scores in (self.plain, self.structured))
+        return Panels(tuple(self.envs[at] for at in some), plain, structured)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(self.envs, self.gains, strict=True))
 
 
 def improved(
@@ -196,10 +227,7 @@ def improved(
     ends = gain.improvement_interval
     if ends == (1.0, 1.0):
         note = f"{note} {outright}, of {gain.seeds} seeds.".strip()
-    holds = ends is not None and ends[0] > 0.5
-    return settled(
-        evidence, holds, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets
-    )
+    return settled(evidence, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets)
 
 
 def mostly_low(
@@ -230,7 +258,7 @@ def mostly_low(
     other = "left in" if centred else "taken out"
     return settled(
         evidence,
-        len(envs) == expected and ends is not None and ends[0] > 0.5,
+        None if len(envs) == expected else False,
         ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest"
         + (f" of {len(envs)} of {expected} environments" if len(envs) < expected else ""),
         value=share,
@@ -241,12 +269,9 @@ def mostly_low(
     )
 
 
-def ranks_and_gains(
-    evidence: Evidence, plain: str, structured: str, envs: Sequence[str], rank: Measure = mean_rank
-) -> tuple[np.ndarray, np.ndarray]:
-    """(envs,) each: mean rank of the plain agent over seeds, and relative gain."""
-    ranks = np.array([seeds.mean() for seeds in values(evidence, plain, envs, rank)])
-    return ranks, gain_of(evidence, plain, structured, envs).relative
+def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str], rank: Measure = mean_rank) -> np.ndarray:
+    """(envs,): mean rank over seeds."""
+    return np.array([seeds.mean() for seeds in values(evidence, arm, envs, rank)])
 
 
 def correlation(
@@ -261,13 +286,11 @@ def correlation(
         wanted: Environments; those that were not trained are left out.
         rank: Of one training of the plain arm.
     """
-    envs = envs_of(evidence, wanted, (plain, structured))
-    if len(envs) < FEWEST_GAMES:
+    panels = Panels.of(evidence, plain, structured, wanted)
+    ranks, gains = ranks_of(evidence, plain, panels.envs, rank), panels.gains if len(panels) else np.array([])
+    if len(panels) < FEWEST_GAMES or len(set(ranks)) < 2 or len(set(gains)) < 2:
         return 0.0, None, 0
-    ranks, gains = ranks_and_gains(evidence, plain, structured, envs, rank)
-    if len(set(ranks)) < 2 or len(set(gains)) < 2:
-        return 0.0, None, 0
-    return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(envs)
+    return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(panels)
 
 
 def judge_falling(
@@ -281,8 +304,7 @@ def judge_falling(
         if len(envs) < FEWEST_GAMES:
             return nothing_yet(evidence)
         ours, note, ends = f"rank or gain is the same in all {len(envs)} games", "", (-1.0, 1.0)
-    holds = ends is not None and ends[1] < 0.0
-    return settled(evidence, holds, ours=ours, value=tau, ends=ends, note=note, limit=0.0, side=-1)
+    return settled(evidence, ours=ours, value=tau, ends=ends, note=note, limit=0.0, side=-1)
 
 
 def signed(share: float) -> str:
@@ -302,10 +324,11 @@ SCALES = ("laptop", "short", "full")
 """All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
-def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) -> str:
-    """Gains of each structured arm and the ranks of plain DQN.
+def told(figure_id: str, evidence: Evidence, *, envs: Sequence[str], arms: Mapping[str, str]) -> str:
+    """Scores, gains of each structured arm and the ranks of plain DQN, in a caption.
 
     Args:
+        figure_id: The only one of an addition.
         evidence: What to read.
         envs: Environments of the addition.
         arms: Structured arms by what they are called.
@@ -313,8 +336,15 @@ def caption(evidence: Evidence, envs: Sequence[str], arms: Mapping[str, str]) ->
     found = envs_of(evidence, envs, (PLAIN, *arms))
     gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
     scores = "; ".join(_means(evidence, env, (PLAIN, *arms)) for env in found)
-    ranks = ", ".join(_ranks(evidence, env) for env in found)
-    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. Mean rank of DQN's values: {ranks}."
+    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. {told_ranks(evidence, found)}"
+
+
+def told_ranks(evidence: Evidence, envs: Sequence[str]) -> str:
+    """Mean ranks of plain DQN's values on these environments."""
+    ranks, centred = (ranks_of(evidence, PLAIN, envs, partial(mean_rank, centred=centred)) for centred in (False, True))
+    each = zip(envs, ranks, centred, strict=True)
+    told = ", ".join(f"{title_of(env)} {raw:.1f}, rows centred {rest:.1f}" for env, raw, rest in each)
+    return f"Mean rank of DQN's values: {told}."
 
 
 def pushed(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
@@ -410,12 +440,6 @@ def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Eviden
 
 def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
     return SCALES if len(found) == len(envs) else ()
-
-
-def _ranks(evidence: Evidence, env: str) -> str:
-    cells = trainings(evidence, env=env, arm=PLAIN)
-    raw, centred = (float(np.mean([mean_rank(kept, centred=rows) for kept in cells])) for rows in (False, True))
-    return f"{title_of(env)} {raw:.1f}, rows centred {centred:.1f}"
 
 
 def _means(evidence: Evidence, env: str, arms: Sequence[str]) -> str:

@@ -12,18 +12,12 @@ for plain DQN: no structured arm was looked at, and none has a learning rate of 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
 
-from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import caption, improvement_claim, rank_claim
+from svrl.paper.experiments.gains import improvement_claim, rank_claim, told
 from svrl.paper.experiments.training_figures import draw_addition
-from svrl.paper.experiments.trainings import TrainingPlan, envs_of, piece_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-# MinAtar: games, arms and budgets.
+from svrl.paper.experiments.trainings import TrainingPlan, piece_of
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 ENVS = tuple(f"minatar/{game}" for game in GAMES)
@@ -68,14 +62,7 @@ BUDGETS = {
     ),
 }
 
-# Our claims on MinAtar.
-
-_ARMS = {"sv-dqn": "structured as in the authors' program", "sv-dqn-network": "rows centred, valued by the network"}
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """Scores, gains and ranks."""
-    return caption(evidence, ENVS, _ARMS)
+WORDS = {"sv-dqn": "structured as in the authors' program", "sv-dqn-network": "rows centred, valued by the network"}
 
 
 CLAIMS = (
@@ -90,13 +77,6 @@ CLAIMS = (
     rank_claim("minatar", "minatar-low-rank", 3, "6", ENVS),
 )
 
-# The addition on MinAtar: curves, ranks, and how often structure improves.
-
-
-def draw(figure_id: str, evidence: Evidence) -> Figure:
-    """All environments that there are."""
-    return draw_addition(evidence, envs_of(evidence, ENVS, ARMS), ARMS)
-
 
 EXPERIMENT = Experiment(
     name="minatar_learning",
@@ -106,7 +86,7 @@ EXPERIMENT = Experiment(
         "random transitions, and ten seeds of it fit on a laptop: enough to tell whether structure helps there."
     },
     budgets=BUDGETS,
-    picture=draw,
-    got=got,
+    picture=partial(draw_addition, envs=ENVS, arms=ARMS),
+    got=partial(told, envs=ENVS, arms=WORDS),
     claims=CLAIMS,
 )

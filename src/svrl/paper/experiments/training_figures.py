@@ -13,6 +13,7 @@ from svrl.paper.experiments.trainings import (
     ENERGY,
     Measure,
     curves,
+    envs_of,
     evaluations,
     rank_shares,
     score_of,
@@ -128,10 +129,11 @@ def draw_ranks(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
 
 
 def draw_addition(
+    figure_id: str,
     evidence: Evidence,
+    *,
     envs: Sequence[str],
     arms: Sequence[str],
-    *,
     upper: DrawCurves = draw_curves,
     upper_label: str = SCORE,
     measure: Measure = score_of,
@@ -139,14 +141,15 @@ def draw_addition(
     """Curves and ranks of each environment, and the probability that structure improves.
 
     Args:
+        figure_id: The only one of an addition.
         evidence: What to read.
-        envs: Environments, a column each.
+        envs: Environments, a column each of those that there are.
         arms: Plain DQN first, then the structured arms.
         upper: Draws the curves of one environment.
         upper_label: What they are curves of.
         measure: By which trainings are compared; more is better.
     """
-    plain, *structured = arms
+    envs, (plain, *structured) = envs_of(evidence, envs, arms), arms
     figure = new_figure(2.5 * len(envs) + 3.0, 4.4)
     panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, upper=upper, upper_label=upper_label)
     _draw_improvement(last, evidence, envs, plain, structured, measure)
