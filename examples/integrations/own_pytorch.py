@@ -1,4 +1,4 @@
-"""Structure in a training loop of one's own: a pure function, compiled, and on a card recorded in a CUDA graph.
+"""Structure in a training loop of one's own: a pure function, compiled, and on a GPU recorded in a CUDA graph.
 
 The agent is double DQN on random transitions; only the way from two networks to targets matters here.
 """

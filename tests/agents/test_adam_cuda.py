@@ -1,4 +1,4 @@
-"""Adam by one kernel: what can be told without a card. tests/gpu/test_adam_on_cuda.py runs the kernel itself."""
+"""Adam by one kernel: what can be told without a GPU. tests/gpu/test_adam_on_cuda.py runs the kernel itself."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_the_first_step_by_hand(clamp: float, moved: float) -> None:
     ],
     ids=["adam", "rmsprop"],
 )
-def test_off_the_card_it_is_torch_without_a_word(
+def test_off_the_gpu_it_is_torch_without_a_word(
     make: Callable[[list[nn.Parameter]], torch.optim.Optimizer], clamp: float
 ) -> None:
     ours, theirs = network(), network()

@@ -1,6 +1,6 @@
 """The pieces of the fast path on the CPU, where nothing is recorded: they must make the plain path's updates.
 
-On a card the same comparison is made with graphs, in tests/gpu.
+On a GPU the same comparison is made with graphs, in tests/gpu.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Replay
-from svrl.agents.replay_card import CardSide
+from svrl.agents.replay_gpu import GpuSide
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec
 
@@ -101,10 +101,10 @@ def test_pictures_are_seen_alike() -> None:
     assert_equal_weights(*both(PICTURES, config, [2, 2], most=3))
 
 
-def test_what_a_card_would_gather_is_what_it_would_be_given() -> None:
-    """With the memory laid out as on a card, batches are picked inside the burst."""
+def test_what_a_gpu_would_gather_is_what_it_would_be_given() -> None:
+    """With the memory laid out as on a GPU, batches are picked inside the burst."""
     replay = memory(VECTORS)
-    replay._side = CardSide(replay)
+    replay._side = GpuSide(replay)
     draws = torch.randint(1 << 62, (40,), generator=torch.Generator().manual_seed(3))
     batch, again = replay.gather(draws), replay._sample_kernel(draws)
     assert all(torch.equal(one, two) for one, two in zip(batch, again, strict=True))
@@ -117,7 +117,7 @@ def test_estimators_that_wait_are_not_captured() -> None:
     assert not can_capture(learner(VECTORS, config.but(estimator="hard-impute", rank=2)))
 
 
-def test_without_a_card_the_work_is_done_as_it_is() -> None:
+def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
     calls = []
     work = Captured(lambda: calls.append(1), torch.device("cpu"), repeatable=True)
     work()

@@ -1,4 +1,4 @@
-"""What a card multiplies in. torch's switches can be set without a card, so they can be looked at here."""
+"""What a GPU multiplies in. torch's switches can be set without a GPU, so they can be looked at here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from svrl.agents.networks import build_network
 from svrl.agents.precision import check_precision, computing_in, values_of
 from svrl.envs.vector import EnvSpec
 
-CARD, HOST = torch.device("cuda"), torch.device("cpu")
+GPU, HOST = torch.device("cuda"), torch.device("cpu")
 
 
 def switches() -> tuple[bool, bool]:
@@ -24,9 +24,9 @@ def switches() -> tuple[bool, bool]:
 @pytest.mark.parametrize(("precision", "expected"), [("float32", False), ("tf32", True), ("bf16", True)])
 def test_the_switches_are_set_and_set_back(precision: str, expected: bool) -> None:
     before = switches()
-    with computing_in(precision, CARD):
+    with computing_in(precision, GPU):
         assert switches() == (expected, expected)
-        with computing_in(precision, CARD):
+        with computing_in(precision, GPU):
             assert switches() == (expected, expected)
         assert switches() == (expected, expected)
     assert switches() == before
@@ -42,11 +42,11 @@ def test_one_thread_that_ends_does_not_switch_for_another() -> None:
     before, ended = switches(), threading.Event()
 
     def other() -> None:
-        with computing_in("tf32", CARD):
+        with computing_in("tf32", GPU):
             pass
         ended.set()
 
-    with computing_in("tf32", CARD):
+    with computing_in("tf32", GPU):
         threading.Thread(target=other).start()
         ended.wait()
         assert switches() == (True, True)
@@ -55,13 +55,13 @@ def test_one_thread_that_ends_does_not_switch_for_another() -> None:
 
 def test_two_precisions_at_once_are_refused() -> None:
     before = switches()
-    with computing_in("float32", CARD), pytest.raises(ValueError, match="one is at work in float32"):
-        computing_in("tf32", CARD).__enter__()
+    with computing_in("float32", GPU), pytest.raises(ValueError, match="one is at work in float32"):
+        computing_in("tf32", GPU).__enter__()
     assert switches() == before
 
 
 def test_defaults_and_refusals() -> None:
-    assert [default_precision(device) for device in ("cpu", "cuda", "cuda:1", HOST, CARD)] == [
+    assert [default_precision(device) for device in ("cpu", "cuda", "cuda:1", HOST, GPU)] == [
         "float32",
         "tf32",
         "tf32",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from svrl.agents.replay import Replay
-from svrl.agents.replay_card import CardSide
+from svrl.agents.replay_gpu import GpuSide
 from svrl.agents.replay_segments import restore, segments, standing
 
 from .replay_oracle import Counting, spec_of
@@ -15,7 +15,7 @@ from .replay_oracle import Counting, spec_of
 def on_device(stack: int, lanes: int) -> Replay:
     memory = Replay(spec_of(stack), lanes=lanes, capacity=40)
     memory._on_host = False
-    memory._side = CardSide(memory)
+    memory._side = GpuSide(memory)
     return memory
 
 

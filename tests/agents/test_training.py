@@ -265,7 +265,7 @@ def test_no_checkpoint_is_made_of_a_training_that_diverged() -> None:
     for event in training.events():
         if event.updates > 0 and isinstance(event, Stepped):
             break
-    training._losses.append(torch.tensor(torch.nan))  # as a card, which is not asked after every burst, leaves it
+    training._losses.append(torch.tensor(torch.nan))  # as a GPU, which is not asked after every burst, leaves it
     with pytest.raises(ValueError, match="seed 3: the loss is not finite by update"):
         training.capture()
 

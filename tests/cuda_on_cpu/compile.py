@@ -1,6 +1,6 @@
 """CUDA kernels for the CPU: what `svrl.matrix.cuda_compiler.compiled` does, with a C++ compiler and cuda_shim.h.
 
-The code that launches a kernel on a card runs as it is: `pretend_a_card` only changes where its kernels come from.
+The code that launches a kernel on a GPU runs as it is: `pretend_a_gpu` only changes where its kernels come from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT = HERE.parents[1] / ".pytest_cache" / "kernels"
 Kernel = Callable[..., None]
 
 
-def pretend_a_card(patch: pytest.MonkeyPatch, module: ModuleType, folder: Path, *, backwards: bool = False) -> None:
+def pretend_a_gpu(patch: pytest.MonkeyPatch, module: ModuleType, folder: Path, *, backwards: bool = False) -> None:
     """Let `module`, which launches kernels, have them from here.
 
     Args:

@@ -1,4 +1,4 @@
-// What a CUDA kernel takes from the card, for a C++ compiler: a launch runs on the CPU, one block after the other, with
+// What a CUDA kernel takes from the GPU, for a C++ compiler: a launch runs on the CPU, one block after the other, with
 // a fiber for each thread of a block.
 //
 // It stands in for threadIdx, blockIdx and blockDim, shared memory, barriers, shuffles and ballots of whole warps,
@@ -43,10 +43,10 @@ static struct {
     unsigned x;
 } threadIdx, blockIdx, blockDim;
 
-constexpr size_t MOST_SHARED = 228 << 10;  // bytes, as on the largest cards
+constexpr size_t MOST_SHARED = 228 << 10;  // bytes, as on the largest GPUs
 thread_local double memory[MOST_SHARED / sizeof(double)];
 
-namespace card {
+namespace GPU {
 
 constexpr unsigned WARP = 32;
 constexpr unsigned WHOLE_WARP = 0xffffffffu;
@@ -186,7 +186,7 @@ static const char *launch(void (*kernel)(Kinds...), unsigned blocks, unsigned co
                           size_t given, bool backwards) {
     if (given != sizeof...(Kinds)) return "The kernel takes another number of arguments.";
     if (count % WARP || !count) return "Threads must make whole warps.";
-    if (shared > MOST_SHARED) return "No card has that much shared memory.";
+    if (shared > MOST_SHARED) return "No GPU has that much shared memory.";
     std::vector<char> stacks(count * STACK);
     body = [=] { call(kernel, arguments, std::index_sequence_for<Kinds...>()); };
     fault = nullptr, runs_backwards = backwards, blockDim.x = count;
@@ -199,27 +199,27 @@ static const char *launch(void (*kernel)(Kinds...), unsigned blocks, unsigned co
     return fault;
 }
 
-}  // namespace card
+}  // namespace GPU
 
 template <class Number>
 static Number __shfl_xor_sync(unsigned mask, Number brought, unsigned offset) {
-    return (Number)card::meet_warp(card::Call::SHUFFLE, mask, brought)[threadIdx.x % card::WARP ^ offset];
+    return (Number)GPU::meet_warp(GPU::Call::SHUFFLE, mask, brought)[threadIdx.x % GPU::WARP ^ offset];
 }
 
 template <class Number>
 static Number __shfl_sync(unsigned mask, Number brought, unsigned lane) {
-    return (Number)card::meet_warp(card::Call::SHUFFLE, mask, brought)[lane % card::WARP];
+    return (Number)GPU::meet_warp(GPU::Call::SHUFFLE, mask, brought)[lane % GPU::WARP];
 }
 
 static unsigned __ballot_sync(unsigned mask, bool brought) {
-    const double *all = card::meet_warp(card::Call::BALLOT, mask, brought);
+    const double *all = GPU::meet_warp(GPU::Call::BALLOT, mask, brought);
     unsigned bits = 0;
-    for (unsigned lane = 0; lane < card::WARP; lane++) bits |= (unsigned)(all[lane] != 0) << lane;
+    for (unsigned lane = 0; lane < GPU::WARP; lane++) bits |= (unsigned)(all[lane] != 0) << lane;
     return bits;
 }
 
-static int __syncthreads_or(int brought) { return card::meet_block(brought != 0); }
-static void __syncthreads() { card::meet_block(false); }
+static int __syncthreads_or(int brought) { return GPU::meet_block(brought != 0); }
+static void __syncthreads() { GPU::meet_block(false); }
 static void __threadfence() {}
 
 static unsigned atomicInc(unsigned *at, unsigned top) {

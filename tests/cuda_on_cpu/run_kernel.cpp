@@ -5,5 +5,5 @@
 
 extern "C" const char *launch(unsigned blocks, unsigned threads, size_t shared, void **arguments, size_t given,
                               int backwards) {
-    return card::launch(KERNEL, blocks, threads, shared, arguments, given, backwards != 0);
+    return GPU::launch(KERNEL, blocks, threads, shared, arguments, given, backwards != 0);
 }

@@ -1,6 +1,6 @@
 """Adam's CUDA kernel on the CPU: the same parameters and the same state as torch's, up to rounding.
 
-The kernel and the code that launches it are those of a card; see cuda_shim.h for what that does not show.
+The kernel and the code that launches it are those of a GPU; see cuda_shim.h for what that does not show.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from svrl.agents import adam_cuda
 from svrl.agents.adam_cuda import BLOCK, MOST_TENSORS, THREADS, ClampedAdam, fill_tensors, plain_step
 
-from .compile import pretend_a_card
+from .compile import pretend_a_gpu
 
 RATE = 0.01
 STEPS = 30
@@ -31,9 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def card(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    pretend_a_card(monkeypatch, adam_cuda, folder)
-    monkeypatch.setattr(adam_cuda, "_check", lambda *_: None)  # it refuses parameters that are not on a card
+def GPU(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    pretend_a_gpu(monkeypatch, adam_cuda, folder)
+    monkeypatch.setattr(adam_cuda, "_check", lambda *_: None)  # it refuses parameters that are not on a GPU
 
 
 def network() -> list[nn.Parameter]:
@@ -112,7 +112,7 @@ def test_many_steps_are_those_of_torch(clamp: float) -> None:
 def test_the_order_of_warps_and_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     optimisers = []
     for backwards in (False, True):
-        pretend_a_card(monkeypatch, adam_cuda, folder, backwards=backwards)
+        pretend_a_gpu(monkeypatch, adam_cuda, folder, backwards=backwards)
         parameters = network()
         optimisers.append(adam(parameters))
         step = ClampedAdam(parameters, optimisers[-1], 1.0)
@@ -124,7 +124,7 @@ def test_the_order_of_warps_and_blocks_does_not_matter(monkeypatch: pytest.Monke
     assert same(*optimisers)
 
 
-def test_a_rate_on_the_card_is_read_there() -> None:
+def test_a_rate_on_the_gpu_is_read_there() -> None:
     ours, theirs = network(), network()
     optimisers = [adam(ours), adam(theirs)]
     for parameters in (ours, theirs):

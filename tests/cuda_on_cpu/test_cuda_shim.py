@@ -1,4 +1,4 @@
-"""The stand-in for a card by itself: it computes what a card does, and says what is wrong with a kernel."""
+"""The stand-in for a GPU by itself: it computes what a GPU does, and says what is wrong with a kernel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The kernels of a grid's table on the CPU: against a sum over corners in float64, plain torch, and the numba kernels.
 
-The kernels and the code that launches them are those of a card; see cuda_shim.h for what that does not show.
+The kernels and the code that launches them are those of a GPU; see cuda_shim.h for what that does not show.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from svrl.matrix.cuda_compiler import NoCompilerError, compile_source
 from svrl.mdp import grid_cuda
 from svrl.mdp.cart_pole import cart_pole
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.grid_cuda import CardTable, TableArgument
+from svrl.mdp.grid_cuda import GpuTable, TableArgument
 from svrl.mdp.grid_table import Table, interpolate
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 
-from .compile import pretend_a_card
+from .compile import pretend_a_gpu
 
 SINGLE, DOUBLE = torch.float32, torch.float64
 SHAPES = {1: (24,), 2: (4, 7), 3: (4, 3, 5), 4: (3, 4, 2, 3)}
@@ -43,11 +43,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def card(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    pretend_a_card(monkeypatch, grid_cuda, folder)
+def GPU(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    pretend_a_gpu(monkeypatch, grid_cuda, folder)
 
 
-def made_up(shape: tuple[int, ...], actions: int, *, nodes: int = 1, stored: torch.dtype = SINGLE) -> CardTable:
+def made_up(shape: tuple[int, ...], actions: int, *, nodes: int = 1, stored: torch.dtype = SINGLE) -> GpuTable:
     """Random cells, places in them and rewards; some places are corners."""
     rng = np.random.default_rng(len(shape) + 10 * actions + nodes)
     pairs = math.prod(shape) * actions
@@ -59,14 +59,14 @@ def made_up(shape: tuple[int, ...], actions: int, *, nodes: int = 1, stored: tor
         fraction=torch.from_numpy(places).to(stored),
         reward=torch.from_numpy(rng.standard_normal(pairs)).to(stored),
     )
-    return CardTable(table=table, weights=torch.from_numpy(weights / weights.sum()), shape=shape, discount=0.9)
+    return GpuTable(table=table, weights=torch.from_numpy(weights / weights.sum()), shape=shape, discount=0.9)
 
 
-def values(grid: CardTable, dtype: torch.dtype) -> Tensor:
+def values(grid: GpuTable, dtype: torch.dtype) -> Tensor:
     return torch.from_numpy(np.random.default_rng(0).standard_normal(math.prod(grid.shape))).to(dtype)
 
 
-def by_hand(grid: CardTable, v: Tensor) -> Tensor:
+def by_hand(grid: GpuTable, v: Tensor) -> Tensor:
     """Q (S, A) in float64: every corner of every node's cell, times the product of its weights."""
     base, fraction = grid.table.base.long(), grid.table.fraction.double()
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
@@ -83,7 +83,7 @@ def by_hand(grid: CardTable, v: Tensor) -> Tensor:
     return (grid.table.reward.double() + grid.discount * total).reshape(math.prod(grid.shape), -1)
 
 
-def twin(grid: CardTable, v: Tensor) -> Tensor:
+def twin(grid: GpuTable, v: Tensor) -> Tensor:
     """Q (S, A) as `GridMDP` has it without kernels."""
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     offsets = [sum(corner) for corner in itertools.product(*((0, stride) for stride in strides))]
@@ -98,14 +98,14 @@ def far(one: Tensor | None, other: Tensor) -> float:
     return float((one.double() - other.double()).abs().max())
 
 
-def swept(grid: CardTable, v: Tensor) -> tuple[Tensor, Tensor]:
+def swept(grid: GpuTable, v: Tensor) -> tuple[Tensor, Tensor]:
     found = grid.improve(v)
     assert found is not None
     assert (found[0].dtype, found[1].dtype) == (v.dtype, torch.int64)
     return found
 
 
-def assert_sweep(grid: CardTable, v: Tensor) -> None:
+def assert_sweep(grid: GpuTable, v: Tensor) -> None:
     """Maxima are those of both oracles, and only another action of the same value stands in for the first."""
     best, action = swept(grid, v)
     q, room = by_hand(grid, v), ROOM[v.dtype]
@@ -245,7 +245,7 @@ def test_the_order_of_warps_and_blocks_does_not_matter(
     grid = made_up(SHAPES[2], 300, nodes=nodes)
     v, found = values(grid, SINGLE), []
     for backwards in (False, True):
-        pretend_a_card(monkeypatch, grid_cuda, folder, backwards=backwards)
+        pretend_a_gpu(monkeypatch, grid_cuda, folder, backwards=backwards)
         found.append((*swept(grid, v), grid.backup(v)))
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
@@ -292,7 +292,7 @@ def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: 
     plain, model = (GridMDP(task, mode="table", noise_nodes=nodes, threads=1) for _ in range(2))
     v = torch.randn(task.n_states, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     expected = answers(plain, v)
-    model._card = model._on_card()
+    model._gpu = model._on_gpu()
     with monkeypatch.context() as patch:
         for other in ("_backup", "_improve", "_backup_at"):
             patch.setattr(model, other, refuse)
@@ -308,7 +308,7 @@ def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: 
 @pytest.mark.parametrize("wide", [0, 1])
 @pytest.mark.parametrize("real", ["float", "double"])
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-def test_the_kernels_compile_for_a_card(dimensions: int, real: str, wide: int) -> None:
+def test_the_kernels_compile_for_a_gpu(dimensions: int, real: str, wide: int) -> None:
     try:
         cuda_compiler._nvrtc()
     except NoCompilerError as error:

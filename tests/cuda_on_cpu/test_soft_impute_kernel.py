@@ -1,6 +1,6 @@
 """Soft-Impute's CUDA kernel on the CPU: against its twin in float64, closed forms, and structured targets.
 
-Kernels and the code that launches them are those of a card; see cuda_shim.h for what that does not show.
+Kernels and the code that launches them are those of a GPU; see cuda_shim.h for what that does not show.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from svrl.matrix.soft_impute.small_cuda import complete_scaled_cuda, solve_small
 from svrl.matrix.soft_impute.small_twin import solve_small_twin
 from svrl.matrix.soft_impute.solution import Solution
 
-from .compile import pretend_a_card
+from .compile import pretend_a_gpu
 
 RARELY = pytest.mark.slow
 """Not every shape in make test: a kernel is compiled for each and each precision, a second."""
@@ -36,8 +36,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def card(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    pretend_a_card(monkeypatch, small_cuda, folder)
+def GPU(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    pretend_a_gpu(monkeypatch, small_cuda, folder)
 
 
 def matrices(family: str, batch: int, m: int, n: int) -> Tensor:
@@ -211,7 +211,7 @@ def test_the_order_of_warps_and_blocks_does_not_matter(monkeypatch: pytest.Monke
     values, level = values.float(), torch.full((2,), 0.2)
     results: list[list[Tensor | None]] = []
     for backwards in (False, True):
-        pretend_a_card(monkeypatch, small_cuda, folder, backwards=backwards)
+        pretend_a_gpu(monkeypatch, small_cuda, folder, backwards=backwards)
         found = solve_small_cuda(values, mask, None, RATIO, None, 1e-5, 100, fill=False)
         given = solve_small_cuda(values.double(), mask, level, 0.0, found.estimate, 1e-5, 100, fill=True)
         results.append([found.estimate, found.shrinkage, found.change, found.rank, given.filled, given.change])

@@ -57,7 +57,7 @@ def steps_of(spec: EnvSpec, lanes: int, count: int, seed: int = 0):
 
 
 @pytest.mark.parametrize("spec", [ATARI, VECTOR], ids=["stacked", "vectors"])
-def test_the_memory_on_the_card_holds_what_the_one_in_ram_holds(spec: EnvSpec) -> None:
+def test_the_memory_on_the_gpu_holds_what_the_one_in_ram_holds(spec: EnvSpec) -> None:
     memories = [Replay(spec, lanes=3, capacity=120, device=device) for device in ("cpu", "cuda")]
     first, *rest = steps_of(spec, 3, 200)
     for memory in memories:
@@ -93,7 +93,7 @@ def burst_on(device: str, config: AgentConfig, spec: EnvSpec, batch: Batch, coun
 
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
-def test_a_burst_on_the_card_is_the_burst_on_the_cpu(arm: dict) -> None:
+def test_a_burst_on_the_gpu_is_the_burst_on_the_cpu(arm: dict) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     config = AgentConfig.of("authors", learning_rate=1e-4, batch_size=32, tolerance=1e-6, **arm)
     source = torch.Generator().manual_seed(3)
@@ -126,7 +126,7 @@ def test_completion_agrees(scale: str, dtype: torch.dtype) -> None:
     assert torch.allclose(one, two.cpu(), atol=2e-3)
 
 
-def test_observations_are_views_on_the_card_too() -> None:
+def test_observations_are_views_on_the_gpu_too() -> None:
     memory = Replay(ATARI, lanes=1, capacity=64, device="cuda")
     first, *rest = steps_of(ATARI, 1, 40)
     memory.begin(first)
@@ -152,7 +152,7 @@ def test_training_runs_and_repeats(arm: dict, act_lag: int) -> None:
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*runs, strict=True))
 
 
-def test_a_checkpoint_of_the_card_goes_on(tmp_path) -> None:
+def test_a_checkpoint_of_the_gpu_goes_on(tmp_path) -> None:
     pytest.importorskip("gymnasium")
     from svrl.agents.checkpoint import Checkpoints
     from svrl.agents.events import Stepped

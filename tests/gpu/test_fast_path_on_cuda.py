@@ -1,4 +1,4 @@
-"""The fast path on a card: graphs, streams and resident memory make the plain path's updates, and never wait."""
+"""The fast path on a GPU: graphs, streams and resident memory make the plain path's updates, and never wait."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_every_precision_learns_about_the_same(precision: str) -> None:
     assert distance(plain.online, fast.online, before.online) < {"float32": 0.01, "tf32": 0.3, "bf16": 0.6}[precision]
 
 
-def test_a_burst_never_waits_for_the_card() -> None:
+def test_a_burst_never_waits_for_the_gpu() -> None:
     config = AgentConfig.of("authors", structured=True, observe_rise=100, learning_rate_left=0.5)
     fast, memory = learner(ATARI, config), filled(ATARI, "cuda")
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""The pure functions on a card: the CPU's masks, its results within a tolerance, and both ways to record them."""
+"""The pure functions on a GPU: the CPU's masks, its results within a tolerance, and both ways to record them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_next_values_are_the_cpus(value: str, double: bool) -> None:
     assert float(((here - there).abs() < CLOSE).float().mean()) > 0.98
 
 
-def test_nothing_waits_for_the_card() -> None:
+def test_nothing_waits_for_the_gpu() -> None:
     q, count = values(32, 18).cuda(), torch.zeros((), dtype=torch.int64, device="cuda")
     structured(q, updates=count)
     torch.cuda.set_sync_debug_mode("error")
@@ -182,7 +182,7 @@ def test_a_compiler_draws_the_same_masks() -> None:
         assert torch.equal(draw(torch.tensor(updates, device="cuda")).cpu(), here)
 
 
-def test_a_hook_serves_on_the_card() -> None:
+def test_a_hook_serves_on_the_gpu() -> None:
     torch.manual_seed(0)
     network, x = torch.nn.Linear(4, 6).cuda(), torch.randn(32, 4).cuda()
     raw = network(x).detach()

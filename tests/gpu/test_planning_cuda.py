@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 # Sines and cosines of the two devices differ in their last bit, which a table in single precision rounds once more.
 BACKUPS = {torch.float64: 1e-11, torch.float32: 1e-5}
-# With kernels and without, both on one card and from one table: only the order of rounding differs.
+# With kernels and without, both on one GPU and from one table: only the order of rounding differs.
 KERNELS = {torch.float64: 1e-12, torch.float32: 1e-5}
 QUICK = FactorALS(rank=4, ridge=1e-3, max_steps=1)
 
@@ -109,17 +109,17 @@ def compiler() -> None:
 
 
 def kernels_and_plain(task: ControlTask, device: str = "cuda", **options: Any) -> tuple[GridMDP, GridMDP]:
-    """A stored table on a card, and the same without kernels."""
+    """A stored table on a GPU, and the same without kernels."""
     compiler()
     model = GridMDP(task, mode="table", device=device, **options)
     plain = copy.copy(model)
-    plain._card = None
+    plain._gpu = None
     return model, plain
 
 
 def assert_same_sweep(model: GridMDP, plain: GridMDP, v: Tensor, room: float) -> None:
-    assert model._card is not None
-    found = model._card.improve(v)
+    assert model._gpu is not None
+    found = model._gpu.improve(v)
     assert found is not None
     best, first = found
     q = plain.backup(v)
@@ -210,7 +210,7 @@ def test_kernels_run_on_the_current_stream():
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
-def test_kernels_run_on_the_card_of_their_table():
+def test_kernels_run_on_the_gpu_of_their_table():
     model, plain = kernels_and_plain(pendulum(), device="cuda:1")
     assert torch.cuda.current_device() == 0
     assert_same_sweep(model, plain, values(model.task).to("cuda:1"), KERNELS[torch.float64])

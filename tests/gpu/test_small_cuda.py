@@ -49,7 +49,7 @@ def matrices(family: int, batch: int, m: int, n: int, seed: int = 0) -> np.ndarr
 
 
 def problem(family: int, batch: int, m: int, n: int, share: float = 0.9) -> tuple[torch.Tensor, torch.Tensor]:
-    """float64 values, zero where unobserved, and the mask, on the card."""
+    """float64 values, zero where unobserved, and the mask, on the GPU."""
     mask = np.random.default_rng(1).random((batch, m, n)) < share
     values = np.where(mask, matrices(family, batch, m, n), 0.0)
     return torch.from_numpy(values).cuda(), torch.from_numpy(mask).cuda()

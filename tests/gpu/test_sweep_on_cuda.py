@@ -1,4 +1,4 @@
-"""A sweep whose runs share a card as a population: one process, and each run what it is alone."""
+"""A sweep whose runs share a GPU as a population: one process, and each run what it is alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-def on_the_card(steps: int) -> list[RunSpec]:
+def on_the_gpu(steps: int) -> list[RunSpec]:
     return trainings(steps, seeds=2, arms=("dqn", "sv-dqn"), device="cuda")
 
 
@@ -30,7 +30,7 @@ def processes(address: Path, specs: list[RunSpec]) -> set[int]:
 
 
 def test_a_population_is_one_process_and_its_runs_are_those_alone(tmp_path: Path) -> None:
-    specs = on_the_card(600)
+    specs = on_the_gpu(600)
     together, alone = tmp_path / "together", tmp_path / "alone"
     for address, gpus in ((together, 0.25), (alone, 1.0)):
         summary = run_locally(specs, str(address), resources=Resources(gpus=gpus))
@@ -41,7 +41,7 @@ def test_a_population_is_one_process_and_its_runs_are_those_alone(tmp_path: Path
 
 
 def test_a_population_that_was_killed_goes_on_and_each_run_is_done_once(tmp_path: Path) -> None:
-    specs = on_the_card(8_000)
+    specs = on_the_gpu(8_000)
     killed: list[int] = []
 
     def kill() -> None:

@@ -1,4 +1,4 @@
-"""Kernels compiled at run time: what can be seen without a card."""
+"""Kernels compiled at run time: what can be seen without a GPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Acting: greedy actions for what the environments show, beside the learner where there is a lag.
 
 Without a lag the network that learns is asked itself. With one, a copy of it is, which takes over the weights before
-each burst. On a card the copy works on a stream of its own, so that actions need not wait for the burst.
+each burst. On a GPU the copy works on a stream of its own, so that actions need not wait for the burst.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.captured import Captured, CardEvent, readable, stream_of
+from svrl.agents.captured import Captured, GpuEvent, readable, stream_of
 from svrl.agents.config import Precision
 from svrl.agents.learner import copy_weights
 from svrl.agents.networks import QNetwork
@@ -36,7 +36,7 @@ class Actor:
         self._seen = torch.zeros((lanes, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
         self._shown = readable(torch.zeros_like(self._seen, device="cpu"), self._seen)
         self._stream = stream_of(device, first=True) if lag else None
-        self._ready, self._done = CardEvent(device), CardEvent(device)
+        self._ready, self._done = GpuEvent(device), GpuEvent(device)
         self._greedy = Captured(self._best, device, repeatable=True)
         self._ready.record()  # the copy is made on another stream than it is asked on
 

@@ -1,4 +1,4 @@
-"""Clamped gradients and a step of Adam on a card: launches the kernel of adam_cuda.cu, once for all parameters.
+"""Clamped gradients and a step of Adam on a GPU: launches the kernel of adam_cuda.cu, once for all parameters.
 
 It does what `clip_grad_value_` and `torch.optim.Adam.step` do, with four differences. Gradients keep their unclamped
 values. One whose memory is laid out otherwise than its parameter's is copied first, where torch's fused kernel mixes
@@ -115,8 +115,8 @@ def clamped_adam(
     Raises:
         ValueError: If this is Adam on a CUDA device with settings that the kernel does not serve.
     """
-    on_card = bool(parameters) and parameters[0].device.type == "cuda"
-    if isinstance(optimiser, torch.optim.Adam) and on_card and len(parameters) <= MOST_TENSORS:
+    on_gpu = bool(parameters) and parameters[0].device.type == "cuda"
+    if isinstance(optimiser, torch.optim.Adam) and on_gpu and len(parameters) <= MOST_TENSORS:
         try:
             return ClampedAdam(parameters, optimiser, clamp)
         except NoCompilerError as error:
@@ -252,4 +252,4 @@ def _source() -> str:
 
 @functools.cache
 def _say_once(reason: str) -> None:
-    warnings.warn(f"Adam on the card goes without its kernel, which is slower. {reason}", stacklevel=3)
+    warnings.warn(f"Adam on the GPU goes without its kernel, which is slower. {reason}", stacklevel=3)

@@ -23,7 +23,7 @@ _RECORDING = threading.RLock()
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Do something to the whole card while no thread records a graph there."""
+    """Do something to the whole GPU while no thread records a graph there."""
     with _RECORDING:
         yield
 
@@ -43,7 +43,7 @@ def _recording() -> Iterator[None]:
 
 
 def stream_of(device: torch.device, *, first: bool = False) -> torch.cuda.Stream | None:
-    """A new stream of a card, whose work comes first where it can; None without a card."""
+    """A new stream of a GPU, whose work comes first where it can; None without a GPU."""
     if device.type != "cuda":
         return None
     return torch.cuda.Stream(device, priority=-1 if first else 0)  # type: ignore[no-untyped-call]
@@ -54,8 +54,8 @@ def can_record(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
 
-class CardEvent:
-    """A point in a stream that can be waited for; nothing without a card."""
+class GpuEvent:
+    """A point in a stream that can be waited for; nothing without a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -78,7 +78,7 @@ class CardEvent:
 
 
 def readable(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
-    """Memory of the host that the card of `there` can read by itself."""
+    """Memory of the host that the GPU of `there` can read by itself."""
     return here.pin_memory() if there.is_cuda else here
 
 
@@ -87,7 +87,7 @@ class Captured(Generic[Result]):
 
     It must always be called on the same stream. The first call runs it as it is, so that whatever libraries do once is
     done; with `repeatable` that same call records and replays it too, otherwise the next one does. On the
-    default stream, where nothing can be recorded, and without a card it is always run as it is.
+    default stream, where nothing can be recorded, and without a GPU it is always run as it is.
     """
 
     def __init__(self, work: Callable[[], Result], device: torch.device, *, repeatable: bool, pool: Any = None) -> None:

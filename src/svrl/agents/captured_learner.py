@@ -1,8 +1,8 @@
 """Bursts of updates as CUDA graphs: what `Learner.burst` does, without the host in between.
 
-Two graphs make a burst. The first prepares all K batches: it draws them from the memory on the card, asks the target
+Two graphs make a burst. The first prepares all K batches: it draws them from the memory on the GPU, asks the target
 network once, completes all K matrices by one launch of the estimator, and forms the targets. The second is one
-gradient step on batch k; a counter on the card says which, so that the same graph is replayed K times.
+gradient step on batch k; a counter on the GPU says which, so that the same graph is replayed K times.
 Shorter bursts, cut at a copy of the target network, prepare K batches all the same and use the first of them.
 
 Random numbers are drawn before, as the plain path draws them, so that both see the same batches and masks. They
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from svrl.agents.adam_cuda import clamped_adam
-from svrl.agents.captured import Captured, CardEvent, readable
-from svrl.agents.learner import CARD_BLOCK, Burst, Learner, Work, Worth
+from svrl.agents.captured import Captured, GpuEvent, readable
+from svrl.agents.learner import GPU_BLOCK, Burst, Learner, Work, Worth
 from svrl.agents.precision import values_of
 from svrl.agents.replay import DRAWS, Batch, Replay
 from svrl.agents.structured_targets import Completion
@@ -85,7 +85,7 @@ class CapturedLearner:
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._batch: Batch | None = None
         self._host: Batch | None = None
-        self._copied = CardEvent(device)
+        self._copied = GpuEvent(device)
         self._optimise: Callable[[], None] = learner.step
         self._quick = False
         self._ready: Prepared
@@ -175,7 +175,7 @@ class CapturedLearner:
         batch = self._replay.gather(self._draws) if self._batch is None else self._batch
         work = Work.of(batch, self.most, config)
         after = self._scaled(work.after)
-        blocks = torch.split(after.flatten(0, 1), CARD_BLOCK)
+        blocks = torch.split(after.flatten(0, 1), GPU_BLOCK)
         target_q = torch.cat([values_of(learner.target, self._seen(block), self._precision) for block in blocks])
         target_q = target_q.view(self._mask.shape)
         worth = learner.worth(target_q, self._mask)

@@ -31,7 +31,7 @@ NetworkName = Literal["nature", "minatar", "mlp"]
 Loss = Literal["huber", "squared"]
 Optimiser = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "tf32", "bf16"]
-"""What a card multiplies matrices in, see `svrl.agents.precision`: a matter of the device, not of the agent."""
+"""What a GPU multiplies matrices in, see `svrl.agents.precision`: a matter of the device, not of the agent."""
 
 
 def _set(default: Any, text: str) -> Any:
@@ -302,7 +302,7 @@ SMOKE_BY_FAMILY: dict[str, dict[str, Any]] = {
 
 
 def default_precision(device: object) -> Precision:
-    """Of a device, as in "cuda:1": tf32 on a card, where it measured best."""
+    """Of a device, as in "cuda:1": tf32 on a GPU, where it measured best."""
     return "tf32" if str(device).startswith("cuda") else "float32"
 
 

@@ -30,8 +30,8 @@ RMSPROP_DECAY = 0.95
 """Of MinAtar's published settings."""
 BLOCK = 2048
 """Observations that the target network looks at in one call on the CPU; bounds the memory of its activations."""
-CARD_BLOCK = 16_384
-"""The same on a card."""
+GPU_BLOCK = 16_384
+"""The same on a GPU."""
 
 
 class Worth(NamedTuple):
@@ -186,7 +186,7 @@ class Learner:
     @torch.no_grad()
     def target_values(self, after: Tensor) -> Tensor:
         """The target network's values (K, B, A) at states (K, B, *observation_shape)."""
-        blocks = torch.split(after.flatten(0, 1), CARD_BLOCK if after.is_cuda else BLOCK)
+        blocks = torch.split(after.flatten(0, 1), GPU_BLOCK if after.is_cuda else BLOCK)
         values = torch.cat([self.values(self.target, block) for block in blocks])
         return values.view(*after.shape[:2], -1)
 
@@ -319,14 +319,14 @@ def _array(value: Any) -> np.ndarray:
 
 def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.optim.Optimizer:
     epsilon = config.optimiser_epsilon
-    on_card = parameters[0].is_cuda
-    # On a card the rate lies there too: a captured step reads it when it is replayed.
-    rate = torch.tensor(config.learning_rate, device=parameters[0].device) if on_card else config.learning_rate
+    on_gpu = parameters[0].is_cuda
+    # On a GPU the rate lies there too: a captured step reads it when it is replayed.
+    rate = torch.tensor(config.learning_rate, device=parameters[0].device) if on_gpu else config.learning_rate
     if config.optimiser == "rmsprop":
         return _eager(torch.optim.RMSprop)(
-            parameters, lr=rate, alpha=RMSPROP_DECAY, eps=epsilon, centered=True, capturable=on_card
+            parameters, lr=rate, alpha=RMSPROP_DECAY, eps=epsilon, centered=True, capturable=on_gpu
         )
-    return _eager(torch.optim.Adam)(parameters, lr=rate, eps=epsilon, fused=True, capturable=on_card)
+    return _eager(torch.optim.Adam)(parameters, lr=rate, eps=epsilon, fused=True, capturable=on_gpu)
 
 
 @cache

@@ -1,7 +1,7 @@
-"""What a card multiplies matrices in.
+"""What a GPU multiplies matrices in.
 
 - float32: as the CPU does.
-- tf32: factors are rounded to 10 bits of mantissa, sums are float32. The default on a card: an update of the Nature
+- tf32: factors are rounded to 10 bits of mantissa, sums are float32. The default on a GPU: an update of the Nature
   network at a batch of 32 takes four fifths of the time on an H200, at 128 three fifths.
 - bf16: layers compute in bfloat16 where torch's autocast allows it; weights, losses and targets stay float32.
 """
@@ -83,7 +83,7 @@ _SWITCHES = _Switches()
 
 @contextmanager
 def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Multiply so for a while, on a card.
+    """Multiply so for a while, on a GPU.
 
     Raises:
         ValueError: If another thread is at work in another precision.

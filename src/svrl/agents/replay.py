@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from svrl.agents import replay_kernel as kernel
-from svrl.agents.replay_card import CardSide, HostSide
+from svrl.agents.replay_gpu import GpuSide, HostSide
 from svrl.agents.replay_room import free_bytes, refuse_few_transitions
 from svrl.envs.vector import EnvSpec, Step
 
@@ -148,7 +148,7 @@ class Replay:
         self.terminal = self._zeros((rows,), np.bool_)
         self.life_lost = self._zeros((rows,), np.bool_)
         self._at, self._final_at, self._next_at = np.zeros((3, lanes), np.int64)
-        self._side: HostSide | CardSide
+        self._side: HostSide | GpuSide
         # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
         self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
         self._link()
@@ -173,7 +173,7 @@ class Replay:
         if self._on_host:
             kernel.store_frames(self._next_at, rows, self._frames)
         else:
-            assert isinstance(self._side, CardSide)
+            assert isinstance(self._side, GpuSide)
             self._side.write_frames(self._next_at, rows, np.zeros(len(rows), np.uint8))
             self._side.place_lanes(self.tails, self.ends)
 
@@ -211,7 +211,7 @@ class Replay:
             if finals is not rows:
                 kernel.store_frames(self._final_at, finals, self._frames)
         else:
-            self._append_on_card(actions, step, rows, finals)
+            self._append_on_gpu(actions, step, rows, finals)
 
     def sample(self, count: int, generator: torch.Generator, out: Batch | None = None) -> Batch:
         """Draw `count` transitions with replacement, all equally likely.
@@ -236,8 +236,8 @@ class Replay:
         return self._sample_kernel(draws, out) if self._on_host else self.gather(draws)
 
     def close(self) -> None:
-        """Let go of what is held on a card beside the memory itself."""
-        if isinstance(self._side, CardSide):
+        """Let go of what is held on a GPU beside the memory itself."""
+        if isinstance(self._side, GpuSide):
             self._side.forget()
 
     def synchronise(self) -> None:
@@ -264,7 +264,7 @@ class Replay:
         return Batch(*map(torch.from_numpy, arrays)), _views(*arrays)
 
     def gather(self, draws: torch.Tensor) -> Batch:
-        """The transitions that draws (B,), int64, pick: the kernel's twin in plain torch, and what runs on a card.
+        """The transitions that draws (B,), int64, pick: the kernel's twin in plain torch, and what runs on a GPU.
 
         Nothing in it waits, and everything that it reads stays where it is, so that it can be part of a CUDA graph.
         """
@@ -287,8 +287,8 @@ class Replay:
             life_lost=self.life_lost[row],
         )
 
-    def _append_on_card(self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray) -> None:
-        assert isinstance(self._side, CardSide)
+    def _append_on_gpu(self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray) -> None:
+        assert isinstance(self._side, GpuSide)
         ages, latest = self.ages.reshape(-1), self.made - 1
         if finals is not rows:
             over = np.flatnonzero(step.ended)
@@ -311,16 +311,16 @@ class Replay:
         )
 
     def _link(self) -> None:
-        """Everything for the kernel (NumPy) and for its twin (torch); on a card what has changed is sent there."""
+        """Everything for the kernel (NumPy) and for its twin (torch); on a GPU what has changed is sent there."""
         if self._on_host:
             self._frames = self.frames.numpy()
             kept = (self.actions, self.rewards, self.terminal, self.life_lost)
             self._outcomes = tuple(tensor.numpy() for tensor in kept)
             self._side = HostSide.of(self)
         elif not hasattr(self, "_side"):
-            self._side = CardSide(self)
+            self._side = GpuSide(self)
         else:
-            assert isinstance(self._side, CardSide)
+            assert isinstance(self._side, GpuSide)
             self._side.load(self)
 
     def _zeros(self, shape: tuple[int, ...], dtype: type) -> torch.Tensor:

@@ -149,14 +149,14 @@ class StructuredTargets:
     def complete(self, q: Tensor, mask: Tensor) -> Completion:
         """Complete matrices (..., B, A) of which the entries in `mask` are observed.
 
-        Half precision is computed in float32. On a card Soft-Impute does all of it in one launch; the lines below say
+        Half precision is computed in float32. On a GPU Soft-Impute does all of it in one launch; the lines below say
         what that computes.
         """
         if q.dtype in (torch.float16, torch.bfloat16):
             whole = self.complete(q.float(), mask)
             return whole._replace(matrix=whole.matrix.to(q.dtype))  # what was kept comes back bit for bit
         if q.is_cuda and isinstance(self.estimator, SoftImpute):
-            fused = self.estimator.completed_on_card(q, mask, scaling=self.scale, fill=self.output == "fill")
+            fused = self.estimator.completed_on_gpu(q, mask, scaling=self.scale, fill=self.output == "fill")
             if fused is not None:
                 return Completion(fused.matrix, mask, fused.estimate, fused.rank, fused.code)
         scaled, offset, factor = self._scaled(q, mask)

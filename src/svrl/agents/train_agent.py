@@ -26,7 +26,7 @@ def train(
     """Train an agent and return it.
 
     Nothing is written to disk; `svrl train` does that, and can be interrupted. Two calls with one seed give
-    the same agent on the CPU, with the same number of threads; on a card the last digits may differ.
+    the same agent on the CPU, with the same number of threads; on a GPU the last digits may differ.
 
     Args:
         env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
@@ -34,7 +34,7 @@ def train(
         config: All settings; by default the preset of the environment's family.
         seed: Of everything random.
         device: "cpu", "cuda" or "cuda:1".
-        precision: What a card multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
+        precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         watch: Called with every event, see `svrl.agents.events`.
     """
     if config is None:

@@ -8,7 +8,7 @@ come from the network as it was before the burst.
 
 Environments, exploration, replay, masks and network each have a generator of their own.
 
-On a card everything is launched on streams of the training's own, and bursts are CUDA graphs: the host waits for
+On a GPU everything is launched on streams of the training's own, and bursts are CUDA graphs: the host waits for
 actions only, and with act_lag 1 the environments step while the burst before is still under way.
 """
 
@@ -48,7 +48,7 @@ from svrl.runtime.device import check_device
 WINDOW = 100
 """Training episodes in the paper's score."""
 ROOM = 1.25
-"""A replay memory is put on a card that has this many times its size free."""
+"""A replay memory is put on a GPU that has this many times its size free."""
 
 
 class Training:
@@ -60,7 +60,7 @@ class Training:
         config: All settings.
         seed: Of everything random.
         device: Of the networks.
-        precision: What a card multiplies matrices in.
+        precision: What a GPU multiplies matrices in.
         env_threads: Native threads of Atari.
         steps: Agent steps so far, over all environments.
         episodes: Games finished.
@@ -139,9 +139,9 @@ class Training:
             options: Any of:
                 seed: Of everything random (0).
                 device: "cpu", "cuda" or "cuda:1" ("cpu").
-                precision: What a card multiplies in: "float32", "tf32" or "bf16" (tf32; float32 on the CPU).
+                precision: What a GPU multiplies in: "float32", "tf32" or "bf16" (tf32; float32 on the CPU).
                 env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py (0).
-                graphs: Whether bursts on a card are CUDA graphs, which changes no more than rounding (True).
+                graphs: Whether bursts on a GPU are CUDA graphs, which changes no more than rounding (True).
                 say: Takes notes for a person, a sentence each (warnings.warn).
         """
         return cls(env, config, **options)
@@ -151,7 +151,7 @@ class Training:
         return open_env(self.source, self.config, count=self.config.envs, seed=seed, threads=self.env_threads)
 
     def _capture_bursts(self) -> CapturedLearner | None:
-        """Bursts as graphs, where there is a card; but for an estimator that waits in every single step."""
+        """Bursts as graphs, where there is a GPU; but for an estimator that waits in every single step."""
         learner, config = self.learner, self.config
         if self._stream is None or not self._graphs or (learner.completes_each_step and not can_capture(learner)):
             return None
@@ -247,7 +247,7 @@ class Training:
         while due > learner.updates:
             self._burst = self._make_burst(min(due - learner.updates, learner.until_copy()))
             self._losses.append(self._burst.losses.sum())
-            if self.device.type == "cpu":  # a card is asked when it is waited for anyway: at the next row or checkpoint
+            if self.device.type == "cpu":  # a GPU is asked when it is waited for anyway: at the next row or checkpoint
                 refuse_divergence(self, self._losses[-1:], self._burst.losses)
 
     def _make_burst(self, count: int) -> Burst:
@@ -358,7 +358,7 @@ class Training:
             self.replay.begin(self._observations)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
-        """Go on with a stream of random numbers; with a new one if its memory has moved between card and RAM."""
+        """Go on with a stream of random numbers; with a new one if its memory has moved between GPU and RAM."""
         if len(state) == len(source.get_state()):
             source.set_state(state)
         else:
@@ -366,7 +366,7 @@ class Training:
             self.say(f"Note: the {name} memory was elsewhere before, so its draws begin anew.")
 
     def close(self) -> None:
-        """Let go of the environments, and of the graphs on a card."""
+        """Let go of the environments, and of the graphs on a GPU."""
         self._envs.close()
         self.settle()
         self._actor.forget()
@@ -386,7 +386,7 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
 def _replay_device(
     spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], None]
 ) -> torch.device:
-    """On the card if it fits there, else in RAM, which is said."""
+    """On the GPU if it fits there, else in RAM, which is said."""
     if device.type != "cuda":
         return torch.device("cpu")
     size = Layout.of(spec, lanes=config.envs, capacity=config.replay).nbytes

@@ -1,10 +1,10 @@
 """CUDA kernels compiled at run time: source text in, something to launch out.
 
-torch's CUDA wheels bring NVRTC, NVIDIA's run-time compiler, and every machine with a card has the driver. Both
+torch's CUDA wheels bring NVRTC, NVIDIA's run-time compiler, and every machine with a GPU has the driver. Both
 are called here through their C interfaces, so that neither a compiler nor another package is needed. A kernel is
 compiled once for each device and set of definitions in a process, which takes a few seconds, and is launched on
 torch's current stream, so that it takes part in whatever graph is captured there. Divisions and roots in
-float32 are the quick ones of the card, right to about two units in the last place.
+float32 are the quick ones of the GPU, right to about two units in the last place.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def compiled(source: str, name: str, definitions: Mapping[str, str | int], devic
         device: A CUDA device.
 
     Raises:
-        NoCompilerError: If NVRTC or the driver is missing, or does not know the card.
+        NoCompilerError: If NVRTC or the driver is missing, or does not know the GPU.
     """
     options = tuple(f"-D{key}={value}" for key, value in definitions.items())
     index = torch.cuda.current_device() if device.index is None else device.index
@@ -101,7 +101,7 @@ def _compile(source: str, name: str, options: tuple[str, ...], index: int) -> Ke
 
 
 def compile_source(source: str, options: tuple[str, ...]) -> bytes:
-    """Machine code for one architecture. Needs NVRTC, but no card.
+    """Machine code for one architecture. Needs NVRTC, but no GPU.
 
     Raises:
         NoCompilerError: If NVRTC is missing or refuses the source; the message ends with its log.

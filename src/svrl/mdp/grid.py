@@ -2,7 +2,7 @@
 
 The value of a next state is the multilinear interpolation of the 2^d corners of its cell, which is
 the same as a random transition to those corners: a finite MDP with S x A pairs. Its transitions are
-kept as a compact table, or worked out anew in every sweep where the table would not fit. On a card,
+kept as a compact table, or worked out anew in every sweep where the table would not fit. On a GPU,
 kernels answer from a table where they can (`svrl.mdp.grid_cuda`), and plain torch elsewhere.
 """
 
@@ -26,12 +26,12 @@ from svrl.mdp.threads import share_out
 from svrl.runtime.device import check_device
 
 if TYPE_CHECKING:
-    from svrl.mdp.grid_cuda import CardTable
+    from svrl.mdp.grid_cuda import GpuTable
 
 Mode = Literal["auto", "table", "on-the-fly"]
 BLOCK = 1 << 19
 """Pairs worked on at once while tabulating or on a GPU: their temporary arrays stay in tens of megabytes."""
-CARD_BLOCK = 1 << 22
+GPU_BLOCK = 1 << 22
 """Pairs of a stored table that a GPU works on at once: fewer, and launching takes longer than the work."""
 LEAST = 1 << 14
 """Pairs worth a thread."""
@@ -102,7 +102,7 @@ class GridMDP:
             )
         self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
         self._table = self._fill(progress) if self.storage == "table" else None
-        self._card = self._on_card() if self.device.type == "cuda" else None
+        self._gpu = self._on_gpu() if self.device.type == "cuda" else None
 
     def __repr__(self) -> str:
         return summary(self, self.task.name, self.storage)
@@ -150,7 +150,7 @@ class GridMDP:
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
         v = self._checked(v)
-        if self._card is not None and (found := self._card.backup(v)) is not None:
+        if self._gpu is not None and (found := self._gpu.backup(v)) is not None:
             return found
         out = torch.empty(self.n_states * self.n_actions, dtype=v.dtype, device=self.device)
         for part, table in self._tables():
@@ -160,7 +160,7 @@ class GridMDP:
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
         v = self._checked(v)
-        if self._card is not None and (found := self._card.improve(v)) is not None:
+        if self._gpu is not None and (found := self._gpu.improve(v)) is not None:
             return found
         best = torch.empty(self.n_states, dtype=v.dtype, device=self.device)
         action = torch.empty(self.n_states, dtype=torch.int64, device=self.device)
@@ -177,7 +177,7 @@ class GridMDP:
             )
         self._check_numbers("state", states, self.n_states)
         self._check_numbers("action", actions, self.n_actions)
-        if self._card is not None and (found := self._card.backup_at(v, states, actions)) is not None:
+        if self._gpu is not None and (found := self._gpu.backup_at(v, states, actions)) is not None:
             return found
         out = torch.empty(len(states), dtype=v.dtype, device=self.device)
         if self._table is not None:
@@ -190,7 +190,7 @@ class GridMDP:
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
         """All actions of some states, (K, A)."""
-        if self._card is not None and (found := self._card.backup(self._checked(v), states=states)) is not None:
+        if self._gpu is not None and (found := self._gpu.backup(self._checked(v), states=states)) is not None:
             return found
         every = torch.arange(self.n_actions, device=self.device)
         pairs = states.repeat_interleave(self.n_actions), every.repeat(len(states))
@@ -198,7 +198,7 @@ class GridMDP:
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
-        if self._card is not None and (found := self._card.backup(self._checked(v), actions=actions)) is not None:
+        if self._gpu is not None and (found := self._gpu.backup(self._checked(v), actions=actions)) is not None:
             return found
         every = torch.arange(self.n_states, device=self.device)
         pairs = every.repeat_interleave(len(actions)), actions.repeat(self.n_states)
@@ -254,7 +254,7 @@ class GridMDP:
             yield slice(0, self.n_states), self._table
             return
         nodes = len(self._weights)
-        for part in self._parts(BLOCK if self._table is None else CARD_BLOCK):
+        for part in self._parts(BLOCK if self._table is None else GPU_BLOCK):
             if self._table is None:
                 yield part, self._tabulate(self._states[part, None], self._actions)
                 continue
@@ -287,13 +287,13 @@ class GridMDP:
                 progress(done, pairs)
         return Table(base=base, fraction=fraction, reward=reward)
 
-    def _on_card(self) -> CardTable | None:
-        """The stored table, for the kernels of a card."""
+    def _on_gpu(self) -> GpuTable | None:
+        """The stored table, for the kernels of a GPU."""
         if self._table is None:
             return None
-        from svrl.mdp.grid_cuda import CardTable
+        from svrl.mdp.grid_cuda import GpuTable
 
-        return CardTable(table=self._table, weights=self._weights, shape=self.task.shape, discount=self.discount)
+        return GpuTable(table=self._table, weights=self._weights, shape=self.task.shape, discount=self.discount)
 
     def _expected(self, v: Tensor, table: Table) -> Tensor:
         """The twin of the kernels: backups of all pairs of a table, in plain torch."""

@@ -1,4 +1,4 @@
-"""Backups from a grid's table on a card: launches the kernels of grid_cuda.cu, one for each question.
+"""Backups from a grid's table on a GPU: launches the kernels of grid_cuda.cu, one for each question.
 
 A full sweep in plain torch goes many times over arrays of the size of the table, and here once over the table. The
 kernels serve 1 to 4 dimensions, any number of nodes and of actions, and values and tables in float32 or float64, each
@@ -50,8 +50,8 @@ class TableArgument(ctypes.Structure):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardTable:
-    """The whole table of a grid, to be asked for backups on its card.
+class GpuTable:
+    """The whole table of a grid, to be asked for backups on its GPU.
 
     Every question is answered by None where the kernels do not serve: without NVRTC, in other dimensions or types, for
     values that are elsewhere or carry a gradient, and for 2^31 pairs and more.

@@ -237,7 +237,7 @@ def check_forms(settings: Mapping[str, Any], forms: Mapping[str, Form]) -> None:
 
 
 def check_device(device: str) -> None:
-    """Raise ValueError unless it is cpu, cuda or cuda:N. Whether the card is there is known where the run is done."""
+    """Raise ValueError unless it is cpu, cuda or cuda:N. Whether the GPU is there is known where the run is done."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"There is no device {device!r}. Use cpu, cuda or cuda:N.")
 

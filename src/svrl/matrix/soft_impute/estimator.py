@@ -91,7 +91,7 @@ class SoftImpute:
         """Whether a call on matrices (..., m, n) on a CUDA device can be recorded in a graph: it never waits there."""
         return self.centre == "none" and (self.solver == "small" or (self.solver == "auto" and is_small(m, n)))
 
-    def completed_on_card(self, q: torch.Tensor, mask: torch.Tensor, *, scaling: str, fill: bool) -> Completed | None:
+    def completed_on_gpu(self, q: torch.Tensor, mask: torch.Tensor, *, scaling: str, fill: bool) -> Completed | None:
         """Scaling, estimation and filling of q (..., m, n) in one launch; None where the kernel does not serve.
 
         Args:

@@ -1,4 +1,4 @@
-"""SI-RF for batches of small matrices: a numba kernel on the CPU, a CUDA kernel on a card, torch twins for the rest."""
+"""SI-RF for batches of small matrices: a numba kernel on the CPU, a CUDA kernel on a GPU, torch twins for the rest."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def solve_small(
     if turn:
         values, mask, start = values.mT, mask.mT, None if start is None else start.mT
     if values.device.type != "cpu":
-        solve = _on_card(values, working_type(values.dtype, shrinkage, ratio))
+        solve = _on_gpu(values, working_type(values.dtype, shrinkage, ratio))
         solution = solve(values, mask, shrinkage, ratio, start, tolerance, max_steps, fill=fill)
     else:
         found = solve_small_arrays(
@@ -71,7 +71,7 @@ def solve_small(
     return solution.transposed() if turn else solution
 
 
-def _on_card(values: torch.Tensor, kind: torch.dtype) -> Callable[..., Solution]:
+def _on_gpu(values: torch.Tensor, kind: torch.dtype) -> Callable[..., Solution]:
     """The kernel where it serves; else the twin, or what can be recorded in a graph while one is."""
     m, n = values.shape[-2:]
     if serves(m, n, kind, values.device):

@@ -1,7 +1,7 @@
-"""SI-RF on a card: launches the kernel of small_cuda.cu, one block a matrix.
+"""SI-RF on a GPU: launches the kernel of small_cuda.cu, one block a matrix.
 
 It serves matrices (m, n) of at most 32 columns whose work fits in the shared memory of a block: 512 x 32 on an
-H200 in float32, 128 x 18 on every card. Nothing here waits for the device, and the launch can be captured
+H200 in float32, 128 x 18 on every GPU. Nothing here waits for the device, and the launch can be captured
 in a CUDA graph, once the kernel has been compiled by a call outside of it.
 """
 
@@ -169,4 +169,4 @@ def _source() -> str:
 
 @functools.cache
 def _say_once(reason: str) -> None:
-    warnings.warn(f"Soft-Impute on the card goes without its kernel, which is slower. {reason}", stacklevel=4)
+    warnings.warn(f"Soft-Impute on the GPU goes without its kernel, which is slower. {reason}", stacklevel=4)

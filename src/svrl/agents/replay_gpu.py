@@ -1,10 +1,10 @@
-"""The replay memory on a card: what sampling reads, at places that never change, and how steps get there.
+"""The replay memory on a GPU: what sampling reads, at places that never change, and how steps get there.
 
-(Everything here also works in RAM, where nothing is recorded, so that it can be tried without a card.)
+(Everything here also works in RAM, where nothing is recorded, so that it can be tried without a GPU.)
 
 A step of N environments is one row of numbers for each lane and its newest frame. They are written to memory that
-the card can read by itself, copied there without waiting, and scattered by a graph of small launches. The host
-may be several steps ahead of the card, so there are several places to write to, used in turns.
+the GPU can read by itself, copied there without waiting, and scattered by a graph of small launches. The host
+may be several steps ahead of the GPU, so there are several places to write to, used in turns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.captured import Captured, CardEvent, readable
+from svrl.agents.captured import Captured, GpuEvent, readable
 
 if TYPE_CHECKING:
     from svrl.agents.replay import Replay
@@ -62,8 +62,8 @@ class HostSide:
         return cls(order=order, ages=ages, tails=tails, ends=ends, words=as_words(replay.frames))
 
 
-class CardSide:
-    """The same on a card, and what is on its way there."""
+class GpuSide:
+    """The same on a GPU, and what is on its way there."""
 
     def __init__(self, replay: Replay) -> None:
         layout, device = replay.layout, replay.device
@@ -123,11 +123,11 @@ class CardSide:
 
 
 class _Place:
-    """Memory of the host that the card reads from while the host goes on."""
+    """Memory of the host that the GPU reads from while the host goes on."""
 
     def __init__(self, numbers: Tensor, frames: Tensor) -> None:
         self._numbers, self._frames = (readable(torch.zeros_like(one, device="cpu"), one) for one in (numbers, frames))
-        self._fetched = CardEvent(numbers.device)
+        self._fetched = GpuEvent(numbers.device)
 
     def send(self, frames: np.ndarray, numbers: dict[str, Any], to_numbers: Tensor, to_frames: Tensor) -> None:
         self._fetched.synchronize()  # done long ago, unless the host is far ahead
