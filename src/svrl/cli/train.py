@@ -419,7 +419,7 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
     All are refused before the first is trained if one is there, is being trained, or is another than was asked for.
     """
     from svrl.runtime.run_directory import CONFIG, is_finished, read_config, refuse_other_settings, refuse_running
-    from svrl.training.result import settings_as_begun, settings_of
+    from svrl.training.result import settings_of
 
     left = []
     with sentences():
@@ -438,7 +438,7 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
                     threads=member.threads or 1,
                     precision=member.precision,
                 )
-                refuse_other_settings(folder, settings_as_begun(folder, settings), but=("steps",))
+                refuse_other_settings(folder, settings, but=("steps",))
             if not is_finished(folder) or int(read_config(folder).get("steps", 0)) < member.config.steps:
                 left.append(member)
     return left
