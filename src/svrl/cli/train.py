@@ -385,11 +385,12 @@ def _train(
     from svrl.training.population import PopulationError, train_population
 
     board = Board(map(_label, members))
+    once = _once(board.say)
     manner = dataclasses.replace(
         manner,
         env_threads=manner.env_threads or default_env_threads(str(members[0].env), together),
         progress=lambda member, training: TrainProgress(training, _label(member), board),
-        say=_once(board.say),
+        say=lambda _, sentence: once(sentence),
     )
     failed: PopulationError | None = None
     with stopping.said(), sentences(), board.bars:
