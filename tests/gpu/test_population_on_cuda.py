@@ -1,4 +1,4 @@
-"""Several runs on one card: equal to the runs alone, and a full card is said in a sentence."""
+"""Several runs on one GPU: equal to the runs alone, and a full GPU is said in a sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENV = "CartPole-v1"
 ARMS = ({}, {"structured": True}, {"agent": "double"}, {"agent": "dueling", "structured": True})
 
 
-def test_runs_together_on_a_card_are_the_runs_alone(tmp_path: Path) -> None:
+def test_runs_together_on_a_gpu_are_the_runs_alone(tmp_path: Path) -> None:
     configs = [AgentConfig.for_env(ENV, "smoke", hidden=(64,), steps=600, envs=4, **arm) for arm in ARMS]
     members = [
         Member(env=ENV, config=config, folder=tmp_path / f"together {at}", seed=at, device="cuda", threads=1)
@@ -50,7 +50,7 @@ def _train_alone(config: AgentConfig, folder: Path, *, seed: int) -> None:
         torch.set_num_threads(before)
 
 
-def test_a_full_card_is_a_sentence_with_sizes(tmp_path: Path) -> None:
+def test_a_full_gpu_is_a_sentence_with_sizes(tmp_path: Path) -> None:
     said = r"^The memory of cuda is full: [\d.]+ GiB was asked for and .* is free\. "
     with pytest.raises(ValueError, match=said), at_work_on("cuda", tmp_path):
         torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
