@@ -9,7 +9,7 @@ PIP_ARGS := --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(BIN)/python -m pip install $(PIP_ARGS) -c constraints.txt
 # Those that are used are compiled once, even where the environment forbids to write them: many tests start processes.
 export PYTHONDONTWRITEBYTECODE :=
-REPRODUCING := docs/reproducing/index.md
+REPRODUCING := docs/reproducing/index.html
 # What `make bench` measures.
 BENCH ?= matrix planning update train integrations
 KERNELS := src/svrl/matrix/soft_impute
@@ -83,11 +83,12 @@ docs: $(VENV)/.dev $(REPRODUCING)
 	@echo "==> docs"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The pages on the paper are built from the committed tables, not committed themselves.
-$(REPRODUCING): $(wildcard results/paper/* src/svrl/paper/*.py src/svrl/paper/*/*.py) | $(VENV)/.dev
+# The page on the paper and the figures of docs/evidence.md are drawn from the committed tables, not committed themselves.
+$(REPRODUCING): $(wildcard results/paper/* src/svrl/paper/*.py src/svrl/paper/*/*.py src/svrl/reporting/*) | $(VENV)/.dev
 	@echo "==> figures and claims of the paper, for the docs (about a minute)"
 	@rm -rf $(@D)
-	@$(BIN)/svrl paper report --scale full --store .no-cells-of-ones-own --format md --out $(@D) >/dev/null
+	@$(BIN)/python docs/output/evidence_figures.py $(@D)/figures
+	@$(BIN)/svrl paper report --scale full --store .no-runs-of-ones-own --out $(@D) >/dev/null
 
 fix: $(VENV)/.dev ## format, and repair what ruff can repair
 	@$(BIN)/ruff format --quiet . # first: some of what the next one finds is gone then

@@ -139,8 +139,7 @@ def test_a_half_finished_run_is_not_judged(svrl_json, store, tmp_path):
         (("run", "fig31"), "There is no figure or experiment 'fig31'. Did you mean fig"),
         (("run", "fig1", "--scale", "huge"), "There is no scale 'huge'"),
         (("run", "fig1", "--format", "gif"), "There is no format 'gif'. Choose one of pdf, png, svg."),
-        (("report", "--format", "pdf"), "The browser makes the PDF: write the page with --format html"),
-        (("report", "--format", "htm"), "There is no format 'htm'. Did you mean html?"),
+        (("report", "--format", "md"), "The page is HTML, got --format md. Use html; a browser prints it to a PDF."),
         (("--scale", "laptop", "check"), "--scale stands before check"),
         (("run", "fig1", "--device", "gpu"), "There is no device 'gpu'"),
     ],
@@ -181,16 +180,14 @@ def test_a_file_in_the_way(svrl, store, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("form", ["html", pytest.param("md", marks=pytest.mark.slow)])
-def test_the_page_is_written(svrl, store, tmp_path, monkeypatch, form):
+def test_the_page_is_written(svrl, store, tmp_path, monkeypatch):
     # One experiment draws everything that is looked at here; the whole page is looked at in a browser.
     monkeypatch.setattr("svrl.paper.catalogue.load_all", lambda: [load_experiment("toy_rank")])
-    shown = svrl("paper", "report", "--store", store, "--out", tmp_path / "report", "--format", form)
+    shown = svrl("paper", "report", "--store", store, "--out", tmp_path / "report")
     assert shown.exit_code == 0, shown.stderr
-    page = tmp_path / "report" / f"index.{form}"
+    page = tmp_path / "report" / "index.html"
     assert f"written: {page}" in shown.stdout
     content = page.read_bytes()
-    content += (tmp_path / "report" / "toy_rank.md").read_bytes() if form == "md" else b""
     for word in (b"Figure 1", b"toy", b"reproduced", b"svrl paper run toy_rank"):
         assert word in content
 

@@ -266,15 +266,3 @@ def test_how_many_at_a_time(monkeypatch):
     large, small = AgentConfig.of("authors"), AgentConfig.of("classic")
     assert [default_threads(large, "cpu", together) for together in (1, 4, 40)] == [16, 4, 1]
     assert default_threads(large, "cuda", 4) == default_threads(small, "cpu", 4) == 1
-
-
-def test_a_run_from_before_precision_was_written_goes_on(svrl, svrl_json, tmp_path, monkeypatch, plain):
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainProgress, "__call__", at_step(50, sending(signal.SIGINT)))
-        assert svrl(*SMOKE, "--seeds", 1, "--out", tmp_path).exit_code == 130
-    path = tmp_path / "dqn-seed0" / "config.json"
-    config = json.loads(path.read_text())
-    assert config.pop("precision") == "float32"
-    path.write_text(json.dumps(config))
-    (result,) = svrl_json(*SMOKE, "--seeds", 1, "--out", tmp_path, "--resume")
-    assert result["precision"] == "float32"

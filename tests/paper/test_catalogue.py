@@ -5,7 +5,7 @@ import pytest
 from svrl.paper.catalogue import FIGURES, chosen, experiment_names, load_all
 from svrl.paper.claim import Verdict
 from svrl.paper.experiment import SCALES
-from svrl.reporting.page.content import VERDICTS
+from svrl.reporting.page import VERDICTS
 
 PAPER = [f"fig{number}" for number in range(1, 31)]
 EXPERIMENTS = load_all()
@@ -52,7 +52,7 @@ def test_an_experiment_fits_the_map(experiment):
 
 
 def test_the_page_knows_every_verdict():
-    assert tuple(str(verdict) for verdict in Verdict) == VERDICTS
+    assert tuple(str(verdict) for verdict in Verdict) == tuple(VERDICTS)
 
 
 def test_kinds_are_told_apart_by_name():

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from matplotlib.figure import Figure
 
 from svrl.mdp.catalogue import make_task
@@ -64,13 +63,6 @@ def test_trajectories_cut_a_periodic_coordinate_where_it_wraps():
     assert force.get_xlabel() == "time (s)"
 
 
-def test_trajectories_end_soon_after_all_has_settled():
-    states = np.zeros((201, 2, 2))
-    states[:30, 1, 1] = 0.5
-    figure = draw_trajectories(PLANE, dict.fromkeys("ab", (states, np.zeros((200, 2, 1)))), time_step=1.0)
-    assert [len(line.get_xdata()) for line in panels(figure)[1].lines] == [38] * 4
-
-
 def test_convergence_leaves_out_what_is_not_known():
     rows = [
         {"backups": 100 * k, "residual": None if k == 1 else 1 / k, "error": 0.0 if k == 5 else 2 / k, "rank": 3 + k}
@@ -82,13 +74,6 @@ def test_convergence_leaves_out_what_is_not_known():
     assert np.array_equal(np.isnan(error), [False, False, False, False, True])
     assert np.array_equal(left.lines[0].get_xdata(), [0.5, 1.0, 1.5, 2.0, 2.5])
     assert np.array_equal(right.lines[0].get_ydata(), [4, 5, 6, 7, 8])
-
-
-@pytest.mark.parametrize(("rank", "residual", "lines"), [(None, 0.5, 1), (10, 0.5, 1), (None, 0.0, 0)])
-def test_convergence_has_one_panel_where_the_rank_says_nothing(rank, residual, lines):
-    rows = [{"backups": k, "residual": residual, "rank": rank} for k in range(3)]
-    (panel,) = panels(draw_convergence(rows, pairs=10))
-    assert len(panel.lines) == lines
 
 
 def test_figures_are_written(tmp_path: Path):

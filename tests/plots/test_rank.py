@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from svrl.plots.rank import draw_ranks
-from svrl.plots.style import save_figure
 
 STUDY = {"energy": 0.99, "batch_size": 32, "histogram": [0, 30, 10, 0], "row_centred_histogram": [0, 10, 10, 20]}
 
@@ -22,13 +19,3 @@ def test_bars_are_shares_and_steps_their_sums():
     assert [text.get_text() for text in bars.get_legend().get_texts()] == ["as it is", "rows centred"]
     assert "0.99" in bars.get_xlabel()
     assert "32" in bars.get_title(loc="left")
-
-
-def test_several_agents_are_told_apart(tmp_path: Path):
-    figure = draw_ranks({"dqn": STUDY, "sv-dqn": {**STUDY, "histogram": [0, 40, 0, 0]}})
-    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert labels == ["dqn, as it is", "dqn, rows centred", "sv-dqn, as it is", "sv-dqn, rows centred"]
-    colours = {line.get_color() for line in figure.axes[1].get_lines()}
-    assert len(colours) == 2
-    save_figure(figure, tmp_path / "rank.svg")
-    assert (tmp_path / "rank.svg").stat().st_size > 3000

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy.optimize import minimize
 
-from svrl.plots.style import name_columns, name_points, spread, svg_text, tag
+from svrl.plots.style import name_points, spread, svg_text, tag
 
 
 def test_places_that_collide_make_room_to_both_sides_and_others_stay() -> None:
@@ -36,13 +36,6 @@ def test_names_of_points_do_not_cover_each_other() -> None:
     # an annotation reaches to its point, its text does not
     boxes = sorted((Text.get_window_extent(text) for text in panel.texts), key=lambda box: box.y0)
     assert all(lower.y1 <= upper.y0 + 1 for lower, upper in pairwise(boxes))
-
-
-@pytest.mark.parametrize(("count", "angle"), [(3, 0), (8, 40)])
-def test_many_columns_have_slanted_names(count: int, angle: int) -> None:
-    panel = Figure().subplots()
-    name_columns(panel, [f"game {k}" for k in range(count)])
-    assert [label.get_rotation() for label in panel.get_xticklabels()] == [angle] * count
 
 
 def test_the_same_figure_is_the_same_svg_and_series_are_named() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -60,14 +59,6 @@ def test_a_resumed_log_drops_what_is_later_and_what_was_cut_off(tmp_path: Path):
     path.write_text(whole + '{"steps": 12')
     RowLog(path)
     assert path.read_text() == whole
-
-
-def test_a_file_with_nothing_to_drop_is_not_touched(tmp_path: Path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"steps": 1}\n')
-    os.utime(path, (1, 1))
-    RowLog(path, up_to=1)
-    assert path.stat().st_mtime == 1
 
 
 def test_a_failed_cut_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

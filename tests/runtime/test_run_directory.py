@@ -11,7 +11,6 @@ import pytest
 from svrl.runtime import run_directory as files
 from svrl.runtime.run_directory import (
     RunDirectory,
-    differences,
     finite,
     is_finished,
     is_running,
@@ -119,12 +118,6 @@ def test_a_damaged_config_is_said_to_be_so(tmp_path: Path, text: str):
         RunDirectory.resume(tmp_path, PLAN)
 
 
-def test_only_regular_files_are_read(tmp_path: Path):
-    os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(ValueError, match=r"config\.json is not a regular file"):
-        RunDirectory.resume(tmp_path, PLAN)
-
-
 def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path: Path):
     directory = RunDirectory.begin(tmp_path, PLAN)
     directory.write_json("a.json", {"x": 1})
@@ -138,11 +131,6 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path: Path):
         "b": 1.0,
         "c": None,
     }
-
-
-def test_differences_look_at_both_sides():
-    found = differences({"a": 1, "b": 2}, {"b": 2, "new_one": 3})
-    assert found == ["a was 1 and is not given", "new-one was not given and is 3"]
 
 
 # Trainings.
@@ -159,15 +147,6 @@ def test_asking_for_more_steps_writes_nothing_until_the_run_is_opened_again(tmp_
     config = json.loads((tmp_path / "config.json").read_text())
     assert config == {**TRAINING, "hidden": [8, 8], "steps": 200}
     assert not is_finished(tmp_path)
-
-
-def test_an_unfinished_run_is_opened_as_it_is(tmp_path: Path):
-    RunDirectory.begin(tmp_path, TRAINING)
-    before = contents(tmp_path)
-    run = RunDirectory.resume(tmp_path, {**TRAINING, "begun": "later"})
-    run.reopen()
-    assert not run.grows
-    assert contents(tmp_path) == before
 
 
 def test_a_run_that_came_to_nothing_is_taken_back_with_all_it_wrote(tmp_path: Path):

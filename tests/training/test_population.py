@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 import weakref
-from contextlib import nullcontext
 from pathlib import Path
 
 import gymnasium
@@ -135,15 +134,7 @@ def test_a_failure_is_told_at_the_end_and_keeps_no_memory(tmp_path: Path):
     assert {folder.name for folder in tmp_path.iterdir()} == {"0", "1"}
     assert all((tmp_path / name / "result.json").exists() for name in "01")
     gc.collect()
-    assert held[0]() is None, "the traceback would keep networks and memory on the card"
-
-
-def test_what_ends_a_thread_ends_the_population(tmp_path: Path):
-    def leave() -> None:
-        raise SystemExit(3)
-
-    with pytest.raises(SystemExit):
-        train_population(members(tmp_path, 2), together=2, manner=Manner(progress=lambda *_: Counting([], leave)))
+    assert held[0]() is None, "the traceback would keep networks and memory on the GPU"
 
 
 def test_what_cannot_be_shared_is_refused(tmp_path: Path):
@@ -174,22 +165,3 @@ def test_a_view_sees_the_same_signals_and_has_its_own_moment():
     with pytest.raises(Stopped):
         other.stop_if_came()
     assert not signals.at_once
-
-
-def test_threads_and_precision_reach_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[dict] = []
-
-    def begin(*_: object, **options: object) -> None:
-        asked.append(options)
-        raise ValueError("Enough.")
-
-    monkeypatch.setattr(Training, "begin", begin)
-    monkeypatch.setattr("svrl.training.session.at_work_on", lambda *_: nullcontext())
-    monkeypatch.setattr("svrl.training.session.check_device", lambda _: None)
-    monkeypatch.setattr("svrl.training.population.release", lambda _: None)
-    wanted = [("float32", 0), ("bf16", 3)]
-    for precision, threads in wanted:
-        member = Member(env=ENV, config=SMOKE, folder=tmp_path / "run", device="cuda", precision=precision)
-        with pytest.raises(PopulationError, match="Enough"):
-            train_population([member], together=1, manner=Manner(env_threads=threads))
-    assert [(found["precision"], found["env_threads"]) for found in asked] == wanted

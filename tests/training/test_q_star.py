@@ -80,13 +80,6 @@ def test_the_greedy_loss_is_that_of_the_policy(known: QStarError) -> None:
     assert errors["greedy_loss"] > 0.1
 
 
-def test_blocks_change_nothing(known: QStarError, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = known.measure(Lookup(known, 1.0))
-    monkeypatch.setattr("svrl.training.q_star.BLOCK", 35)
-    pieces = known.measure(Lookup(known, 1.0))
-    assert pieces == pytest.approx(whole, rel=1e-9, abs=1e-12)
-
-
 def test_a_diverged_network_is_no_success(known: QStarError) -> None:
     change = torch.zeros_like(known.q_star)
     change[4, 2] = math.nan

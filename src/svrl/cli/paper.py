@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from svrl.runs.store import Reader, Store
 
 SCALES = ("smoke", "laptop", "short", "full")
-PICTURES, PAGES = ("svg", "pdf", "png"), ("html", "md")
+PICTURES = ("svg", "pdf", "png")
 FIGURES, REPORT = Path("figures"), Path("report")
 STOPPED = "Stopped; what was done is kept, and the same command resumes."
 TOGETHER = 4
@@ -97,7 +97,7 @@ def paper(
     with answering(STOPPED), sentences():
         asked = _asked(scale, store, device, out)
         asked.compute(_chosen([]), device=device, jobs=jobs, command=f"svrl paper --scale {scale}")
-        path = asked.page(out, "html")
+        path = asked.page(out)
     typer.echo(f"The page: {path}")
 
 
@@ -183,20 +183,15 @@ def check(figures: Figures = None, scale: Scale = "smoke", store: Kept = STORE, 
 @app.command("report")
 def report(
     scale: Scale = "smoke",
-    form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", autocompletion=lambda: list(PAGES), help="html or md.")
-    ] = "html",
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="html.")] = "html",
     out: Out = REPORT,
     store: Kept = STORE,
 ) -> None:
     """One page with every figure and claim, from what is kept; nothing is computed."""
     with answering(), sentences():
-        if form == "pdf":
-            raise BadInputError(
-                "The browser makes the PDF: write the page with --format html, open it and print it to a file."
-            )
-        _one_of("format", form, PAGES)
-        path = _asked(scale, store, None, out).page(out, form)
+        if form != "html":
+            raise BadInputError(f"The page is HTML, got --format {form}. Use html; a browser prints it to a PDF.")
+        path = _asked(scale, store, None, out).page(out)
     typer.echo(f"written: {path}")
 
 
@@ -365,9 +360,10 @@ class Asked:
                 written[figure.id] = write_figure(picture, figure, evidence, folder, ending)
         return written
 
-    def page(self, folder: Path, form: str) -> Path:
+    def page(self, folder: Path) -> Path:
         """Write the page from what is kept; where it is."""
         from svrl.paper.page import build_page
+        from svrl.reporting.page import render_html
         from svrl.runtime.files import writing
 
         _refuse_unwritable(folder)
@@ -376,14 +372,7 @@ class Asked:
             page = build_page(self.library(), self.scale, progress=lambda name: line.update(task, description=name))
             line.update(task, description="writing")
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"index.{form}"
-        if form == "md":
-            from svrl.reporting.page.markdown import write_markdown
-
-            write_markdown(page, folder)
-            return path
-        from svrl.reporting.page.html import render_html
-
+        path = folder / "index.html"
         with writing(path) as temporary:
             temporary.write_text(render_html(page), encoding="utf-8")
         return path

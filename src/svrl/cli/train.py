@@ -385,11 +385,12 @@ def _train(
     from svrl.training.population import PopulationError, train_population
 
     board = Board(map(_label, members))
+    once = _once(board.say)
     manner = dataclasses.replace(
         manner,
         env_threads=manner.env_threads or default_env_threads(str(members[0].env), together),
         progress=lambda member, training: TrainProgress(training, _label(member), board),
-        say=_once(board.say),
+        say=lambda _, sentence: once(sentence),
     )
     failed: PopulationError | None = None
     with stopping.said(), sentences(), board.bars:
@@ -419,7 +420,7 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
     All are refused before the first is trained if one is there, is being trained, or is another than was asked for.
     """
     from svrl.runtime.run_directory import CONFIG, is_finished, read_config, refuse_other_settings, refuse_running
-    from svrl.training.result import settings_as_begun, settings_of
+    from svrl.training.result import settings_of
 
     left = []
     with sentences():
@@ -438,7 +439,7 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
                     threads=member.threads or 1,
                     precision=member.precision,
                 )
-                refuse_other_settings(folder, settings_as_begun(folder, settings), but=("steps",))
+                refuse_other_settings(folder, settings, but=("steps",))
             if not is_finished(folder) or int(read_config(folder).get("steps", 0)) < member.config.steps:
                 left.append(member)
     return left

@@ -14,7 +14,7 @@ from svrl.paper.catalogue import FIGURES, PaperFigure
 from svrl.paper.claim import Evidence, Verdict
 from svrl.paper.experiment import Experiment
 from svrl.paper.judging import Judged, Library
-from svrl.reporting.page.content import ClaimRow, Exhibit, FigureEntry, Page, Section
+from svrl.reporting.page import ClaimRow, Exhibit, FigureEntry, Page, Section
 from svrl.runtime.files import writing
 
 if TYPE_CHECKING:
@@ -182,13 +182,11 @@ def _entry(
     if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
         # What was asked for comes first, unless no claim was judged from it and something larger is kept.
         usable = [*usable[1:], usable[0]]
-    strongest = next(iter(usable), None)
     return FigureEntry(
         id=figure.id,
         label=figure.label,
         title=figure.title,
         says=experiment.says[figure.id],
-        got=experiment.got(figure.id, strongest) if strongest else "",
         exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in usable),
         command=f"svrl paper run {figure.id} --scale {_drawable(experiment, figure, scale)}",
     )
@@ -204,8 +202,6 @@ def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) ->
     budget = experiment.budget_of(figure.id, evidence.scale)
     return Exhibit(
         label=f"{evidence.scale} scale, {source}",
-        scale=evidence.scale,
-        source=evidence.source,
         caption=caption(figure, evidence),
         figure=experiment.draw(figure.id, evidence),
         # What grows by pieces is drawn from what is kept: to run the figure would be to train all of it.

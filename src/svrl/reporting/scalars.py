@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,40 +30,55 @@ def scalars_of(event: Event) -> dict[str, float]:
     return {}
 
 
-class TensorBoard:
-    """Writes scalars of events below `folder`.
+class Scalars:
+    """Passes the numbers of events on to a program.
 
     Args:
-        folder: Where TensorBoard shall look.
+        write: Takes numbers by name, and their step.
+        flush: Hands everything to the system.
+        close: Writes what is left.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[dict[str, float], int], object],
+        *,
+        flush: Callable[[], None],
+        close: Callable[[], None],
+    ) -> None:
+        self._write, self.flush, self.close = write, flush, close
+
+    def __call__(self, event: Event) -> None:
+        """Write the numbers of the event, if it has some."""
+        if scalars := scalars_of(event):
+            self._write(scalars, event.steps)
+
+
+def to_tensorboard(folder: Path, *, since: int = 0) -> Scalars:
+    """Scalars below `folder`, where TensorBoard shall look.
+
+    Args:
+        folder: Of the scalars.
         since: The step that the run resumes from; what was written after it is hidden.
 
     Raises:
         ImportError: If tensorboard is not installed, with the command that installs it.
     """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ImportError('TensorBoard needs tensorboard: pip install "svrl[tensorboard]"') from error
+    writer = SummaryWriter(log_dir=str(folder), purge_step=since + 1 if since else None)
 
-    def __init__(self, folder: Path, *, since: int = 0) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ImportError('TensorBoard needs tensorboard: pip install "svrl[tensorboard]"') from error
-        self._writer = SummaryWriter(log_dir=str(folder), purge_step=since + 1 if since else None)
+    def write(scalars: dict[str, float], steps: int) -> None:
+        for name, value in scalars.items():
+            writer.add_scalar(name, value, steps)
 
-    def __call__(self, event: Event) -> None:
-        """Write the numbers of the event."""
-        for name, value in scalars_of(event).items():
-            self._writer.add_scalar(name, value, event.steps)
-
-    def flush(self) -> None:
-        """Hand everything to the system."""
-        self._writer.flush()
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._writer.close()
+    return Scalars(write, flush=writer.flush, close=writer.close)
 
 
-class WandB:
-    """Sends scalars of events to a project of Weights & Biases.
+def to_wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Scalars:
+    """Scalars for a project of Weights & Biases.
 
     Args:
         project: Name of the project.
@@ -73,31 +88,19 @@ class WandB:
     Raises:
         ImportError: If wandb is not installed, with the command that installs it.
     """
-
-    def __init__(self, project: str, folder: Path, config: Mapping[str, Any]) -> None:
-        try:
-            library = importlib.import_module("wandb")
-        except ImportError as error:
-            raise ImportError('W&B needs wandb: pip install "svrl[wandb]"') from error
-        text = f"{folder.name} {config.get('env')} {config.get('seed')} {config.get('begun')}"
-        self._run = library.init(
-            project=project,
-            dir=str(folder),
-            name=folder.name,
-            id=hashlib.sha256(text.encode()).hexdigest()[:16],
-            resume="allow",
-            config=dict(config),
-        )
-        self._run.define_metric("*", step_metric="steps")
-
-    def __call__(self, event: Event) -> None:
-        """Send the numbers of the event."""
-        if scalars := scalars_of(event):
-            self._run.log({**scalars, "steps": event.steps})
-
-    def flush(self) -> None:
-        """Nothing: the library sends by itself."""
-
-    def close(self) -> None:
-        """Wait until everything has been sent."""
-        self._run.finish()
+    try:
+        library = importlib.import_module("wandb")
+    except ImportError as error:
+        raise ImportError('W&B needs wandb: pip install "svrl[wandb]"') from error
+    text = f"{folder.name} {config.get('env')} {config.get('seed')} {config.get('begun')}"
+    run = library.init(
+        project=project,
+        dir=str(folder),
+        name=folder.name,
+        id=hashlib.sha256(text.encode()).hexdigest()[:16],
+        resume="allow",
+        config=dict(config),
+    )
+    run.define_metric("*", step_metric="steps")
+    # The library sends by itself.
+    return Scalars(lambda scalars, steps: run.log({**scalars, "steps": steps}), flush=lambda: None, close=run.finish)

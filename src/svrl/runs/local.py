@@ -381,8 +381,10 @@ class _Served:
         from svrl.training.session import Habits
 
         habits = Habits(checkpoint_every=self._terms.checkpoint_every, tensorboard=self._terms.tensorboard)
-        manner = Manner(habits=habits, env_threads=max(1, usable_cores() // together), say_of=_to_the_log)
-        train_queue(self, together=together, threads=self._terms.threads, manner=manner, signals=self._signals)
+        manner = Manner(habits=habits, env_threads=max(1, usable_cores() // together), say=_to_the_log)
+        train_queue(
+            self.next, self.ended, together=together, threads=self._terms.threads, manner=manner, signals=self._signals
+        )
 
     def next(self) -> Any:
         """The next run as a member of the population, held; None if there is none."""
@@ -426,9 +428,6 @@ class _Served:
             self._pipe.send((run, ended, reason))
 
 
-def _to_the_log(member: Any) -> Callable[[str], None]:
-    def say(sentence: str) -> None:
-        with (member.folder.parent / LOG).open("a", encoding="utf-8") as log:
-            log.write(f"{sentence}\n")
-
-    return say
+def _to_the_log(member: Any, sentence: str) -> None:
+    with (member.folder.parent / LOG).open("a", encoding="utf-8") as log:
+        log.write(f"{sentence}\n")

@@ -82,20 +82,6 @@ class Signals:
             for number, handler in earlier.items():
                 signal.signal(number, handler)
 
-    @contextmanager
-    def put_off(self) -> Iterator[None]:
-        """Put off `at_once`: a signal that comes in the block is raised at its end.
-
-        Blocking the signal does not work: the system hands it to another thread of the process, if there is one, and
-        Python calls the handler in the main thread all the same.
-        """
-        earlier, self.at_once = self.at_once, False
-        try:
-            yield
-        finally:
-            self.at_once = earlier
-        self.stop_if_safe()
-
     def stop_if_came(self) -> None:
         """Raise `Stopped` if a signal has come."""
         if self.came is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned
 from svrl.runtime import run_directory as files
-from svrl.runtime.rows import RowLog, last_rows
+from svrl.runtime.rows import RowLog
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
@@ -70,22 +70,11 @@ class Rows:
     def __init__(self, run: RunDirectory, since: int) -> None:
         names = {EpisodeEnded: files.EPISODES, Learned: files.LEARNING, Evaluated: files.EVALUATIONS}
         self._logs = {kind: RowLog(run.path / name, up_to=since) for kind, name in names.items()}
-        # A run that is resumed at its very end evaluates once more; the row is there already.
-        done = last_rows(run.path / files.EVALUATIONS, 1)
-        self._evaluated_at = done[0]["steps"] if done else None
 
     def __call__(self, event: Event) -> None:
         """Append the event's row, if it has one."""
-        log = self._logs.get(type(event))
-        if log is None:
-            return
-        row = asdict(event)
-        if isinstance(event, Evaluated):
-            if event.steps == self._evaluated_at:
-                return
-            self._evaluated_at = event.steps
-            row["mean"] = event.mean
-        log.append(row)
+        if log := self._logs.get(type(event)):
+            log.append(asdict(event) | ({"mean": event.mean} if isinstance(event, Evaluated) else {}))
 
     def flush(self) -> None:
         """Hand all rows to the system."""

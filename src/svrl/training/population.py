@@ -12,12 +12,11 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -69,31 +68,17 @@ class Manner:
         habits: How each is kept and shown.
         env_threads: Native threads of each run's environments; 0 leaves it to ale-py.
         progress: Makes what shows a person how a run goes; called in the run's thread.
-        say: Takes notes and warnings for a person, from any thread.
-        say_of: Makes that for one run, in place of `say`.
+        say: Takes notes and warnings on a run for a person, from any thread.
     """
 
     habits: Habits | None = None
     env_threads: int = 0
     progress: Callable[[Member, Training], Progress] = lambda _, training: Unseen(training)
-    say: Callable[[str], None] | None = None
-    say_of: Callable[[Member], Callable[[str], None]] | None = None
+    say: Callable[[Member, str], None] = lambda member, sentence: None
 
 
 RunOutcome = dict[str, Any] | Exception | None
 """What the result.json of a run holds, why it failed, or None if a signal stopped it."""
-
-
-class Queue(Protocol):
-    """Hands out runs, to several threads at a time."""
-
-    def next(self) -> Member | None:
-        """The run to be trained now, or None if there is none any more."""
-        ...
-
-    def ended(self, member: Member, outcome: RunOutcome) -> None:
-        """A run is over; in the thread that trained it."""
-        ...
 
 
 class PopulationError(ValueError):
@@ -131,31 +116,41 @@ def train_population(
     """
     together = min(together, len(members))
     _refuse_what_cannot_be_shared(members, together)
-    queue = _Members(members)
+    waiting = iter(tuple(members))  # several threads may take from it
+    ended: dict[Path, RunOutcome] = {}
     with ExitStack() as held:
         signals = signals or held.enter_context(Signals().held_back())
-        train_queue(queue, together=together, threads=members[0].threads, manner=manner, signals=signals)
-    outcomes = [queue.outcomes.get(member.folder) for member in members]
-    failures = {
-        member.folder: outcome
-        for member, outcome in zip(members, outcomes, strict=True)
-        if isinstance(outcome, Exception)
-    }
-    if failures:
+        train_queue(
+            lambda: next(waiting, None),
+            lambda member, outcome: ended.update({member.folder: outcome}),
+            together=together,
+            threads=members[0].threads,
+            manner=manner,
+            signals=signals,
+        )
+    outcomes = {member.folder: ended.get(member.folder) for member in members}
+    if failures := {folder: outcome for folder, outcome in outcomes.items() if isinstance(outcome, Exception)}:
         raise PopulationError(failures, signals.came)
-    results = [outcome for outcome in outcomes if isinstance(outcome, dict)]
+    results = [outcome for outcome in outcomes.values() if isinstance(outcome, dict)]
     if len(results) < len(members):
         signals.stop_if_came()
     return results
 
 
 def train_queue(
-    queue: Queue, *, together: int, threads: int | None, signals: Signals, manner: Manner | None = None
+    next_run: Callable[[], Member | None],
+    ended: Callable[[Member, RunOutcome], object],
+    *,
+    together: int,
+    threads: int | None,
+    signals: Signals,
+    manner: Manner | None = None,
 ) -> None:
-    """Train the runs of a queue, several at a time, until it is empty or a signal came.
+    """Train runs, several at a time, until there are no more or a signal came.
 
     Args:
-        queue: Gives the next run whenever there is room for one.
+        next_run: The run to be trained now, or None if there is none any more. Several threads call it.
+        ended: Called when a run is over, in the thread that trained it.
         together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
         threads: CPU threads of torch, of all runs if they are several at a time; None leaves them as they are.
         signals: Those that the caller holds back.
@@ -163,34 +158,17 @@ def train_queue(
     """
 
     def work() -> None:
-        while signals.came is None and (member := queue.next()) is not None:
+        while signals.came is None and (member := next_run()) is not None:
             seen = signals if together == 1 else signals.of_one_run()
             with _torch_threads(member.threads if together == 1 else None):
                 outcome = _outcome(member, manner or Manner(), seen)
-            queue.ended(member, outcome)
+            ended(member, outcome)
 
     if together == 1:
         work()
         return
     with _shared(threads):
         _in_threads(work, together)
-
-
-class _Members:
-    """A queue of a list of runs."""
-
-    def __init__(self, members: Sequence[Member]) -> None:
-        self._waiting = deque(members)
-        self.outcomes: dict[Path, RunOutcome] = {}
-
-    def next(self) -> Member | None:
-        try:
-            return self._waiting.popleft()
-        except IndexError:
-            return None
-
-    def ended(self, member: Member, outcome: RunOutcome) -> None:
-        self.outcomes[member.folder] = outcome
 
 
 def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> None:
@@ -250,7 +228,7 @@ def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
             resume=member.resume,
             habits=manner.habits,
             progress=lambda training: manner.progress(member, training),
-            say=manner.say if manner.say_of is None else manner.say_of(member),
+            say=lambda sentence: manner.say(member, sentence),
             signals=signals,
         )
     except Stopped:

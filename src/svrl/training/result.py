@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
 from svrl.runtime import run_directory as files
-from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import last_rows, read_rows
-from svrl.runtime.run_directory import finite, read_config
+from svrl.runtime.run_directory import finite
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig
@@ -38,28 +35,6 @@ def settings_of(
     return {**own, **config.as_json()}
 
 
-def settings_as_begun(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as the run in a folder writes them: one from before there was a choice of precision had float32."""
-    if settings["precision"] == "float32" and "precision" not in read_config(path):
-        return {name: value for name, value in settings.items() if name != "precision"}
-    return settings
-
-
-def precision_of(path: Path) -> Any:
-    """The precision of the run in a folder; one from before there was a choice had float32."""
-    return read_config(path).get("precision", "float32")
-
-
-def provenance(device: str) -> dict[str, Any]:
-    """When a run was begun, where and with what; a run may be resumed elsewhere and with other versions."""
-    return {
-        "begun": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "versions": versions(),
-        "machine": machine(device),
-        "commit": commit(),
-    }
-
-
 def result_of(session: TrainingSession) -> dict[str, Any]:
     """What result.json holds; a value that is None has its reason beside it."""
     training, asked = session.training, session.run.config
@@ -77,7 +52,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
             "seed": training.seed,
             "device": asked["device"],
             "threads": asked["threads"],
-            "precision": asked.get("precision", "float32"),
+            "precision": asked["precision"],
             "steps": training.steps,
             "updates": training.updates,
             "episodes": training.episodes,

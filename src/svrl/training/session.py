@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,14 @@ from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.runtime import run_directory as files
 from svrl.runtime.device import check_device
+from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import last_rows, read_rows
-from svrl.runtime.run_directory import RunDirectory, locked
+from svrl.runtime.run_directory import RunDirectory, locked, read_config
 from svrl.runtime.stop_signals import Signals
 from svrl.training.gpu import at_work_on
 from svrl.training.listeners import Consumer, Progress, Rows, Unseen
 from svrl.training.q_star import QStarRows
-from svrl.training.result import precision_of, provenance, result_of, settings_as_begun, settings_of
+from svrl.training.result import result_of, settings_of
 
 _ONE_AT_A_TIME = threading.Lock()
 """Held for imports, for registries of other libraries, and for drawing: matplotlib's style is the whole process's.
@@ -112,7 +114,7 @@ def train_in_directory(
             memory of the GPU is full.
     """
     if precision is None:
-        precision = precision_of(Path(folder)) if resume else default_precision(device)
+        precision = read_config(Path(folder)).get("precision", "float32") if resume else default_precision(device)
     check_precision(precision, device)
     check_device(device)
     config = AgentConfig.for_env(name_of(env)) if config is None else config
@@ -142,11 +144,13 @@ def train_in_directory(
 def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
     """A run that no other process works on; a new one is removed if it fails before its first checkpoint."""
     if resume:
-        as_begun = settings_as_begun(path, settings)  # raises if there is nothing to resume
+        read_config(path)  # raises if there is nothing to resume
         with locked(path):
-            yield RunDirectory.resume(path, {**as_begun, **provenance(settings["device"])})
+            yield RunDirectory.resume(path, settings)
         return
-    run = RunDirectory.begin(path, {**settings, **provenance(settings["device"])})
+    how = {"begun": datetime.now(UTC).isoformat(timespec="microseconds"), "versions": versions()}
+    how |= {"machine": machine(settings["device"]), "commit": commit()}
+    run = RunDirectory.begin(path, {**settings, **how})
     with locked(path):
         try:
             yield run
@@ -190,9 +194,6 @@ class TrainingSession:
                 f"Note: {self.run.path} has no checkpoint, so training begins anew at step 0, "
                 f"and its {rows:,} episodes are made again."
             )
-        for name in files.STATE:
-            if (self.run.path / name).is_symlink():
-                self.say(f"Note: {self.run.path / name} is a link. Nothing behind it is removed, so its files add up.")
         self.began_at = self.training.steps
 
     def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], None]) -> None:
@@ -246,13 +247,13 @@ class TrainingSession:
         """Those that may fail come first, and the rows, which forget what came after a checkpoint, last."""
         since = self.training.steps
         if self.habits.tensorboard:
-            from svrl.reporting.scalars import TensorBoard
+            from svrl.reporting.scalars import to_tensorboard
 
-            yield TensorBoard(self.run.path / files.TENSORBOARD, since=since)
+            yield to_tensorboard(self.run.path / files.TENSORBOARD, since=since)
         if self.habits.wandb is not None:
-            from svrl.reporting.scalars import WandB
+            from svrl.reporting.scalars import to_wandb
 
-            yield WandB(self.habits.wandb, self.run.path, self.run.config)
+            yield to_wandb(self.habits.wandb, self.run.path, self.run.config)
         if self.training.spec.family == "control":
             self.q_star = QStarRows(self.run, self.training)
             yield self.q_star

@@ -2,25 +2,20 @@
 
 Two tables: every field with its flag, its default and its help; and what each preset changes. Refresh the page with
 
-    python -m svrl.reporting.config_table > docs/output/config_table.md
+    python docs/output/config_table.py > docs/output/config_table.md
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from svrl.agents.config import BY_FAMILY, PRESETS, AgentConfig
 
 BASE = "authors"
 """The preset that the defaults are."""
-
-
-def config_table() -> str:
-    """Both tables, with a line between them; ends with a newline."""
-    return "\n".join([*_fields(), "", "An empty cell is the default, that of `authors`.", "", *_presets(), ""])
+FAMILIES = ", ".join(f"`{preset}` for {family}" for family, preset in BY_FAMILY.items())
 
 
 def shown(value: Any) -> str:
@@ -34,39 +29,34 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _fields() -> Iterable[str]:
-    yield from _head("flag", "default", "meaning")
+def fields() -> Iterator[str]:
+    """Every field with its flag, its default and its help."""
+    yield row("flag", "default", "meaning")
+    yield row(*["---"] * 3)
     for field in dataclasses.fields(AgentConfig):
         flag = f"--{field.name.replace('_', '-')}"
         flags = f"`{flag}`, `--no-{flag[2:]}`" if isinstance(field.default, bool) else f"`{flag}`"
-        default = "by family" if field.name == "preset" else shown(field.default)
-        meaning = _preset_help() if field.name == "preset" else field.metadata["help"]
-        yield _row(flags, default, meaning)
+        if field.name == "preset":
+            yield row(flags, "by family", f"Where all other settings take their values: {FAMILIES}.")
+        else:
+            yield row(flags, shown(field.default), field.metadata["help"])
 
 
-def _preset_help() -> str:
-    families = ", ".join(f"`{preset}` for {family}" for family, preset in BY_FAMILY.items())
-    return f"Where all other settings take their values: {families}."
-
-
-def _presets() -> Iterable[str]:
+def presets() -> Iterator[str]:
     """Fields that a preset changes, one column a preset."""
-    yield from _head("setting", *(f"`{name}`" for name in PRESETS))
+    yield row("setting", *(f"`{name}`" for name in PRESETS))
+    yield row(*["---"] * (1 + len(PRESETS)))
     for field in dataclasses.fields(AgentConfig):
         default = shown(field.default)
         values = {name: shown(changes.get(field.name, field.default)) for name, changes in PRESETS.items()}
         if set(values.values()) != {default}:
             cells = (value if name == BASE or value != default else "" for name, value in values.items())
-            yield _row(f"`{field.name}`", *cells)
+            yield row(f"`{field.name}`", *cells)
 
 
-def _head(*names: str) -> Sequence[str]:
-    return _row(*names), f"|{'---|' * len(names)}"
+def row(*cells: str) -> str:
+    """A row of a table."""
+    return f"| {' | '.join(cells)} |".replace("| --- |", "|---|").replace(" --- |", "---|")
 
 
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(config_table())
+print(*fields(), "", "An empty cell is the default, that of `authors`.", "", *presets(), sep="\n")

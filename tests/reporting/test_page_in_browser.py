@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 import base64
+import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.reporting.page.sample_page import sample_page
+from tests.reporting.sample_page import sample_page
 
-from svrl.reporting.page.html import render_html
+from svrl.reporting.page import render_html
 
 DESKTOP, PHONE = (1280, 900), (360, 740)
 
-pytest.importorskip("selenium", reason="THE PAGES WERE NOT TRIED IN A BROWSER: run pip install selenium.")
+UNTRIED = "THE PAGES WERE NOT TRIED IN A BROWSER: {} is missing. Install chromium, chromium-driver and selenium."
+
+pytest.importorskip("selenium", reason=UNTRIED.format("selenium"))
 from selenium.webdriver.common.by import By  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Without a window; it keeps what pages complain of."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason=UNTRIED.format("selenium"))
+    options = webdriver.ChromeOptions()
+    options.binary_location = _found("chromium", "chromium-browser", "google-chrome")
+    for option in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(option)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(_found("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
+    yield driver
+    driver.quit()
+
+
+def _found(*names: str) -> str:
+    """The path of a program that has one of these names; skips the tests if there is none."""
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    pytest.skip(UNTRIED.format(names[0]))
 
 
 @pytest.fixture(scope="module")
