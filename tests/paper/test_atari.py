@@ -369,7 +369,7 @@ def test_experiments_share_their_trainings():
             cells = other.budgets[scale].cells
             assert {cell.id for cell in cells if "batch_size" not in cell.settings["overrides"]} <= keys
     assert len(LEARNING.budgets["full"].cells) == 3 * (57 * 2 + 16 * 4)
-    drawn = {scale: set(budget.figures or FIGURES) for scale, budget in LEARNING.budgets.items()}
+    drawn = {scale: {name for name in FIGURES if LEARNING.budget_of(name, scale)} for scale in LEARNING.budgets}
     assert drawn == {**{scale: set(FIGURES) for scale in ("smoke", "short", "full")}, "laptop": {"fig6", "fig24"}}
 
 
@@ -445,30 +445,6 @@ def test_panels_have_rank_gain_and_label(figure: str):
     shown = [panel for panel in LEARNING.draw(figure, cells).axes if panel.axison]
     assert len(shown) == len(GAMES_OF[figure])
     assert shown[0].texts[0].get_text().startswith("rank 2.0, gain +40%\npaper: ")
-    assert "This budget has" not in LEARNING.got(figure, cells)
-
-
-@pytest.mark.parametrize(
-    ("experiment", "figure", "cells", "words"),
-    [
-        (RANK, "fig4", fig4(1.0, 2.0, 3.0, 3.5), "Krull 2.0 (9.0)"),
-        (RANK, "fig4", fig4(1.0, 2.0, 3.0, 3.5)[:3], "This budget has 1 of the 4 games"),
-        (LEARNING, "fig6", pair("krull", 0.4), "This budget has 1 of its 12 panels"),
-        (LEARNING, "fig23", pair("krull", 0.4), "None of its games"),
-        (DIAGNOSIS, "fig7", fig7(PAPER), "Frostbite 2.0, +50%"),
-        (DIAGNOSIS, "fig7", fig7({"krull": (0.5, 2.0)}), "This budget has 1 of the 4 games"),
-        (DIAGNOSIS, "values", against_plain(STRUCTURED, [0.5]), "discounted returns: dqn Krull +1; sv-dqn Krull +0.5."),
-        (DIAGNOSIS, "values", estimated([0.5], "row"), "scale minmax: Krull 7.00; scale row: Krull 0.50."),
-        (
-            BATCH_SIZE,
-            "fig30",
-            sizes("seaquest", -0.4, None, 0.0),
-            "Seaquest -40% at 32, +0% at 128. This budget has 2 of",
-        ),
-    ],
-)
-def test_words_have_numbers_and_what_is_missing(experiment: Experiment, figure: str, cells: Trainings, words: str):
-    assert words in experiment.got(figure, evidence(cells))
 
 
 def known(*games: str) -> list[Trainings]:
@@ -487,7 +463,6 @@ def known(*games: str) -> list[Trainings]:
 @pytest.mark.parametrize("games", [("frostbite",), ("alien", "frostbite", "pong")])
 def test_values_have_a_column_a_game(games: tuple[str, ...]):
     cells = evidence(*known(*games), scale="short")
-    assert DIAGNOSIS.drawn_from("values", cells)
     returns, relation, errors, kept = DIAGNOSIS.draw("values", cells).axes
     for panel in (returns, errors, kept):
         assert [tick.get_text() for tick in panel.get_xticklabels()] == [game.title() for game in games]
@@ -532,11 +507,6 @@ def test_a_figure_without_its_games_says_so(experiment: Experiment, figure: str,
     if figure not in ("fig25", "values"):
         (panel,) = picture.axes
         assert [text.get_text()[:8] for text in panel.texts] == ["none of "]
-    told = experiment.got(figure, pong())
-    assert any(words in told for words in ("None of", "This budget has 0 of", "has 1 of its 16", "No training of"))
-    assert experiment.drawn_from(figure, pong()) == (figure == "fig25"), (
-        "what has nothing to show has no place on a page"
-    )
 
 
 @pytest.mark.parametrize(
@@ -567,4 +537,3 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
 def test_figures_are_drawn_from_trainings(trained: Evidence, experiment: Experiment, figure: str, tmp_path: Path):
     save_figure(experiment.draw(figure, trained), tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size < 200_000
-    assert "This budget has 1 of" in experiment.got(figure, trained)

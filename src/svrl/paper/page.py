@@ -177,18 +177,15 @@ def _entry(
     progress: Callable[[str], None],
 ) -> FigureEntry:
     progress(figure.id)
-    shown = library.exhibits(experiment, scale, figure.id)
-    usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
+    usable = library.exhibits(experiment, scale, figure.id)
     if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
         # What was asked for comes first, unless no claim was judged from it and something larger is kept.
         usable = [*usable[1:], usable[0]]
-    strongest = next(iter(usable), None)
     return FigureEntry(
         id=figure.id,
         label=figure.label,
         title=figure.title,
         says=experiment.says[figure.id],
-        got=experiment.got(figure.id, strongest) if strongest else "",
         exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in usable),
         command=f"svrl paper run {figure.id} --scale {_drawable(experiment, figure, scale)}",
     )

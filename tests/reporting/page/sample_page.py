@@ -59,7 +59,7 @@ def claim(name: str, verdict: str, **more: object) -> ClaimRow:
 
 def entry(name: str, label: str, *exhibits: Exhibit, **more: str) -> FigureEntry:
     """A figure or an addition."""
-    known = {"title": "policies and metric against p", "says": f"{label} has maps alike.", "got": f"{label} agrees."}
+    known = {"title": "policies and metric against p", "says": f"{label} has maps alike."}
     return FigureEntry(id=name, label=label, exhibits=exhibits, **{**known, **more})  # type: ignore[arg-type]
 
 
@@ -71,7 +71,7 @@ def planning() -> Section:
         title="structured planning on control tasks",
         figures=(
             entry("fig3", "Figure 3", exhibit(command="svrl paper run fig3")),
-            entry("fig10", "Figure 10", got="", command="svrl paper run fig10 --scale full"),
+            entry("fig10", "Figure 10", command="svrl paper run fig10 --scale full"),
         ),
         claims=(
             claim("svp-fifth", "reproduced", ours="1.02 times (0.98 to 1.07)", scale="laptop", source="committed"),
@@ -87,7 +87,7 @@ def planning() -> Section:
 def learning(nasty: bool = False) -> Section:
     """A figure at two scales; one claim, and another with awkward text if wanted."""
     claims = [claim("sv-better", "not reproduced", figure="fig6", section="4.3", ours="-1,240 (-3,051 to 571)")]
-    words = dict.fromkeys(("title", "says", "got"), NASTY) if nasty else {}
+    words = dict.fromkeys(("title", "says"), NASTY) if nasty else {}
     if nasty:
         said = dict.fromkeys(("says", "paper", "test", "ours", "note"), NASTY)
         claims.append(claim("awkward-at-0.1", "not reproduced", figure="fig6", **said))

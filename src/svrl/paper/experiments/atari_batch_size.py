@@ -81,15 +81,6 @@ def _told(panels: Panels, sizes: Sequence[int]) -> str:
     return ", ".join(f"{signed(gain)} at {size}" for size, gain in zip(sizes, panels.gains, strict=True))
 
 
-def got(figure: str, evidence: Evidence) -> str:
-    """Gains by game and size, and what is missing."""
-    sizes = {env: some for env in ENVS if (some := sizes_of(evidence, env))}
-    found = [f"{title_of(env)} {_told(panels_of(evidence, env), some)}" for env, some in sizes.items()]
-    panels, expected = sum(map(len, sizes.values())), len(ENVS) * len(SIZES)
-    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
-    return f"Relative gain of structure by batch size: {'; '.join(found)}.{missing}"
-
-
 def judge_shrinks(evidence: Evidence) -> Finding:
     """Seaquest: worse at 32, and less so at 128; 64 may be missing."""
     sizes, panels = sizes_of(evidence, SEAQUEST), panels_of(evidence, SEAQUEST)
@@ -199,8 +190,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
-    shows=lambda figure, evidence: any(sizes_of(evidence, env) for env in ENVS),
     notes=("Whatever the batch size of training, ranks are those of batches of 32 states.",),
 )

@@ -94,19 +94,6 @@ SLIGHTLY = 0.25
 """Largest relative loss that is called slight."""
 
 
-def got(figure: str, evidence: Evidence) -> str:
-    """Rank and gain of each of the four games, and their correlation over all."""
-    panels = Panels.of(evidence, *PAIR, ENVS)
-    if not len(panels):
-        return f"None of the {len(ENVS)} games is in this budget."
-    each = zip(panels.envs, ranks_of(evidence, PAIR[0], panels.envs), panels.gains, strict=True)
-    found = [f"{title_of(env)} {rank:.1f}, {signed(gain)}" for env, rank, gain in each]
-    tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
-    told = f" Kendall's tau of rank and gain over {games} games is {tau:+.2f}{shown(ends)}." if games else ""
-    missing = f" This budget has {len(panels)} of the {len(ENVS)} games." if len(panels) < len(ENVS) else ""
-    return f"Rank of DQN and relative gain of structure: {'; '.join(found)}.{told}{missing}"
-
-
 def judge_rank(game: str, evidence: Evidence) -> Finding:
     """The mean rank of one game against the paper's, under the paper's definition and under three others."""
     paper = PAPER_RANKS[game]
@@ -268,11 +255,6 @@ def known_envs(evidence: Evidence, arms: Sequence[str], number: Number) -> list[
     return [env for env in _DQN if all(len(numbers(evidence, arm, env, number)) for arm in arms)]
 
 
-def knows_values(evidence: Evidence) -> bool:
-    """Whether any training says what estimation makes of its values."""
-    return bool(known_envs(evidence, (PLAIN,), partial(beyond_row_mean, scale=SCALINGS[0])))
-
-
 def judge_optimism(arm: str, evidence: Evidence) -> Finding:
     """Whether an arm expects less beyond what it gets than plain DQN does."""
     envs = known_envs(evidence, (PLAIN, arm), optimism_in)
@@ -368,35 +350,6 @@ VALUE_CLAIMS = (
         judge=partial(judge_falling, PLAIN, STRUCTURED, _DQN, rank=centred_rank_share),
     ),
 )
-
-
-def told_of_values(evidence: Evidence) -> str:
-    """Optimism of each arm, and errors of each scaling."""
-    found = []
-    for arm in (PLAIN, STRUCTURED, NETWORK):
-        envs = known_envs(evidence, (arm,), optimism_in)
-        if envs:
-            each = (f"{title_of(env)} {numbers(evidence, arm, env, optimism_in).mean():+.2g}" for env in envs)
-            found.append(f"{arm} {', '.join(each)}")
-    optimism = f"Best values less discounted returns: {'; '.join(found)}. " if found else ""
-    errors = []
-    for scale in SCALINGS:
-        number = partial(beyond_row_mean, scale=scale)
-        envs = known_envs(evidence, (PLAIN,), number)
-        if envs:
-            each = (f"{title_of(env)} {numbers(evidence, PLAIN, env, number).mean():.2f}" for env in envs)
-            errors.append(f"scale {scale}: {', '.join(each)}")
-    told = (
-        f"Error on hidden entries of DQN's values, where the row's mean has 1: {'; '.join(errors)}." if errors else ""
-    )
-    tau, ends, games = correlation(evidence, PLAIN, STRUCTURED, _DQN, centred_rank_share)
-    relation = (
-        f" Kendall's tau of gain and rank with row means taken out, as a share of the possible, over {games} games: "
-        f"{tau:+.2f}{shown(ends)}."
-        if games
-        else ""
-    )
-    return f"{optimism}{told}{relation}" or "No training of this budget knows it."
 
 
 HEIGHT = 4.2
@@ -539,9 +492,7 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=lambda figure, evidence: told_of_values(evidence) if figure == FIGURE else got(figure, evidence),
     claims=(*CLAIMS, *VALUE_CLAIMS),
-    shows=lambda figure, evidence: knows_values(evidence) if figure == FIGURE else bool(envs_of(evidence, ENVS, PAIR)),
     notes=(
         "The panel of rank against gain is ours. It has all games of DQN that the budget has, not only the four.",
         "Alien is slightly better in this figure and better in figure 23.",

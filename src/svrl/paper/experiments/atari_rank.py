@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import mostly_low, ranks_of
+from svrl.paper.experiments.gains import mostly_low
 from svrl.paper.experiments.training_figures import RANK
 from svrl.paper.experiments.trainings import (
     ATARI_SCALES,
@@ -21,7 +20,6 @@ from svrl.paper.experiments.trainings import (
     env_names,
     envs_of,
     listed,
-    mean_rank,
     rank_shares,
     short_budget,
     title_of,
@@ -63,16 +61,6 @@ BUDGETS = {
 
 LOW = 3
 """Ranks that the paper calls small."""
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """What the ranks came to, game by game."""
-    envs = envs_of(evidence, ENVS, (ARM,))
-    ranks, centred = (ranks_of(evidence, ARM, envs, partial(mean_rank, centred=rows)) for rows in (False, True))
-    each = zip(envs, ranks, centred, strict=True)
-    found = [f"{title_of(env)} {raw:.1f} ({rest:.1f})" for env, raw, rest in each]
-    rest = f" This budget has {len(found)} of the {len(ENVS)} games." if len(found) < len(ENVS) else ""
-    return f"Mean rank, and with row means taken out in brackets: {', '.join(found)}.{rest}"
 
 
 def judge_low_rank(evidence: Evidence) -> Finding:
@@ -139,8 +127,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
-    shows=lambda figure, evidence: bool(envs_of(evidence, ENVS, (ARM,))),
     notes=("The paper does not name its four games. Ours are Frostbite, Krull, Zaxxon and Alien.",),
 )

@@ -266,25 +266,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    parts = []
-    for grid in grids_of(evidence):
-        if figure_id == "fig29":
-            gap = with_interval(of_masks(evidence, "input_gap", grid, "paper"), percent)
-            loss = with_interval(of_masks(evidence, "policy_loss_relative", grid, "paper"), percent)
-            parts.append(f"at {size_of(*grid)} inputs differ by {gap} of their range and the policy loses {loss}")
-            continue
-        rank = optimum(evidence, grid, "authors")["rank_tight"]
-        best = with_interval(of_starts(evidence, "metric", grid, "authors"))
-        svp = with_interval(of_masks(evidence, "metric", grid, "paper"))
-        parts.append(f"{size_of(*grid)} has rank {rank}, optimum {best}, SVP {svp}")
-    if figure_id == "fig29":
-        return f"SVP at p = .2 beside the optimum: {'; '.join(parts)}."
-    variants = "norms in radians; rank at 1 - 1e-6 and optimum of the authors' variant, SVP of the paper's"
-    return f"{'; '.join(parts)} ({variants})."
-
-
 HEAD = (
     "grid",
     "rank,\n99%",
@@ -386,7 +367,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=("The grid of 10000x4000 is planned at full scale only: a plan takes a quarter of an hour on two cores.",),
 )

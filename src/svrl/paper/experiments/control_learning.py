@@ -27,20 +27,16 @@ import numpy as np
 
 from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import Comparison, gain_of, improvement_claim, rank_claim, told_ranks
+from svrl.paper.experiments.gains import Comparison, gain_of, improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition, draw_over_seeds, series_name
 from svrl.paper.experiments.trainings import (
     TrainingPlan,
-    envs_of,
     piece_of,
     row_of,
-    title_of,
-    values,
 )
 from svrl.paper.verdicts import shown
 from svrl.plots.style import step_axis
 from svrl.runs.store import Kept
-from svrl.stats import interval_if_several
 from svrl.training.q_star import CONTROL
 
 if TYPE_CHECKING:
@@ -98,7 +94,6 @@ BUDGETS = {
 PLAIN, *STRUCTURED = ARMS
 _LAST = 0.25
 """Share of the training over which losses and errors are averaged."""
-_DIGITS = 3
 _LOW = 5
 """The highest rank that the best Q of a task has, on average over batches of 32 states, with row means taken out."""
 
@@ -113,27 +108,6 @@ def over_the_end(kept: Kept, name: str) -> float:
 def less_loss(kept: Kept) -> float:
     """The policy loss with its sign turned, so that more is better."""
     return -over_the_end(kept, "greedy_loss")
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """Losses, errors and ranks."""
-    found = envs_of(evidence, ENVS, ARMS)
-    losses, errors = (
-        "; ".join(f"{title_of(env)} {_means(evidence, env, name)}" for env in found)
-        for name in ("greedy_loss", "value_error")
-    )
-    return (
-        f"Policy loss over the last quarter of training, mean over seeds: {losses}. Error of the best value, over the "
-        f"range of Q*: {errors}. {told_ranks(evidence, found)}"
-    )
-
-
-def _means(evidence: Evidence, env: str, name: str) -> str:
-    told = []
-    for arm in ARMS:
-        (found,) = values(evidence, arm, (env,), lambda kept: over_the_end(kept, name))
-        told.append(f"{arm} {found.mean():.{_DIGITS}f}{shown(interval_if_several(found), _DIGITS)}")
-    return ", ".join(told)
 
 
 def _errors(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
@@ -201,6 +175,5 @@ EXPERIMENT = Experiment(
         upper_label="policy loss (less is better)",
         measure=less_loss,
     ),
-    got=got,
     claims=CLAIMS,
 )

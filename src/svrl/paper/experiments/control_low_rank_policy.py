@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from svrl.paper.claim import Claim, Evidence, Finding
@@ -173,22 +172,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    task = TASK_OF[figure_id]
-    if figure_id in PATHS.values():
-        same = with_interval(of_masks(evidence, "same_end", task), percent)
-        return f"{same} of the starts end where the optimum's do, within 5% of the box."
-    best = optimum_of(evidence, task)
-    metric = with_interval(of_masks(evidence, "metric", task))
-    loss = percent(float(np.mean(of_masks(evidence, "policy_loss_relative", task))))
-    name = METRICS[best["metric_name"]]
-    return (
-        f"{name[0].upper()}{name[1:]}: optimum {best['metric']:.3g}, from half of Q* {metric}. "
-        f"That policy loses {loss} of the range of V*."
-    )
-
-
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """Maps with the metric against the share, or trajectories."""
     from svrl.plots.planning import draw_maps, draw_shares
@@ -230,7 +213,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=("Claims on trajectories test where starts end, not the way there.",),
 )

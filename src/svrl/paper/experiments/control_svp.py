@@ -38,7 +38,7 @@ from svrl.paper.experiments.control import (
     times,
     values_of,
 )
-from svrl.paper.verdicts import above, below, fixed, percent, with_interval
+from svrl.paper.verdicts import above, below, fixed, percent
 from svrl.plots.style import CYCLE, GREY, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
 from svrl.runs.store import Kept
@@ -439,33 +439,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    if figure_id == "baselines":
-        losses = {
-            method: float(np.mean(values_of(evidence, "policy_loss_relative", PLANNED.name, method=method)))
-            for method in (PAPER_SVP, *BASELINES)
-        }
-        told = ", ".join(f"{method} {percent(max(loss, 0.0))}" for method, loss in losses.items())
-        return f"Mean policy loss over the tasks: {told}."
-    task = TASK_OF[figure_id]
-    if figure_id in PATHS.values():
-        same = {share: with_interval(of_masks(evidence, "same_end", task, share), percent) for share in (HIGH, LOW)}
-        parts = [f"{some} at p = {share:g}" for share, some in same.items()]
-        return f"Share of starts that end where the optimum's do: {' and '.join(parts)}."
-    parts = []
-    for share in (HIGH, LOW):
-        metric = with_interval(of_masks(evidence, "metric", task, share))
-        loss = percent(float(np.mean(of_masks(evidence, "policy_loss_relative", task, share))))
-        parts.append(f"{metric} at p = {share:g}, where the policy loses {loss}")
-    optimum = best(evidence, task)
-    name = METRICS[optimum["metric_name"]]
-    return (
-        f"Rank {optimum['rank_99']} by 99% of the energy and {optimum['rank_tight']} by 1 - 1e-6. "
-        f"{name[0].upper()}{name[1:]}: optimum {optimum['metric']:.3g}, SVP {'; '.join(parts)}."
-    )
-
-
 FLOOR = 1e-7
 """Smaller losses are drawn here."""
 SVP = "SVP (the paper's)"
@@ -581,7 +554,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=(
         "Metrics of angles are norms in radians; the paper calls them degrees.",

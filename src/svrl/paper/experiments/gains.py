@@ -17,7 +17,7 @@ tell two arms apart at all there is none: see `can_tell`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -324,29 +324,6 @@ SCALES = ("laptop", "short", "full")
 """All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
-def told(figure_id: str, evidence: Evidence, *, envs: Sequence[str], arms: Mapping[str, str]) -> str:
-    """Scores, gains of each structured arm and the ranks of plain DQN, in a caption.
-
-    Args:
-        figure_id: The only one of an addition.
-        evidence: What to read.
-        envs: Environments of the addition.
-        arms: Structured arms by what they are called.
-    """
-    found = envs_of(evidence, envs, (PLAIN, *arms))
-    gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
-    scores = "; ".join(_means(evidence, env, (PLAIN, *arms)) for env in found)
-    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. {told_ranks(evidence, found)}"
-
-
-def told_ranks(evidence: Evidence, envs: Sequence[str]) -> str:
-    """Mean ranks of plain DQN's values on these environments."""
-    ranks, centred = (ranks_of(evidence, PLAIN, envs, partial(mean_rank, centred=centred)) for centred in (False, True))
-    each = zip(envs, ranks, centred, strict=True)
-    told = ", ".join(f"{title_of(env)} {raw:.1f}, rows centred {rest:.1f}" for env, raw, rest in each)
-    return f"Mean rank of DQN's values: {told}."
-
-
 def pushed(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
     """What completion did to the largest entry of a row, on average over training."""
     found = [
@@ -440,10 +417,3 @@ def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Eviden
 
 def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
     return SCALES if len(found) == len(envs) else ()
-
-
-def _means(evidence: Evidence, env: str, arms: Sequence[str]) -> str:
-    """Mean over seeds of each arm, with its interval."""
-    found = [values(evidence, arm, (env,))[0] for arm in arms]
-    told = (f"{arm} {x.mean():.3g}{shown(interval_if_several(x))}" for arm, x in zip(arms, found, strict=True))
-    return f"{title_of(env)} {', '.join(told)}"

@@ -218,18 +218,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    ranks = curves(evidence, "rank_99", reward="uniform", method=VANILLA).mean(0)
-    plain, ours = (with_interval(last(evidence, "mse", reward="uniform", method=name)) for name in (VANILLA, ONLINE))
-    return (
-        f"With rewards from U(0, 1) the rank is {', '.join(f'{rank:.3g}' for rank in ranks[:4])} after 0 to 3 "
-        f"iterations (means over MDPs). After {ITERATIONS} the mean squared error is {plain} for value iteration and "
-        f"{ours} with half of the pairs; with N(0, 1) rewards the second is "
-        f"{with_interval(error_ratios(evidence, 'normal'))} times the first."
-    )
-
-
 RANKS = (
     ("rank_99", "uniform", BLUE, "99% of the energy"),
     ("rank_tight", "uniform", ORANGE, "1 - 1e-6 of the energy"),
@@ -277,7 +265,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=("How the rewards are drawn is not stated; U(0, 1) gives the paper's figure and N(0, 1) does not.",),
 )

@@ -60,7 +60,6 @@ class FigureEntry:
         label: "Figure 3".
         title: What is in it.
         says: What the paper says; for an addition why it is here.
-        got: What we got; empty where nothing was run.
         exhibits: Its pictures, the one to be seen first in front; none if it was not made yet.
         command: That makes it, shown where there is no picture; the experiment's if empty.
     """
@@ -69,7 +68,6 @@ class FigureEntry:
     label: str
     title: str
     says: str
-    got: str
     exhibits: tuple[Exhibit, ...] = ()
     command: str = ""
 

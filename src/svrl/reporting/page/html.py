@@ -226,7 +226,7 @@ def _section(section: Section) -> str:
 
 
 def _figure(section: Section, entry: FigureEntry) -> str:
-    """A figure: its first picture, the others folded, what the paper says and what we got."""
+    """A figure: its first picture, the others folded, and what the paper says."""
     name = plain(entry.id)
     pictures = [_exhibit(entry, exhibit) for exhibit in entry.exhibits]
     folded = "".join(
@@ -243,7 +243,6 @@ def _figure(section: Section, entry: FigureEntry) -> str:
 {folded}
 <div class="sides">
 <div><h4>{says_title(section, entry)}</h4><p>{rich(entry.says)}</p></div>
-<div><h4>We got</h4><p>{rich(entry.got) or "Nothing was run yet."}</p></div>
 </div>
 </article>
 """

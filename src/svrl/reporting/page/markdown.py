@@ -132,7 +132,6 @@ def _section(section: Section, labels: dict[str, str]) -> str:
 def _figure(section: Section, entry: FigureEntry) -> list[str]:
     first = says_title(section, entry)
     blocks = [f"## {escaped(entry.label)}: {escaped(entry.title)}", f"**{first}.** {escaped(entry.says)}"]
-    blocks.append(f"**We got.** {escaped(entry.got)}" if entry.got else "**We got.** Nothing was run yet.")
     for exhibit, name in zip(entry.exhibits, figure_files(entry), strict=True):
         blocks += _exhibit(entry, exhibit, name)
     if not entry.exhibits:
