@@ -13,32 +13,19 @@ import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments import control
 from svrl.paper.experiments.control import (
-    ENDS_TEST,
     INPUT_GAP,
-    INPUTS,
-    LOSS,
-    LOSS_TEST,
     METRIC,
-    METRIC_TEST,
     METRICS,
-    MOST_RANK,
     OPTIMUM,
     PLANNED,
-    RANK_TEST,
-    SAME_ENDS,
     TASKS,
     VANILLA,
-    draw_starts_of,
-    judged_deviation,
-    judged_rank,
-    near_test,
     optimum_of,
-    policy_map,
-    times,
     values_of,
 )
-from svrl.paper.verdicts import above, below, fixed, percent
+from svrl.paper.verdicts import below, fixed, percent
 from svrl.plots.style import CYCLE, GREY, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
 from svrl.runs.store import Kept
@@ -145,69 +132,39 @@ UPRIGHT = 5.0
 """Degrees."""
 
 
-def of_masks(evidence: Evidence, name: str, task: str, observe: float = LOW, variant: str = "paper") -> list[float]:
-    """One number of the paper's SVP, a value a mask."""
-    chosen: dict[str, Any] = {"task": task, "observe": observe, "variant": variant, "method": PAPER_SVP}
-    return values_of(evidence, name, PLANNED.name, **chosen)
-
-
-def best(evidence: Evidence, task: str) -> dict[str, Any]:
-    """The row of a task's optimum in the paper's variant."""
-    return optimum_of(evidence, task, variant="paper")
+def runs_of(task: str, observe: float = LOW, variant: str = "paper") -> dict[str, Any]:
+    """The settings of the paper's SVP, whose runs differ in their masks."""
+    return {"task": task, "observe": observe, "variant": variant, "method": PAPER_SVP}
 
 
 def judge_rank(evidence: Evidence, task: str, printed: int) -> Finding:
     """The rank of a task's Q* in both variants."""
-    return judged_rank({name: optimum_of(evidence, task, variant=name) for name in ("paper", "authors")}, printed)
+    return control.judged_rank({name: optimum_of(evidence, task, name) for name in ("paper", "authors")}, printed)
 
 
 def judge_printed_metric(evidence: Evidence) -> Finding:
     """1.92 in degrees as printed, or as norms in radians in either variant."""
-    norms = {name: of_masks(evidence, "metric", PENDULUM, variant=name) for name in ("paper", "authors")}
-    return judged_deviation(of_masks(evidence, "mean_degrees", PENDULUM), norms, 1.92)
-
-
-def judge_loss(evidence: Evidence, task: str, observe: float) -> Finding:
-    """What the policy loses, against 1% of the range of V*."""
-    optimum = best(evidence, task)
-    metric = float(np.mean(of_masks(evidence, "metric", task, observe)))
-    note = f"{METRICS[optimum['metric_name']]} {metric:.3g}, the optimum's {optimum['metric']:.3g}"
-    return below(of_masks(evidence, "policy_loss_relative", task, observe), LOSS, show=percent, note=note)
-
-
-def judge_metric(evidence: Evidence, task: str) -> Finding:
-    """The metric at p = .2 over the optimum's."""
-    ratios = [value / best(evidence, task)["metric"] for value in of_masks(evidence, "metric", task)]
-    return below(ratios, METRIC, show=times)
+    norms = {name: values_of(evidence, "metric", **runs_of(PENDULUM, variant=name)) for name in ("paper", "authors")}
+    return control.judged_deviation(values_of(evidence, "mean_degrees", **runs_of(PENDULUM)), norms, 1.92)
 
 
 def judge_upright(evidence: Evidence) -> Finding:
     """The mean absolute angle at p = .2, in degrees: over all starts, else of the median start."""
-    held = percent(float(np.mean(of_masks(evidence, "share_upright", PENDULUM))))
-    optimum = best(evidence, PENDULUM)["mean_degrees"]
-    note = f"mean over all starts, of which {held} stay upright; the optimum's {optimum:.2g}"
-    found = below(of_masks(evidence, "mean_degrees", PENDULUM), UPRIGHT, show=degrees, note=note)
-    note = f"the median start; over all starts {found.ours}, since only {held} of them stay upright"
-    typical = below(of_masks(evidence, "median_degrees", PENDULUM), UPRIGHT, show=degrees, note=note)
+    runs = runs_of(PENDULUM)
+    found, typical = (
+        below(values_of(evidence, name, **runs), UPRIGHT, show=lambda value: f"{value:.2g} degrees")
+        for name in ("mean_degrees", "median_degrees")
+    )
     if found.verdict is Verdict.REPRODUCED or typical.verdict is not Verdict.REPRODUCED:
         return found
-    return replace(typical, verdict=Verdict.OTHERWISE, ours=f"{typical.ours}, the median start")
-
-
-def degrees(value: float) -> str:
-    """Two digits with the unit."""
-    return f"{value:.2g} degrees"
-
-
-def judge_same_ends(evidence: Evidence, task: str, observe: float) -> Finding:
-    """The share of starts that end where the optimum's do."""
-    return above(of_masks(evidence, "same_end", task, observe), SAME_ENDS, show=percent)
+    held = percent(float(np.mean(values_of(evidence, "share_upright", **runs))))
+    note = f"the median start; over all starts {found.ours}, since only {held} of them stay upright"
+    return replace(typical, verdict=Verdict.OTHERWISE, ours=f"{typical.ours}, the median start", note=note)
 
 
 def judge_recovery(evidence: Evidence, task: str) -> Finding:
     """At p = .2 both the map and the metric of the optimum."""
-    metric = judge_metric(evidence, task)
-    gaps = below(of_masks(evidence, "input_gap", task), INPUT_GAP, show=percent)
+    gaps, metric = (judge(evidence, **runs_of(task)) for judge in (control.judge_map, control.judge_metric))
     both = gaps.verdict is Verdict.REPRODUCED and metric.verdict is Verdict.REPRODUCED
     note = "; ".join(part for part in (f"the metric is {metric.ours} the optimum's", metric.note, gaps.note) if part)
     return replace(gaps, verdict=Verdict.REPRODUCED if both else Verdict.NOT_REPRODUCED, note=note)
@@ -255,7 +212,10 @@ def judge_timed_work(evidence: Evidence) -> Finding:
 def judge_total_work(evidence: Evidence) -> Finding:
     """Sweep equivalents at p = .2 over those of modified policy iteration, of the task where SVP does worst."""
     ratios = {
-        task: [value / best(evidence, task)["exact_sweeps"] for value in of_masks(evidence, "sweep_equivalents", task)]
+        task: [
+            value / optimum_of(evidence, task)["exact_sweeps"]
+            for value in values_of(evidence, "sweep_equivalents", **runs_of(task))
+        ]
         for task in TASKS
     }
     told = ", ".join(f"{task} {np.mean(values):.2g}" for task, values in ratios.items())
@@ -265,10 +225,10 @@ def judge_total_work(evidence: Evidence) -> Finding:
 
 def judge_all_low_rank(evidence: Evidence) -> Finding:
     """The largest rank of the four tasks, by the paper's definition."""
-    rows = {task: best(evidence, task) for task in TASKS}
+    rows = {task: optimum_of(evidence, task) for task in TASKS}
     largest = max(row["rank_99"] for row in rows.values())
     tight = (f"{task} {row['rank_tight']}, row-centred {row['rank_tight_centred']}" for task, row in rows.items())
-    return fixed(largest <= MOST_RANK, f"rank at most {largest}", largest, f"at 1 - 1e-6: {', '.join(tight)}")
+    return fixed(largest <= control.MOST_RANK, f"rank at most {largest}", largest, f"at 1 - 1e-6: {', '.join(tight)}")
 
 
 def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, tuple[float, float]]]:
@@ -276,10 +236,10 @@ def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, t
 
     A baseline that draws its pairs and was run once is left out: its spread is not known.
     """
-    mine = of_masks(evidence, "policy_loss_relative", task)
+    mine = values_of(evidence, "policy_loss_relative", **runs_of(task))
     found = {}
     for name in WITHOUT_ESTIMATION:
-        other = values_of(evidence, "policy_loss_relative", PLANNED.name, task=task, method=name, variant="paper")
+        other = values_of(evidence, "policy_loss_relative", task=task, method=name, variant="paper")
         if len(other) > 1 or (other and name in DRAWS_NOTHING):
             found[name] = (float(np.mean(mine) - np.mean(other)), welch_interval([mine], [other]))
     return found
@@ -311,8 +271,8 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
             name=f"{task}-nearly-optimal-from-{round(100 * share)}-percent",
             says=f"On the {plain} SVP that backs up {share:.0%} of the pairs plans almost as well as with all of them.",
             paper="almost the same performance",
-            test=LOSS_TEST,
-            judge=partial(judge_loss, task=task, observe=share),
+            test=control.LOSS_TEST,
+            judge=partial(control.judge_loss, **runs_of(task, share)),
         )
         for share in (LOW, HIGH)
     ]
@@ -321,8 +281,8 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
             name=f"{task}-metric-from-20-percent",
             says=f"The metric of the {plain} at p = .2 is that of the optimum.",
             paper=words,
-            test=METRIC_TEST,
-            judge=partial(judge_metric, task=task),
+            test=control.METRIC_TEST,
+            judge=partial(control.judge_metric, **runs_of(task)),
         )
     )
     for share in (HIGH, LOW):
@@ -335,8 +295,8 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
                 says=f"On the {plain} starts end where the optimum brings them under the policy of SVP at "
                 f"p = {share:g}.",
                 paper=words if task == INTEGRATOR else vibrates,
-                test=ENDS_TEST,
-                judge=partial(judge_same_ends, task=task, observe=share),
+                test=control.ENDS_TEST,
+                judge=partial(control.judge_ends, **runs_of(task, share)),
             )
         )
     return found
@@ -350,7 +310,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="3.3",
         says="The converged Q of the pendulum, 2500x1000, has approximate rank 7.",
         paper="7",
-        test=RANK_TEST,
+        test=control.RANK_TEST,
         judge=partial(judge_rank, task=PENDULUM, printed=7),
         seeded=False,
     ),
@@ -360,7 +320,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="3.3",
         says="SVP at p = .2 keeps the pendulum at an average deviation of 1.92.",
         paper="1.92 (degrees)",
-        test=f"mean over masks {near_test(1.92)}, of the angles of steps 51 to 199",
+        test=f"mean over masks {control.near_test(1.92)}, of the angles of steps 51 to 199",
         judge=judge_printed_metric,
     ),
     Claim(
@@ -379,7 +339,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="C.2",
         says="The converged Q of the mountain car, 2500x1000, has approximate rank 4.",
         paper="4",
-        test=RANK_TEST,
+        test=control.RANK_TEST,
         judge=partial(judge_rank, task=CAR, printed=4),
         seeded=False,
     ),
@@ -403,7 +363,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="1",
         says="All four control tasks have Q matrices of low rank.",
         paper="all 4",
-        test=f"rank by 99% of the energy at most {MOST_RANK} on each",
+        test=f"rank by 99% of the energy at most {control.MOST_RANK} on each",
         judge=judge_all_low_rank,
         seeded=False,
         whole=True,
@@ -458,7 +418,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     if figure_id in POLICIES.values():
         return _policies(task, named, evidence)
     named |= {f"{_label(method)}, p = {LOW:g}": first(LOW, method) for method in BESIDE_PATHS}
-    return draw_starts_of(named, optimum.rows[0], task)
+    return control.draw_starts_of(named, optimum.rows[0], task)
 
 
 def _policies(task: str, named: dict[str, Kept], evidence: Evidence) -> Figure:
@@ -470,14 +430,14 @@ def _policies(task: str, named: dict[str, Kept], evidence: Evidence) -> Figure:
     parts: Any = figure.subfigures(2, 1)
     upper, lower = parts
     panels = upper.subplots(1, 3)
-    maps = [policy_map(title, optimum, cell) for title, cell in named.items()]
-    draw_maps(upper, list(panels), maps, (row["axes"][0], row["axes"][1], INPUTS[task]))
+    maps = [control.policy_map(title, optimum, cell) for title, cell in named.items()]
+    draw_maps(upper, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
     shares, methods = lower.subplots(1, 2, width_ratios=[1.0, 1.5], sharey=True)
     label = METRICS[row["metric_name"]]
     draw_shares(shares, metrics_by_share(evidence, task), row["metric"], label=label, name=SVP)
-    found = {SVP: of_masks(evidence, "metric", task)}
+    found = {SVP: values_of(evidence, "metric", **runs_of(task))}
     for method in BASELINES:
-        found[_label(method)] = values_of(evidence, "metric", PLANNED.name, task=task, method=method)
+        found[_label(method)] = values_of(evidence, "metric", task=task, method=method)
     draw_methods(methods, found, row["metric"])
     letter([*panels, shares, methods], [*named, "metric against p", f"beside other uses of p = {LOW:g}"])
     return figure
@@ -487,7 +447,8 @@ def metrics_by_share(evidence: Evidence, task: str) -> dict[float, list[float]]:
     """Share observed -> the metric of every mask, of the paper's variant."""
     plans = evidence.where(PLANNED.name, task=task, method=PAPER_SVP, variant="paper")
     return {
-        share: of_masks(evidence, "metric", task, share) for share in sorted({p.settings["observe"] for p in plans})
+        share: values_of(evidence, "metric", **runs_of(task, share))
+        for share in sorted({p.settings["observe"] for p in plans})
     }
 
 
@@ -522,7 +483,7 @@ def _costs(panel: Axes, evidence: Evidence, task: str) -> None:
         # An interval of few masks may reach 0, which a logarithm cannot show: it is cut at a tenth of the mean.
         tag(panel.vlines(sweeps, max(low, 0.1 * mean, FLOOR), max(high, FLOOR), color=colour, linewidth=1.0), label)
     label = "modified policy iteration"
-    exact = best(evidence, task)["exact_sweeps"]
+    exact = optimum_of(evidence, task)["exact_sweeps"]
     tag(panel.axvline(exact, color=GREY, linestyle="--", linewidth=1.0, label=label), label)
     panel.axhline(FLOOR, color=GREY, linestyle=":", linewidth=0.6)
     panel.set(xscale="log", yscale="log")
