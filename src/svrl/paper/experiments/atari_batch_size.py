@@ -10,26 +10,10 @@ import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments import trainings
 from svrl.paper.experiments.gains import MARGIN, Panels, signed, signed_ends
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
-from svrl.paper.experiments.trainings import (
-    ARMS_OF,
-    ATARI_SCALES,
-    FULL,
-    LAPTOP,
-    PAIR,
-    SHORT,
-    SMOKE,
-    WORDS,
-    TrainingPlan,
-    env_names,
-    envs_of,
-    pairs,
-    piece_of,
-    short_budget,
-    title_of,
-    trainings,
-)
+from svrl.paper.experiments.trainings import ARMS_OF, PAIR, WORDS, env_names, envs_of, pairs, title_of
 from svrl.paper.verdicts import nothing_yet, settled
 from svrl.plots.style import empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
@@ -43,25 +27,29 @@ FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
 SIZES = (32, 64, 128)
 
 
-def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[RunSpec, ...]:
+def _larger(plan: trainings.TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[RunSpec, ...]:
     return tuple(cell for size in sizes for cell in plan.cells(env_names(games), PAIR, batch_size=size))
 
 
 BUDGETS = {
-    "smoke": Budget(cells=pairs(SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"),
-    "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"),
+    "smoke": Budget(
+        cells=pairs(trainings.SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"
+    ),
+    "laptop": Budget(
+        cells=pairs(trainings.LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"
+    ),
     "short": Budget(
-        cells=short_budget(GAMES).cells
+        cells=trainings.short_budget(GAMES).cells
         + tuple(
             cell
             for game, size in (("seaquest", 128), ("frostbite", 128), ("seaquest", 64), ("frostbite", 64))
-            for cell in SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
+            for cell in trainings.SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
         ),
         words=WORDS["short"],
-        piece_of=piece_of,
+        piece_of=trainings.piece_of,
     ),
     "full": Budget(
-        cells=(*pairs(FULL, GAMES), *_larger(FULL, GAMES, SIZES[1:])),
+        cells=(*pairs(trainings.FULL, GAMES), *_larger(trainings.FULL, GAMES, SIZES[1:])),
         words=f"Frostbite and Seaquest, batches of 32, 64 and 128, {WORDS['full']}",
     ),
 }
@@ -123,7 +111,7 @@ def judge_frostbite(evidence: Evidence) -> Finding:
     return settled(evidence, holds, ours=ours, value=float(panels.gains.min()), ends=ends, limit=0.0)
 
 
-_claim = partial(Claim, figure="fig30", section="G.2", scales=ATARI_SCALES)
+_claim = partial(Claim, figure="fig30", section="G.2", scales=trainings.ATARI_SCALES)
 CLAIMS: tuple[Claim, ...] = (
     _claim(
         name="seaquest-gap-shrinks",
@@ -177,7 +165,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 def _groups(evidence: Evidence, env: str, size: int) -> dict[str, list[Kept]]:
     """Trainings of a panel by arm, of those arms that there are."""
-    found = {arm: trainings(evidence, env=env, arm=arm, batch_size=size) for arm in ARMS_OF["dqn"]}
+    found = {arm: trainings.of(evidence, env=env, arm=arm, batch_size=size) for arm in ARMS_OF["dqn"]}
     return {arm: cells for arm, cells in found.items() if cells}
 
 

@@ -15,43 +15,10 @@ import numpy as np
 from svrl.envs.atari_games import GAMES
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import (
-    MARGIN,
-    Panels,
-    gain_of,
-    improved,
-    judge_falling,
-    labels_of,
-    mostly_low,
-    ranks_of,
-    signed,
-)
+from svrl.paper.experiments import gains, trainings
+from svrl.paper.experiments.gains import MARGIN, Panels, labels_of, ranks_of
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
-from svrl.paper.experiments.trainings import (
-    ALL_ARMS,
-    ARMS_OF,
-    ATARI_SCALES,
-    FULL,
-    LAPTOP,
-    PAIR,
-    SHORT,
-    SMOKE,
-    TECHNIQUES,
-    WORDS,
-    TrainingPlan,
-    curves,
-    env_names,
-    envs_of,
-    game_of,
-    in_order,
-    listed,
-    mean_rank,
-    piece_of,
-    score_over_time,
-    title_of,
-    trainings,
-    values,
-)
+from svrl.paper.experiments.trainings import ARMS_OF, FULL, PAIR, SHORT, TECHNIQUES, WORDS, env_names, envs_of, title_of
 from svrl.paper.verdicts import counted, fixed, nothing_yet, settled, shown
 from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
@@ -88,9 +55,9 @@ def needs(figure: str, run: RunSpec) -> bool:
     return game in GAMES_OF[figure] and any(arm in ARMS_OF[kind] for kind in TECHNIQUES_OF[figure])
 
 
-def _budget(plan: TrainingPlan, pairs: Iterable[str], others: Iterable[str], words: str) -> Budget:
+def _budget(plan: trainings.TrainingPlan, pairs: Iterable[str], others: Iterable[str], words: str) -> Budget:
     """DQN and its twin on some games, double and dueling DQN and theirs on others."""
-    arms = tuple(arm for arm in ALL_ARMS if arm not in PAIR)
+    arms = tuple(arm for arm in trainings.ALL_ARMS if arm not in PAIR)
     cells = plan.cells(env_names(pairs), PAIR) + plan.cells(env_names(others), arms)
     return Budget(cells=cells, needs=needs, words=words)
 
@@ -101,20 +68,20 @@ _IN_ALL_ARMS = tuple(dict.fromkeys((*FIG6, *SELECTED)))
 
 BUDGETS = {
     "smoke": _budget(
-        SMOKE,
+        trainings.SMOKE,
         ("frostbite", *_SMOKE_PAIRS),
         ("frostbite",),
-        f"Frostbite, and {listed(_SMOKE_PAIRS)} for DQN, {WORDS['smoke']}",
+        f"Frostbite, and {trainings.listed(_SMOKE_PAIRS)} for DQN, {WORDS['smoke']}",
     ),
-    "laptop": _budget(LAPTOP, ("frostbite",), (), f"Frostbite with DQN only, {WORDS['laptop']}"),
+    "laptop": _budget(trainings.LAPTOP, ("frostbite",), (), f"Frostbite with DQN only, {WORDS['laptop']}"),
     "short": Budget(
         cells=(
-            *SHORT.cells(env_names(in_order(GAMES)), ARMS_OF["dqn"]),
-            *SHORT.cells(env_names(in_order(_IN_ALL_ARMS)), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
+            *SHORT.cells(env_names(GAMES), ARMS_OF["dqn"]),
+            *SHORT.cells(env_names(_IN_ALL_ARMS), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
         ),
         needs=needs,
         words=WORDS["short"],
-        piece_of=piece_of,
+        piece_of=trainings.piece_of,
     ),
     "full": _budget(FULL, GAMES, _IN_ALL_ARMS, f"57 games for DQN and 16 for double and dueling DQN, {WORDS['full']}"),
 }
@@ -131,7 +98,7 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     envs = envs_of(evidence, env_names(FIG6), arms)
     if not envs:
         return nothing_yet(evidence)
-    gain = gain_of(evidence, *arms, envs, measure=score_over_time)
+    gain = gains.gain_of(evidence, *arms, envs, measure=trainings.score_over_time)
     above = [share_above(evidence, *arms, env) for env in envs]
     ends = gain.improvement_interval
     low = [f"{title_of(env)} {share:.0%}" for env, share in zip(envs, above, strict=True) if share < MOST_POINTS]
@@ -139,13 +106,15 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     if len(envs) < len(FIG6):
         note += f" {len(envs)} of the {len(FIG6)} games are there."
     elif not low:
-        return improved(evidence, gain, note)
+        return gains.improved(evidence, gain, note)
     return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5)
 
 
 def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> float:
     """Share of the points of time at which the structured mean over seeds is the higher one."""
-    (at, theirs), (also_at, ours) = (curves(trainings(evidence, env=env, arm=arm)) for arm in (plain, structured))
+    (at, theirs), (also_at, ours) = (
+        trainings.curves(trainings.of(evidence, env=env, arm=arm)) for arm in (plain, structured)
+    )
     _, left, right = np.intersect1d(at, also_at, return_indices=True)
     if not len(left):
         return 0.0
@@ -193,7 +162,7 @@ def agreeing(gains: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 def label_of(env: str, kind: str) -> str:
     """The paper's label of a game for a technique; empty if it has none."""
-    game = game_of(env)
+    game = GAMES[env.removeprefix("atari/")]
     return {"dqn": game.paper_dqn, "double": game.paper_double, "dueling": game.paper_dueling}[kind]
 
 
@@ -244,16 +213,16 @@ def judge_worse_rank(evidence: Evidence) -> Finding:
 def judge_low_games(evidence: Evidence) -> Finding:
     """The share of batches of rank 3 or less in the game of figure 6 where it is least, with plain DQN."""
     envs = envs_of(evidence, env_names(FIG6), PAIR[:1])
-    return mostly_low(evidence, PAIR[0], envs, int(LOW_RANK), expected=len(FIG6))
+    return gains.mostly_low(evidence, PAIR[0], envs, int(LOW_RANK), expected=len(FIG6))
 
 
 def judge_low_rank(evidence: Evidence) -> Finding:
     """In how many games plain DQN's values have a mean rank of at most 3."""
     envs = envs_of(evidence, env_names(GAMES), ("dqn",))
-    ranks = values(evidence, "dqn", envs, mean_rank)
+    ranks = trainings.values(evidence, "dqn", envs, trainings.mean_rank)
     count = int(_low(ranks).sum())
     ends = stratified_interval(lambda x: _low(x).sum(-1), ranks) if min(map(len, ranks)) > 1 else None
-    centred = values(evidence, "dqn", envs, lambda kept: mean_rank(kept, centred=True))
+    centred = trainings.values(evidence, "dqn", envs, lambda kept: trainings.mean_rank(kept, centred=True))
     return settled(
         evidence,
         ours=f"{count}{shown(ends, 0)} of {len(envs)}",
@@ -291,7 +260,7 @@ _FULL = ("full",)
 _NAMES = {"dqn": "DQN", "double": "double DQN", "dueling": "dueling DQN"}
 
 
-_of_fig6 = partial(Claim, figure="fig6", section="4.3", scales=ATARI_SCALES)
+_of_fig6 = partial(Claim, figure="fig6", section="4.3", scales=trainings.ATARI_SCALES)
 _of_all_games = partial(Claim, section="E", scales=_FULL, whole=True)
 _counted = partial(
     Claim,
@@ -339,8 +308,8 @@ def _relation(figure: str, kind: str) -> Claim:
         paper="consistent over techniques",
         test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the figure; "
         "reproduced if its interval, by resampling games, lies below 0.",
-        judge=partial(judge_falling, kind, f"sv-{kind}", env_names(GAMES_OF[figure])),
-        scales=ATARI_SCALES,
+        judge=partial(gains.judge_falling, kind, f"sv-{kind}", env_names(GAMES_OF[figure])),
+        scales=trainings.ATARI_SCALES,
     )
 
 
@@ -394,7 +363,7 @@ CLAIMS: tuple[Claim, ...] = (
         "reproduced if its interval, by resampling games within both groups, lies above one half and the median rank "
         "of the worse games is above 3.",
         judge=judge_worse_rank,
-        scales=ATARI_SCALES,
+        scales=trainings.ATARI_SCALES,
         whole=True,
     ),
     Claim(
@@ -446,7 +415,7 @@ def _empty() -> Figure:
 
 def _draw_techniques(evidence: Evidence) -> Figure:
     """A row a technique, a column a game; what is missing is said."""
-    envs = [env for env in env_names(FIG6) if trainings(evidence, env=env)]
+    envs = [env for env in env_names(FIG6) if trainings.of(evidence, env=env)]
     if not envs:
         return _empty()
     kinds = [kind for kind in TECHNIQUES if envs_of(evidence, envs, (kind, f"sv-{kind}"))]
@@ -490,7 +459,7 @@ def _draw_games(evidence: Evidence, kind: str, envs: Sequence[str]) -> Figure:
 
 
 def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
-    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings(evidence, env=env, arm=arm))}
+    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings.of(evidence, env=env, arm=arm))}
     if {kind, f"sv-{kind}"} <= groups.keys():
         draw_curves(panel, groups)
     else:
@@ -501,9 +470,9 @@ def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
 
 def _beside(evidence: Evidence, kind: str, env: str) -> str:
     """Rank of the plain agent, gain of the structured one, and what the paper says of it."""
-    rank = float(np.mean([mean_rank(kept) for kept in trainings(evidence, env=env, arm=kind)]))
+    rank = float(np.mean([trainings.mean_rank(kept) for kept in trainings.of(evidence, env=env, arm=kind)]))
     (gain,) = Panels.of(evidence, kind, f"sv-{kind}", (env,)).gains
-    return f"rank {rank:.1f}, gain {signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
+    return f"rank {rank:.1f}, gain {gains.signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
 
 
 _PART = "Structure raises the score of DQN in most games, and each panel has a label that says so. Part {} of four."

@@ -8,23 +8,10 @@ import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments import trainings
 from svrl.paper.experiments.gains import mostly_low
 from svrl.paper.experiments.training_figures import RANK
-from svrl.paper.experiments.trainings import (
-    ATARI_SCALES,
-    FULL,
-    LAPTOP,
-    SMOKE,
-    WORDS,
-    TrainingPlan,
-    env_names,
-    envs_of,
-    listed,
-    rank_shares,
-    short_budget,
-    title_of,
-    trainings,
-)
+from svrl.paper.experiments.trainings import TrainingPlan, env_names, envs_of
 from svrl.plots.style import (
     BLUE,
     ORANGE,
@@ -49,14 +36,16 @@ ARM = "dqn"
 
 def _budget(plan: TrainingPlan, games: tuple[str, ...], words: str) -> Budget:
     batches = f"{plan.batches:,} batches of 32 states"
-    return Budget(cells=plan.cells(env_names(games), (ARM,)), words=f"{listed(games)}, DQN, {words}, {batches}")
+    return Budget(
+        cells=plan.cells(env_names(games), (ARM,)), words=f"{trainings.listed(games)}, DQN, {words}, {batches}"
+    )
 
 
 BUDGETS = {
-    "smoke": _budget(SMOKE, ("frostbite", "alien"), WORDS["smoke"]),
-    "laptop": _budget(LAPTOP, ("frostbite",), WORDS["laptop"]),
-    "short": short_budget(GAMES, (ARM,)),
-    "full": _budget(FULL, GAMES, WORDS["full"]),
+    "smoke": _budget(trainings.SMOKE, ("frostbite", "alien"), trainings.WORDS["smoke"]),
+    "laptop": _budget(trainings.LAPTOP, ("frostbite",), trainings.WORDS["laptop"]),
+    "short": trainings.short_budget(GAMES, (ARM,)),
+    "full": _budget(trainings.FULL, GAMES, trainings.WORDS["full"]),
 }
 
 LOW = 3
@@ -78,7 +67,7 @@ CLAIMS = (
         test="Share of the batches with a rank of at most 3, in the game where it is least; reproduced if the 95% "
         "interval of its mean over seeds lies above one half.",
         judge=judge_low_rank,
-        scales=ATARI_SCALES,
+        scales=trainings.ATARI_SCALES,
     ),
 )
 
@@ -93,8 +82,8 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     figure = new_figure(2.3 * len(envs) + 0.6, 2.7)
     panels = list(figure.subplots(1, len(envs), squeeze=False)[0])
     for panel, env in zip(panels, envs, strict=True):
-        _draw_game(panel, trainings(evidence, env=env, arm=ARM))
-        panel.set_title(title_of(env))
+        _draw_game(panel, trainings.of(evidence, env=env, arm=ARM))
+        panel.set_title(trainings.title_of(env))
         panel.set_xlabel(RANK, fontsize=8)
     panels[0].set_ylabel("share of batches")
     letter(panels)
@@ -104,7 +93,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 def _draw_game(panel: Axes, cells: list[Kept]) -> None:
     for words, style, centred in _KINDS:
-        shares = rank_shares(cells, centred=centred)
+        shares = trainings.rank_shares(cells, centred=centred)
         name, edges = f"histogram{words}", np.arange(len(shares) + 1) - 0.5
         bars = panel.stairs(shares, edges, fill=not centred, color=ORANGE, alpha=0.8, linestyle=style, label=name)
         tag(bars, name)

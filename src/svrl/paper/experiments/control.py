@@ -13,7 +13,7 @@ Plain value iteration by the authors' rule sets the number of iterations ("vanil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -330,6 +330,12 @@ def judged_deviation(degrees: Sequence[float], norms: Mapping[str, Sequence[floa
     # Of several that fit, or of none, the nearest is shown.
     best = best_of(sorted([stated, *others], key=lambda found: abs((found.value or 0.0) - printed)))
     return replace(best, note=f"as the paper says it: {stated.ours}") if best.verdict is Verdict.OTHERWISE else best
+
+
+def judged_low(ranks: Iterable[int]) -> Finding:
+    """Whether the largest rank by the paper's definition is low."""
+    largest = max(ranks)
+    return fixed(largest <= MOST_RANK, f"rank at most {largest}", largest)
 
 
 def judged_rank(rows: Mapping[str, Mapping[str, Any]], printed: int) -> Finding:

@@ -25,16 +25,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import Comparison, gain_of, improvement_claim, rank_claim
+from svrl.paper.experiments.gains import Comparison, improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition, draw_over_seeds, series_name
 from svrl.paper.experiments.trainings import (
     TrainingPlan,
     piece_of,
     row_of,
 )
-from svrl.paper.verdicts import shown
 from svrl.plots.style import step_axis
 from svrl.runs.store import Kept
 from svrl.training.q_star import CONTROL
@@ -110,22 +108,12 @@ def less_loss(kept: Kept) -> float:
     return -over_the_end(kept, "greedy_loss")
 
 
-def _errors(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
-    """Whose best values are nearer to V*."""
-    gain = gain_of(evidence, PLAIN, arm, envs, measure=lambda kept: -over_the_end(kept, "value_error"))
-    return (
-        f"Its best values err less than plain DQN's with probability {gain.improvement:.2f}"
-        f"{shown(gain.improvement_interval)}."
-    )
-
-
 LOSSES = Comparison(
     measure=less_loss,
     says="loses less than plain DQN, where actions are many and what decides between them is of low rank in the best Q",
     by="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training",
     difference="by how much less it loses: plain less structured, of interquartile means over all tasks of losses "
     "divided by plain DQN's mean; of the losses themselves where there is one task",
-    note=_errors,
 )
 
 CLAIMS = (

@@ -18,7 +18,7 @@ from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control_learning
 from svrl.paper.experiments.control_learning import ENVS, less_loss
 from svrl.paper.experiments.gains import SCALES, gain_of, improved
-from svrl.paper.experiments.trainings import TrainingPlan, envs_of, target_push, title_of, values
+from svrl.paper.experiments.trainings import TrainingPlan, envs_of, title_of, values
 from svrl.paper.verdicts import nothing_yet
 from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, empty_figure, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
@@ -123,14 +123,7 @@ def _judge(way: Way, other: Way, evidence: Evidence) -> Finding:
         return nothing_yet(evidence)
     gain = gain_of(named, other.name, way.name, envs, measure=less_loss)
     settling = SCALES if len(envs) == len(ENVS) else ()
-    outright = f"All runs of {way.name} beat all of {other.name}"
-    return improved(evidence, gain, _pushes(named, way, envs), settling, outright)
-
-
-def _pushes(named: Evidence, way: Way, envs: Sequence[str]) -> str:
-    """What completion did to targets, task by task: their values differ by orders of magnitude."""
-    told = (f"{title_of(env)} {values(named, way.name, (env,), target_push)[0].mean():+.2g}" for env in envs)
-    return f"Completion moved a target on average by: {', '.join(told)}."
+    return improved(evidence, gain, budgets=settling)
 
 
 def _claim(name: str, way: Way, other: Way, says: str) -> Claim:

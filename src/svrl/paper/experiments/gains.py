@@ -24,20 +24,8 @@ from functools import partial
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
-from svrl.paper.experiments.trainings import (
-    ATARI,
-    Measure,
-    envs_of,
-    mean_rank,
-    normalised,
-    random_score,
-    row_of,
-    score_of,
-    share_at_most,
-    title_of,
-    trainings,
-    values,
-)
+from svrl.paper.experiments import trainings
+from svrl.paper.experiments.trainings import Measure, envs_of, mean_rank, score_of, title_of, values
 from svrl.paper.verdicts import FULL, nothing_yet, settled, shown
 from svrl.stats import (
     Interval,
@@ -65,13 +53,11 @@ class Gain:
 
     Attributes:
         envs: Environments that both were trained on.
-        seeds: The fewest trainings of an environment.
         improvement: Probability of improvement, with its interval.
         difference: Of scores, see above, with its interval; one environment has no interval of it.
     """
 
     envs: tuple[str, ...]
-    seeds: int
     improvement: float
     improvement_interval: Interval | None
     difference: float
@@ -79,7 +65,13 @@ class Gain:
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
-        unit = "human-normalised " if self.envs[0].startswith(ATARI) else "relative " if len(self.envs) > 1 else ""
+        unit = (
+            "human-normalised "
+            if self.envs[0].startswith(trainings.ATARI)
+            else "relative "
+            if len(self.envs) > 1
+            else ""
+        )
         word = "IQM difference" if len(self.envs) > 1 else "difference"
         number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
         return f"probability of improvement {self.improvement:.2f}{ends}, {unit}{word} {number}"
@@ -111,7 +103,6 @@ def gain_of(
     middle = iqm if len(envs) > 1 else mean_score
     return Gain(
         envs=tuple(envs),
-        seeds=min(len(scores) for arm in raw for scores in arm),
         improvement=float(probability_of_improvement(ours, theirs)),
         improvement_interval=ends(probability_of_improvement),
         difference=float(middle(ours) - middle(theirs)),
@@ -134,17 +125,17 @@ def can_tell(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray]) -> b
 
 def _comparable(raw: Sequence[Sequence[np.ndarray]], envs: Sequence[str]) -> list[list[np.ndarray]]:
     """Scores of the plain and of the structured arm, (seeds,) of each environment, on one scale."""
-    if len(envs) > 1 and not envs[0].startswith(ATARI):
+    if len(envs) > 1 and not envs[0].startswith(trainings.ATARI):
         scales = [abs(float(scores.mean())) or 1.0 for scores in raw[0]]
         return [[scores / scale for scores, scale in zip(arm, scales, strict=True)] for arm in raw]
-    return [[normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
+    return [[trainings.normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
 
 
 def relative_gains(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray], envs: Sequence[str]) -> np.ndarray:
     """(..., envs) from the scores (..., seeds) of each environment; 0 where neither beats a random player."""
     found = []
     for env, theirs, ours in zip(envs, plain, structured, strict=True):
-        base = random_score(env)
+        base = trainings.random_score(env)
         before, after = theirs.mean(-1) - base, ours.mean(-1) - base
         best = np.maximum(before, after)
         change = np.divide(after - before, best, out=np.zeros_like(best), where=best > 0)
@@ -213,7 +204,6 @@ def improved(
     gain: Gain,
     note: str = "",
     budgets: Sequence[str] = (FULL,),
-    outright: str = "All structured runs beat all plain ones",
 ) -> Finding:
     """Whether an arm improves on another: the interval of the probability of improvement lies above one half.
 
@@ -222,11 +212,8 @@ def improved(
         gain: Of the arm over the other.
         note: What else to say.
         budgets: Scales that settle the claim.
-        outright: What is said where every run of the arm beats every one of the other.
     """
     ends = gain.improvement_interval
-    if ends == (1.0, 1.0):
-        note = f"{note} {outright}, of {gain.seeds} seeds.".strip()
     return settled(evidence, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets)
 
 
@@ -248,7 +235,8 @@ def mostly_low(
     if not envs:
         return nothing_yet(evidence)
     shares, others = (
-        values(evidence, arm, envs, partial(share_at_most, rank=limit, centred=out)) for out in (centred, not centred)
+        values(evidence, arm, envs, partial(trainings.share_at_most, rank=limit, centred=out))
+        for out in (centred, not centred)
     )
     worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
     share, ends = float(shares[worst].mean()), interval_if_several(shares[worst])
@@ -324,18 +312,6 @@ SCALES = ("laptop", "short", "full")
 """All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
-def pushed(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
-    """What completion did to the largest entry of a row, on average over training."""
-    found = [
-        value
-        for env in envs
-        for kept in trainings(evidence, env=env, arm=arm)
-        for value in row_of(kept, "learning")["row_max_bias"]
-        if value is not None
-    ]
-    return f"Completion moved the largest value of a row by {np.mean(found):+.3g} on average." if found else ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """What a structured arm is compared with plain DQN by.
@@ -345,14 +321,12 @@ class Comparison:
         says: What an arm does if the claim holds.
         by: The measure in words.
         difference: What the number beside the probability of improvement is.
-        note: What structure did to the values themselves, from the evidence, the arm and its environments.
     """
 
     measure: Measure
     says: str
     by: str
     difference: str
-    note: Callable[[Evidence, str, Sequence[str]], str]
 
 
 SCORES = Comparison(
@@ -360,7 +334,6 @@ SCORES = Comparison(
     says="scores higher than plain DQN",
     by="Mean of the last 100 games",
     difference="the difference of the interquartile means over all environments, of the means where there is one",
-    note=pushed,
 )
 
 
@@ -404,7 +377,7 @@ def judge_improvement(arm: str, envs: Sequence[str], comparison: Comparison, evi
     """Whether an arm beats plain DQN."""
     found = envs_of(evidence, envs, (PLAIN, arm))
     gain = gain_of(evidence, PLAIN, arm, found, measure=comparison.measure)
-    return improved(evidence, gain, comparison.note(evidence, arm, found), _settling(found, envs))
+    return improved(evidence, gain, budgets=_settling(found, envs))
 
 
 def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Evidence) -> Finding:
