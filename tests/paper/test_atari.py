@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from svrl.envs.atari_games import GAMES
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
@@ -290,7 +289,6 @@ def test_noise_does_not_make_a_count_agree(name: str, count: int, shift: float, 
     [
         ("atari-low-rank", fig4(1.0, 2.0, 3.0, 3.2), "80% (0.80 to 0.80) of the batches in Alien, where they are"),
         ("dqn-gains-across-time", late(), "Above at too few points: Breakout 30%, Frostbite 30%, Krull 30%"),
-        ("worse-games-have-a-large-rank", worse_of_rank(10.0, 2.0), "Seaquest 10.0"),
         ("worse-games-have-a-large-rank", counted(0, 0.4), "0 of 57 games lose more than 10%"),
         ("rank-of-seaquest", pair("seaquest", 0.1, 1.0, others=(3.0, 9.5, 15.0)), "by the paper's definition 1.0"),
         ("lower-rank-larger-gain", ordered(-1, EIGHT, centred=True), "rank or gain is the same in all 8 games"),
@@ -300,8 +298,6 @@ def test_noise_does_not_make_a_count_agree(name: str, count: int, shift: float, 
         (SHRINKS, sizes("seaquest", -0.4, None, 0.0), "-40% at 32, +0% at 128; from 32 to 128 +40%"),
         (SHRINKS, sizes("seaquest", 0.2, 0.2, 0.4), "There is no loss at 32 that could shrink."),
         (VANISHES, sizes("seaquest", -0.4, -0.2, 0.0), "Too few seeds for an interval."),
-        ("structure-lowers-optimism", against_plain(STRUCTURED, [0.25, 0.25]), "Krull +0.25 against +1"),
-        (MEANS, estimated([0.5, 0.5], "minmax"), "The best action stays the best in 75% of the rows."),
     ],
 )
 def test_findings_say_why(name: str, cells: Trainings, words: str):
@@ -318,7 +314,7 @@ def test_games_count_alike_whatever_their_seeds():
     ]
     lower = judged("structure-lowers-optimism", *groups)
     assert (lower.verdict, lower.value, lower.interval) == (YES, -1.0, (-1.0, -1.0))
-    assert ("mean of 2 games" in lower.ours, "Hero" in lower.note) == (True, False)
+    assert "mean of 2 games" in lower.ours
 
 
 def test_intervals_are_welchs_and_students():
@@ -376,69 +372,33 @@ def test_experiments_share_their_trainings():
 # Figures.
 
 
-def titles(figure: Figure) -> list[str]:
-    return [panel.get_title(loc="left") for panel in figure.axes]
-
-
-SEVEN = {"plain", "structured", "plain-rows-centred", "structured-rows-centred", "one-game"}
-SIX_SIZES = sizes("frostbite", 0.3, 0.3, 0.3) + sizes("seaquest", -0.4, -0.2, 0.0)
 THIRD = seeds("atari/frostbite", NETWORK, [500.0] * 3)
 
 
 @pytest.mark.parametrize(
-    ("experiment", "figure", "cells", "first", "last", "series"),
+    ("experiment", "figure", "cells", "first", "last"),
     [
-        (
-            RANK,
-            "fig4",
-            fig4(1.0, 2.0, 3.0, 3.5),
-            "(a) Frostbite",
-            "(d) Alien",
-            {"histogram", "cumulative-rows-centred"},
-        ),
-        (LEARNING, "fig6", fig6(0.3), "(a) Breakout, dqn", "(l) Zaxxon, dueling", {"plain", "structured"}),
-        (LEARNING, "fig6", pair("frostbite", 0.3) + THIRD, "(a) Frostbite, dqn", "(a) Frostbite, dqn", THREE),
-        (LEARNING, "fig24", pair("frostbite", 0.3) + THIRD, "(a) Frostbite", "(a) Frostbite", THREE),
-        (
-            DIAGNOSIS,
-            "fig7",
-            fig7({**PAPER, "zaxxon": (0.2, 1.0)}),
-            "(a) Frostbite",
-            "(i) rank and gain, tau -0.",
-            SEVEN,
-        ),
-        (
-            DIAGNOSIS,
-            "fig7",
-            fig7({"frostbite": PAPER["frostbite"]}) + THIRD,
-            "(a) Frostbite",
-            "(c) rank and gain",
-            THREE,
-        ),
-        (BATCH_SIZE, "fig30", SIX_SIZES, "(a) Frostbite, batches of 32", "(f) Seaquest, batches of 128", {"plain"}),
-        (
-            BATCH_SIZE,
-            "fig30",
-            sizes("seaquest", 0.1, None, 0.2),
-            "(a) Seaquest, b",
-            "(b) Seaquest, batches of 128",
-            {"plain"},
-        ),
+        (RANK, "fig4", fig4(1.0, 2.0, 3.0, 3.5), "(a) Frostbite", "(d) Alien"),
+        (LEARNING, "fig6", fig6(0.3), "(a) Breakout, dqn", "(l) Zaxxon, dueling"),
+        (LEARNING, "fig24", pair("frostbite", 0.3) + THIRD, "(a) Frostbite", "(a) Frostbite"),
+        (DIAGNOSIS, "fig7", fig7({**PAPER, "zaxxon": (0.2, 1.0)}), "(a) Frostbite", "(i) rank and gain, tau -0."),
+        (DIAGNOSIS, "fig7", fig7({"frostbite": PAPER["frostbite"]}) + THIRD, "(a) Frostbite", "(c) rank and gain"),
+        (BATCH_SIZE, "fig30", sizes("seaquest", 0.1, None, 0.2), "(a) Seaquest, b", "(b) Seaquest, batches of 128"),
     ],
 )
 def test_figures_have_the_panels_and_series_that_there_are(
-    experiment: Experiment, figure: str, cells: Trainings, first: str, last: str, series: set[str]
+    experiment: Experiment, figure: str, cells: Trainings, first: str, last: str
 ):
     picture = experiment.draw(figure, evidence(cells, scale="short"))
-    found = titles(picture)
+    found = [panel.get_title(loc="left") for panel in picture.axes]
     assert found[0].startswith(first)
     assert found[-1].startswith(last)
     assert ord(found[-1][1]) - ord("a") + 1 == len(found)
-    assert series <= series_of(picture)
-    assert ("structured-valued-by-the-network" in series_of(picture)) == (series == THREE)
+    third = any(kept.settings["arm"] == NETWORK for kept in cells)
+    assert ("structured-valued-by-the-network" in series_of(picture)) == third
 
 
-@pytest.mark.parametrize("figure", FIGURES[1:])
+@pytest.mark.parametrize("figure", ["fig26", "fig27"])
 def test_panels_have_rank_gain_and_label(figure: str):
     kind = {"fig27": "double", "fig28": "dueling"}.get(figure, "dqn")
     cells = evidence(gaining(dict.fromkeys(GAMES_OF[figure], 0.4), kind))

@@ -258,7 +258,7 @@ def timed_at(*machines: str, slow_elsewhere: float = 0.0, last: str = "a") -> li
 
 def low_rank(**changes: Any) -> list[Kept]:
     row = {"metric": 1.05, "policy_loss_relative": 0.001, "same_end": 0.95, "input_gap": 0.01} | changes
-    cells = [kept(OPTIMUM, [{"metric": 1.0, "metric_name": "norm_rad"}], task=task) for task in TASKS]
+    cells = [kept(OPTIMUM, [{"metric": 1.0}], task=task, variant="paper") for task in TASKS]
     kind = control_low_rank_policy.KIND
     return cells + [kept(kind, [row], task=task, observe=0.5, seed=seed) for task in TASKS for seed in range(3)]
 
@@ -384,14 +384,11 @@ def test_every_task_may_have_another_baseline_that_is_better():
 def test_times_of_other_machines_are_left_out():
     found = judged(TIMED, timed_at("a", "a", "b", slow_elsewhere=100.0))
     assert (found.verdict, found.value) == (YES, pytest.approx(0.1))
-    assert "8 of 12 plans" in found.note
-    for cells, words in (
-        (timed_at("b", "b", "b"), "0 of 12 plans"),
-        (timed_at("a", "a", last="b"), "no times to compare on cart-pole"),  # one task keeps the claim open
-    ):
+    for cells in (timed_at("b", "b", "b"), timed_at("a", "a", last="b")):  # one task keeps the claim open
         none = judged(TIMED, cells)
         assert none.verdict == "not run at this scale"
-        assert words in none.note
+        assert "no times to compare on" in none.note
+        assert "cart-pole" in none.note
 
 
 def test_the_optimum_has_an_interval_over_sets_of_starts():

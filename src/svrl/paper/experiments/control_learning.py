@@ -3,7 +3,7 @@
 The best Q of these tasks is known, so what an agent has learned is measured by the loss of acting greedily by its
 network, exact on the task's grid and without the task's noise. What decides between actions is of low rank there,
 which it is not on Atari: with row means taken out the best Q has a rank of 1 to 5 on batches of 32 states, at 99% of
-the energy (`results/control_table.py`). Agents complete matrices of 64 states by 64 actions, 4 levels of 3 motors.
+the energy (`results/tables.py`). Agents complete matrices of 64 states by 64 actions, 4 levels of 3 motors.
 
 How the settings were chosen: with the preset's own, values rise far above any return for a while, in all arms (seed 0,
 three-motor pendulum, 125 actions). Then plain DQN was tried with a step size of 3e-4 and target copies every 250, 1,000
