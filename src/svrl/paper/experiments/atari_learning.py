@@ -210,12 +210,6 @@ def judge_worse_rank(evidence: Evidence) -> Finding:
     )
 
 
-def judge_low_games(evidence: Evidence) -> Finding:
-    """The share of batches of rank 3 or less in the game of figure 6 where it is least, with plain DQN."""
-    envs = envs_of(evidence, env_names(FIG6), PAIR[:1])
-    return gains.mostly_low(evidence, PAIR[0], envs, int(LOW_RANK), expected=len(FIG6))
-
-
 def judge_low_rank(evidence: Evidence) -> Finding:
     """In how many games plain DQN's values have a mean rank of at most 3."""
     envs = envs_of(evidence, env_names(GAMES), ("dqn",))
@@ -328,7 +322,7 @@ CLAIMS: tuple[Claim, ...] = (
         paper="low rank, as in section 4.1",
         test="Share of the batches of plain DQN with a rank of at most 3, which section 4.1 calls small, in the game "
         "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
-        judge=judge_low_games,
+        judge=partial(gains.mostly_low, arm=PAIR[0], wanted=env_names(FIG6), limit=int(LOW_RANK)),
     ),
     *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
     _labels("fig27", "double DQN"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.claim import Claim, Evidence
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import trainings
 from svrl.paper.experiments.gains import mostly_low
@@ -52,11 +53,6 @@ LOW = 3
 """Ranks that the paper calls small."""
 
 
-def judge_low_rank(evidence: Evidence) -> Finding:
-    """The share of batches of rank 3 or less in the game where it is least."""
-    return mostly_low(evidence, ARM, envs_of(evidence, ENVS, (ARM,)), LOW, expected=len(ENVS))
-
-
 CLAIMS = (
     Claim(
         name="atari-low-rank",
@@ -66,7 +62,7 @@ CLAIMS = (
         paper="mostly 3 or less, of at most 18",
         test="Share of the batches with a rank of at most 3, in the game where it is least; reproduced if the 95% "
         "interval of its mean over seeds lies above one half.",
-        judge=judge_low_rank,
+        judge=partial(mostly_low, arm=ARM, wanted=ENVS, limit=LOW),
         scales=trainings.ATARI_SCALES,
     ),
 )

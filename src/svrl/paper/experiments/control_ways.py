@@ -17,9 +17,8 @@ from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control_learning
 from svrl.paper.experiments.control_learning import ENVS, less_loss
-from svrl.paper.experiments.gains import SCALES, gain_of, improved
+from svrl.paper.experiments.gains import SCALES, gain_of, judge_improvement
 from svrl.paper.experiments.trainings import TrainingPlan, envs_of, title_of, values
-from svrl.paper.verdicts import nothing_yet
 from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, empty_figure, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
 from svrl.stats import Interval, interval_if_several
@@ -116,14 +115,8 @@ def ways_of(named: Evidence) -> list[Way]:
     return [way for way in WAYS if envs_of(named, ENVS, (PLAIN.name, way.name))]
 
 
-def _judge(way: Way, other: Way, evidence: Evidence) -> Finding:
-    named = by_way(evidence)
-    envs = envs_of(named, ENVS, (other.name, way.name))
-    if not envs:
-        return nothing_yet(evidence)
-    gain = gain_of(named, other.name, way.name, envs, measure=less_loss)
-    settling = SCALES if len(envs) == len(ENVS) else ()
-    return improved(evidence, gain, budgets=settling)
+def _judge(evidence: Evidence, way: Way, other: Way) -> Finding:
+    return judge_improvement(by_way(evidence), arm=way.name, plain=other.name, envs=ENVS, measure=less_loss)
 
 
 def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
@@ -138,7 +131,7 @@ def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
         "lies above one half. Beside it stands by how much less it loses: of interquartile means over all tasks of "
         "losses divided by the other's mean; of the losses themselves where there is one task. At short scale five "
         "seeds stand against ten. Six claims are judged so, each by itself.",
-        judge=partial(_judge, way, other),
+        judge=partial(_judge, way=way, other=other),
         scales=SCALES,
     )
 

@@ -65,16 +65,11 @@ class Gain:
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
-        unit = (
-            "human-normalised "
-            if self.envs[0].startswith(trainings.ATARI)
-            else "relative "
-            if len(self.envs) > 1
-            else ""
-        )
-        word = "IQM difference" if len(self.envs) > 1 else "difference"
+        word = "relative IQM difference" if len(self.envs) > 1 else "difference"
+        if self.envs[0].startswith(trainings.ATARI):
+            word = f"human-normalised {word.removeprefix('relative ')}"
         number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
-        return f"probability of improvement {self.improvement:.2f}{ends}, {unit}{word} {number}"
+        return f"probability of improvement {self.improvement:.2f}{ends}, {word} {number}"
 
 
 def gain_of(
@@ -199,12 +194,7 @@ class Panels:
         return ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(self.envs, self.gains, strict=True))
 
 
-def improved(
-    evidence: Evidence,
-    gain: Gain,
-    note: str = "",
-    budgets: Sequence[str] = (FULL,),
-) -> Finding:
+def improved(evidence: Evidence, gain: Gain, note: str = "", budgets: Sequence[str] = (FULL,)) -> Finding:
     """Whether an arm improves on another: the interval of the probability of improvement lies above one half.
 
     Args:
@@ -220,18 +210,18 @@ def improved(
 def mostly_low(
     evidence: Evidence,
     arm: str,
-    envs: Sequence[str],
+    wanted: Sequence[str],
     limit: int,
     *,
-    expected: int,
     centred: bool = False,
     budgets: Sequence[str] = (FULL,),
 ) -> Finding:
     """Whether most batches have a rank of at most `limit`, judged where the fewest have.
 
-    With fewer environments than expected it may fail, and cannot hold. The note has the share by the other definition:
+    With fewer environments than wanted it may fail, and cannot hold. The note has the share by the other definition:
     with row means taken out, or with them where `centred` judges without.
     """
+    envs, expected = envs_of(evidence, wanted, (arm,)), len(wanted)
     if not envs:
         return nothing_yet(evidence)
     shares, others = (
@@ -312,47 +302,53 @@ SCALES = ("laptop", "short", "full")
 """All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What a structured arm is compared with plain DQN by.
+def improvement_claim(
+    figure: str,
+    name: str,
+    arm: str,
+    words: str,
+    envs: Sequence[str],
+    *,
+    measure: Measure = score_of,
+    says: str = "scores higher than plain DQN",
+    by: str = "Mean of the last 100 games",
+    difference: str = "the difference of the interquartile means over all environments, of the means where there is "
+    "one",
+) -> Claim:
+    """That a structured arm is better than plain DQN.
 
-    Attributes:
+    Args:
+        figure, name: Of the claim.
+        arm: The structured one.
+        words: What the claim calls it.
+        envs: Environments of the addition.
         measure: Of one training; more is better.
         says: What an arm does if the claim holds.
         by: The measure in words.
         difference: What the number beside the probability of improvement is.
     """
-
-    measure: Measure
-    says: str
-    by: str
-    difference: str
-
-
-SCORES = Comparison(
-    measure=score_of,
-    says="scores higher than plain DQN",
-    by="Mean of the last 100 games",
-    difference="the difference of the interquartile means over all environments, of the means where there is one",
-)
-
-
-def improvement_claim(
-    figure: str, name: str, arm: str, words: str, envs: Sequence[str], comparison: Comparison = SCORES
-) -> Claim:
-    """That a structured arm is better than plain DQN."""
     return Claim(
         name=name,
         figure=figure,
         section="",
-        says=f"{words} {comparison.says}.",
+        says=f"{words} {says}.",
         paper="not in the paper, which says so of Atari games of low rank",
-        test=f"{comparison.by}; holds if the interval of the probability of improvement over seeds, by "
-        "resampling seeds within each environment, lies above one half. Beside it stands "
-        f"{comparison.difference}.",
-        judge=partial(judge_improvement, arm, tuple(envs), comparison),
+        test=f"{by}; holds if the interval of the probability of improvement over seeds, by resampling seeds within "
+        f"each environment, lies above one half. Beside it stands {difference}.",
+        judge=partial(judge_improvement, arm=arm, envs=envs, measure=measure),
         scales=SCALES,
     )
+
+
+def judge_improvement(
+    evidence: Evidence, *, arm: str, envs: Sequence[str], measure: Measure = score_of, plain: str = PLAIN
+) -> Finding:
+    """Whether an arm beats another, plain DQN by default; some of the environments settle nothing."""
+    found = envs_of(evidence, envs, (plain, arm))
+    if not found:
+        return nothing_yet(evidence)
+    gain = gain_of(evidence, plain, arm, found, measure=measure)
+    return improved(evidence, gain, budgets=SCALES if len(found) == len(envs) else ())
 
 
 def rank_claim(
@@ -360,6 +356,11 @@ def rank_claim(
 ) -> Claim:
     """That the values of plain DQN, or what is left of them without row means, have a low rank in most batches."""
     without = "With row means taken out, the" if centred else "The"
+
+    def judge(evidence: Evidence) -> Finding:
+        complete = len(envs_of(evidence, envs, (PLAIN,))) == len(envs)
+        return mostly_low(evidence, PLAIN, envs, limit, centred=centred, budgets=SCALES if complete else ())
+
     return Claim(
         name=name,
         figure=figure,
@@ -368,25 +369,6 @@ def rank_claim(
         paper="not in the paper, which says so of Atari",
         test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if the 95% interval of "
         "its mean over seeds lies above one half.",
-        judge=partial(judge_ranks, limit, tuple(envs), centred),
+        judge=judge,
         scales=SCALES,
     )
-
-
-def judge_improvement(arm: str, envs: Sequence[str], comparison: Comparison, evidence: Evidence) -> Finding:
-    """Whether an arm beats plain DQN."""
-    found = envs_of(evidence, envs, (PLAIN, arm))
-    gain = gain_of(evidence, PLAIN, arm, found, measure=comparison.measure)
-    return improved(evidence, gain, budgets=_settling(found, envs))
-
-
-def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Evidence) -> Finding:
-    """The share of low ranks in the environment where it is least."""
-    found = envs_of(evidence, envs, (PLAIN,))
-    return mostly_low(
-        evidence, PLAIN, found, limit, expected=len(envs), centred=centred, budgets=_settling(found, envs)
-    )
-
-
-def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
-    return SCALES if len(found) == len(envs) else ()
