@@ -16,7 +16,7 @@ from svrl.paper.experiments.atari_batch_size import EXPERIMENT as BATCH_SIZE
 from svrl.paper.experiments.atari_batch_size import SIZES
 from svrl.paper.experiments.atari_diagnosis import EXPERIMENT as DIAGNOSIS
 from svrl.paper.experiments.atari_learning import EXPERIMENT as LEARNING
-from svrl.paper.experiments.atari_learning import FIG6, FIGURES, GAMES_OF, PARTS, SELECTED, agreeing
+from svrl.paper.experiments.atari_learning import FIG6, FIGURES, GAMES_OF, PARTS, SELECTED
 from svrl.paper.experiments.atari_rank import ENVS as OF_FIG4
 from svrl.paper.experiments.atari_rank import EXPERIMENT as RANK
 from svrl.paper.experiments.trainings import ARMS_OF, SMOKE, TECHNIQUES, centred_rank_share, pairs
@@ -161,11 +161,7 @@ VERDICTS: list[tuple[str, Trainings, Verdict, Verdict, float | None]] = [
     (LOW, fig6(0.3, rank=3.8), NO, AGAINST, 0.2),
     # One game of four may contradict a claim, and cannot support it.
     ("double-gains-across-time", fig6(0.3, FIG6[:1]), NO, OPEN, 1.0),
-    ("gains-consistent-over-techniques", fig6(0.3, FIG6[:1]), NO, OPEN, 3),
-    (LOW, fig6(0.3, FIG6[:1]), NO, OPEN, 1.0),
     ("double-gains-across-time", fig6(-0.3, FIG6[:1], count=5), NO, AGAINST, 0.0),
-    ("gains-consistent-over-techniques", fig6(-0.3, FIG6[:1]), NO, AGAINST, 0),
-    (LOW, fig6(0.3, FIG6[:1], rank=9.0), NO, AGAINST, 0.0),
     *((f"labels-{figure}", labelled(+1, figure), YES, NOTHING, 1.0) for figure in FIGURES[1:]),
     *((f"labels-{figure}", labelled(-1, figure), NO, NOTHING, 0.0) for figure in FIGURES[1:]),
     *(("43-of-57-games-benefit", counted(n, 0.4), YES if 38 <= n <= 48 else NO, NOTHING, n) for n in (37, 38, 48, 49)),
@@ -191,7 +187,6 @@ VERDICTS: list[tuple[str, Trainings, Verdict, Verdict, float | None]] = [
     ("gains-on-four-games", fig7(BETTER), NO, OPEN, 3),  # the three seeds of the fourth game may be luck
     ("gains-on-four-games", fig7(BETTER, count=4), NO, AGAINST, 3),  # by luck in one case of 35
     ("gains-on-four-games", fig7({game: PAPER[game] for game in ("krull", "alien")}), NO, OPEN, 2),
-    ("gains-on-four-games", fig7({"krull": (0.4, 2.0)}), NO, OPEN, 1),
     ("lower-rank-larger-gain", ordered(-1, EIGHT), YES, SUPPORTED, -1.0),
     ("lower-rank-larger-gain", ordered(+1, EIGHT), NO, AGAINST, 1.0),
     ("lower-rank-larger-gain", ordered(-1, EIGHT[:4]), NO, OPEN, -1.0),  # one order in twelve is perfect by chance
@@ -208,28 +203,20 @@ VERDICTS: list[tuple[str, Trainings, Verdict, Verdict, float | None]] = [
     (SHRINKS, sizes("seaquest", -0.4, -0.2, 0.0), YES, SUPPORTED, 0.4),
     (SHRINKS, sizes("seaquest", -0.2, -0.2, -0.4), NO, AGAINST, -0.2),
     (SHRINKS, sizes("seaquest", -0.4, -0.6, 0.0), NO, OPEN, 0.4),  # not on the way
-    (SHRINKS, sizes("seaquest", 0.2, 0.2, 0.4), NO, OPEN, 0.2),  # there is no loss that could shrink
     (SHRINKS, sizes("seaquest", -0.4, None, 0.0), YES, SUPPORTED, 0.4),
-    (SHRINKS, sizes("seaquest", -0.4, -0.2), NOTHING, NOTHING, None),
     (VANISHES, sizes("seaquest", -0.4, -0.2, 0.0, count=4), YES, SUPPORTED, 0.0),
     (VANISHES, sizes("seaquest", None, None, -0.3, count=4), NO, AGAINST, -0.3),
     (VANISHES, sizes("seaquest", -0.4, -0.2, 0.0), NO, OPEN, 0.0),  # three seeds of one size are too few
     (VANISHES, sizes("seaquest", 0.0, 0.0, 0.0, count=4, spread=300.0), NO, OPEN, 0.0),  # noise does not make alike
-    (VANISHES, sizes("seaquest", -0.4, -0.2), NOTHING, NOTHING, None),
     (ALL_SIZES, sizes("frostbite", 0.3, 0.3, 0.3), YES, SUPPORTED, 0.3),
     (ALL_SIZES, sizes("frostbite", 0.3, -0.1, 0.3), NO, AGAINST, -0.1),
     (ALL_SIZES, sizes("frostbite", 0.3, None, 0.4), NO, OPEN, 0.3),  # better, but all sizes were asked for
-    (ALL_SIZES, sizes("frostbite", 0.3, None, -0.2), NO, AGAINST, -0.2),  # one loss is enough
-    (ALL_SIZES, sizes("frostbite", -0.2), NO, OPEN, -0.2),  # but not of three seeds at one size
-    (ALL_SIZES, sizes("seaquest", -0.4, -0.2, 0.0), NOTHING, NOTHING, None),
     *(
         (name, against_plain(arm, beyond), full, short, value)
         for name, arm in (("structure-lowers-optimism", STRUCTURED), ("structured-choice-lowers-optimism", NETWORK))
         for beyond, full, short, value in (
             ([0.25, 0.25], YES, SUPPORTED, -0.75),
             ([1.5, 1.5], NO, AGAINST, 0.5),
-            ([0.0, 2.0], NO, OPEN, 0.0),
-            ([1.0, 1.0], NO, OPEN, 0.0),
             ([0.0, None], NO, OPEN, -1.0),  # one seed has no interval
         )
     ),
@@ -291,13 +278,9 @@ def test_noise_does_not_make_a_count_agree(name: str, count: int, shift: float, 
         ("dqn-gains-across-time", late(), "Above at too few points: Breakout 30%, Frostbite 30%, Krull 30%"),
         ("worse-games-have-a-large-rank", counted(0, 0.4), "0 of 57 games lose more than 10%"),
         ("rank-of-seaquest", pair("seaquest", 0.1, 1.0, others=(3.0, 9.5, 15.0)), "by the paper's definition 1.0"),
-        ("lower-rank-larger-gain", ordered(-1, EIGHT, centred=True), "rank or gain is the same in all 8 games"),
-        ("gains-on-four-games", fig7(BETTER), "Seaquest +30%"),
         (HIGH, fig7({"krull": (0.0, 2.0), "hero": (0.0, 4.0)}), "No game has a mean rank above 5; the highest is 4.0"),
         (HIGH, pair("seaquest", 0.0, 10.0, count=4, spread=900.0), "reaches into -0.25 to 0.1: open either way"),
         (SHRINKS, sizes("seaquest", -0.4, None, 0.0), "-40% at 32, +0% at 128; from 32 to 128 +40%"),
-        (SHRINKS, sizes("seaquest", 0.2, 0.2, 0.4), "There is no loss at 32 that could shrink."),
-        (VANISHES, sizes("seaquest", -0.4, -0.2, 0.0), "Too few seeds for an interval."),
     ],
 )
 def test_findings_say_why(name: str, cells: Trainings, words: str):
@@ -324,11 +307,6 @@ def test_intervals_are_welchs_and_students():
     cells = [training("atari/krull", PLAIN, k, 9.0, ranks=(rank, 14, 14, 14)) for k, rank in enumerate((1, 1, 6))]
     ends = judged("rank-of-krull", cells).interval
     assert ends == pytest.approx((8 / 3 - 4.3027 * 5 / 3, 8 / 3 + 4.3027 * 5 / 3), abs=1e-3)
-
-
-def test_similar_is_within_the_margin():
-    gains = np.array([[0.05, 0.2, 0.05, -0.05, -0.05]])
-    assert agreeing(gains, np.array([0, 0, 1, 1, -1])).tolist() == [[True, False, True, False, True]]
 
 
 def test_a_centred_rank_is_held_against_what_the_actions_allow():
@@ -432,17 +410,6 @@ def test_values_have_a_column_a_game(games: tuple[str, ...]):
     assert [bar.get_segments()[0][:, 1].tolist() for bar in returns.collections] == [[2.0, 3.5]] * 3 * len(games)
     assert [bar.get_height() for bar in errors.patches] == pytest.approx([1.2] * len(games) + [0.6] * len(games))
     assert [bar.get_height() for bar in kept.patches] == pytest.approx([0.5] * len(games) + [0.9] * len(games))
-
-
-def test_older_trainings_leave_gaps_and_negative_values_are_seen():
-    older = optimistic("alien", PLAIN, [1.0, 1.0]) + optimistic("alien", STRUCTURED, [None], gained=-3.0)
-    figure = DIAGNOSIS.draw("values", evidence(older, *known("frostbite"), scale="short"))
-    (legend,) = figure.legends
-    names = [text.get_text() for text in legend.get_texts()]
-    assert len(names) == len(set(names)) == 5
-    assert (len(figure.axes[0].collections), len(figure.axes[2].patches)) == (4, 2)
-    below = DIAGNOSIS.draw("values", evidence(optimistic("pong", PLAIN, [0.5], gained=-3.0), scale="short"))
-    assert below.axes[0].get_ylim()[0] < -3.0
 
 
 # A budget that grows game by game may have none of the games of a figure or claim: that is said, and nothing fails.

@@ -56,10 +56,7 @@ def test_means_are_held_against_a_limit_or_a_printed_number(found, verdict: Verd
         (0, COVERING, OPEN),
         (0, ABOVE, AGAINST),
         (0, None, OPEN),
-        # An end at the limit is not beyond it.
-        (1, (-1.0, 0.0), OPEN),
-        (-1, (0.0, 1.0), OPEN),
-        (0, (0.0, 1.0), OPEN),
+        (0, (0.0, 1.0), OPEN),  # an end at the limit is not beyond it
     ],
 )
 def test_a_test_that_failed_and_one_that_was_passed(side: int, ends: tuple[float, float] | None, verdict: Verdict):
@@ -138,20 +135,13 @@ def test_an_improvement_needs_an_interval_above_one_half(
 @pytest.mark.parametrize(
     ("sizes", "tells"),
     [
-        # Two over the ways to deal the runs: 6, 20, 35, 56, 70, 36 and 45.
-        ([(2, 2)], False),
+        # Two over the ways to deal the runs: 20, 56 and 45; those of several environments multiply: 36 and 60.
         ([(3, 3)], False),
-        ([(3, 4)], False),
         ([(3, 5)], True),
-        ([(4, 4)], True),
-        ([(2, 7)], False),
         ([(8, 2)], True),
-        # The ways of several environments multiply: 36, 60 and 400.
         ([(2, 2), (2, 2)], False),
         ([(2, 2), (2, 3)], True),
-        ([(3, 3), (3, 3)], True),
         # One seed has no spread, whatever the others have.
-        ([(1, 99)], False),
         ([(5, 5), (5, 1)], False),
     ],
 )
