@@ -13,9 +13,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from svrl.paper.provenance import commit
-
 from svrl import load_agent, rank_study
+from svrl.runtime.provenance import commit
 
 SIZES = (32, 64, 128)
 

@@ -67,7 +67,6 @@ def experiment(**changes: Any) -> Experiment:
             "full": Budget(cells=(cell(1), cell(30)), words="a large square"),
         },
         "picture": draw,
-        "got": lambda figure, evidence: "We got squares.",
         "claims": (claim,),
     }
     return Experiment(**{**parts, **changes})

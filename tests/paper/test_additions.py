@@ -80,14 +80,9 @@ def control(
 
 
 def of_way(env: str, way: Way, seed: int, loss: float) -> Kept:
-    """A training with a way's changes, whose completion adds another number to a target for each way."""
+    """A training with a way's changes."""
     kept = trained(env, way.arm, seed, loss)
-    rows = [{**row, "target_bias": [push(way), None]} if row["what"] == "learning" else row for row in kept.rows]
-    return replace(kept, rows=rows, settings={**kept.settings, "overrides": {"actions": 64, **way.changes}})
-
-
-def push(way: Way) -> float:
-    return 0.1 * WAYS.index(way)
+    return replace(kept, settings={**kept.settings, "overrides": {"actions": 64, **way.changes}})
 
 
 def ways(less: Mapping[str, int], some: Iterable[Way] = WAYS, scale: str = "short") -> Evidence:
@@ -166,15 +161,11 @@ def test_verdicts(name: str, found: Evidence, verdict: Verdict, value: float | N
     ("name", "found", "words"),
     [
         ("cartpole-structure-improves", cartpole(500.0), "difference +500"),
-        (M, minatar(4.0, 4.0), "moved the largest value of a row by +0.01"),
         (M, minatar(0.0, 0.0), "open either way"),
         ("minatar-low-rank", minatar(0.0, 0.0, rank=3.0, envs=GAMES[:-1]), "where they are fewest of 4 of 5 env"),
         # Plain DQN loses 16 to 25 of 64, 20.5 on average, the arm 4 less.
         (C, control(4, 4), f"difference +{4 / 20.5:.3f}"),
-        (C, control(4, 4), "err less than plain DQN's with probability 1.00"),
         ("control-low-rank", control(0, 0, rank=5.9), "With row means left in it is 100%"),
-        ("estimates-improve", ways({}), f"a target on average by: Three Motor Pendulum {push(WAYS[5]):+.2g}, Inverted"),
-        ("centring-alone-improves-on-the-authors", ways({"rows centred": 9}), "All runs of rows centred beat all of"),
     ],
 )
 def test_findings_say_what_was_found(name: str, found: Evidence, words: str):
@@ -209,20 +200,9 @@ def test_ways_are_told_apart_and_share_the_cells_of_control_learning():
         way_of({"arm": "sv-dqn", "overrides": {"scale": "row", "observe": 0.3}})
 
 
-@pytest.mark.parametrize(
-    ("experiment", "found", "titles"),
-    [
-        (MINATAR, minatar(4.0, 1.0, envs=GAMES[:2]), ["Asterix", "Breakout", "rank", "rank", "structured beats plain"]),
-        (
-            CONTROL,
-            control(4, 1, envs=TASKS[:2]),
-            ["Three Motor Pendulum", "Inverted Pendulum", "rank", "rank", "structured beats plain"],
-        ),
-    ],
-)
-def test_a_column_an_environment_and_the_improvement_beside(experiment: Experiment, found: Evidence, titles: list[str]):
-    (name,) = experiment.says
-    figure = experiment.draw(name, found)
+def test_a_column_an_environment_and_the_improvement_beside():
+    figure = MINATAR.draw("minatar", minatar(4.0, 1.0, envs=GAMES[:2]))
+    titles = ["Asterix", "Breakout", "rank", "rank", "structured beats plain"]
     assert [panel.get_title(loc="left")[4:] for panel in figure.axes] == titles
     assert series_of(figure) >= THREE
     assert [tick.get_text() for tick in figure.axes[-1].get_yticklabels()] == [*titles[:2], "all"]
@@ -247,31 +227,22 @@ def test_the_figure_of_ways_has_a_row_for_each_that_there_is():
     assert [(float(dot.get_xdata()[0]), dot.get_ydata()[0]) for dot in dots] == [(0.5, 1), (pytest.approx(0.92), 2)]
     losses = [float(line.get_xdata()[0]) for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
     assert losses == pytest.approx([18 / 64, 18 / 64, 15 / 64])
-    assert WAYS_TO_ADD.shows("ways", some)
-    assert not any(WAYS_TO_ADD.shows("ways", ways({}, few)) for few in ((AUTHORS, CENTRED), (PLAIN,)))
-
-
-def test_words_have_losses_errors_ranks_and_ways():
-    words = CONTROL.got("control", control(4, 0, envs=TASKS[:1]))
-    assert "Three Motor Pendulum dqn 0.320 (0.292 to 0.348), sv-dqn 0.258 (" in words
-    assert "dqn 0.250 (0.250 to 0.250), sv-dqn 0.188 (" in words
-    assert words.endswith("Mean rank of DQN's values: Three Motor Pendulum 1.0, rows centred 2.0.")
-    words = WAYS_TO_ADD.got("ways", ways({CENTRED.name: 3}))
-    assert "rows centred 0.92 (" in words
-    assert "plain 0" not in words
+    for few in ((AUTHORS, CENTRED), (PLAIN,)):
+        (empty,) = WAYS_TO_ADD.draw("ways", ways({}, few)).axes
+        assert empty.texts[0].get_text().startswith("no way")
 
 
 @pytest.mark.parametrize(
-    ("experiment", "series", "words"),
+    ("experiment", "series"),
     [
-        (CARTPOLE, {"plain", "structured"}, "Mean rank of DQN's values: CartPole-v1"),
-        (MINATAR, THREE, "rows centred"),
-        (CONTROL, THREE, "Policy loss over the last quarter"),
-        (WAYS_TO_ADD, {"plain", "authors", "rows-centred-half-observed"}, "rows centred + half observed"),
+        (CARTPOLE, {"plain", "structured"}),
+        (MINATAR, THREE),
+        (CONTROL, THREE),
+        (WAYS_TO_ADD, {"plain", "authors", "rows-centred-half-observed"}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_smoke(experiment: Experiment, series: set[str], words: str, tmp_path: Path):
+def test_smoke(experiment: Experiment, series: set[str], tmp_path: Path):
     if experiment is MINATAR:
         pytest.importorskip("minatar")
     store = Store(root=tmp_path)
@@ -280,4 +251,3 @@ def test_smoke(experiment: Experiment, series: set[str], words: str, tmp_path: P
     assert found is not None
     (figure,) = experiment.says
     assert series_of(experiment.draw(figure, found)) >= series
-    assert words in experiment.got(figure, found)

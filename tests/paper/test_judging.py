@@ -79,15 +79,6 @@ def test_what_settles_nothing_gives_way_to_the_largest_budget_that_is_kept(store
     assert (found.scale, found.finding.verdict) == ("full", settled)
 
 
-def test_exhibits_show_smoke_only_where_it_was_asked_for(stores):
-    experiment = small.experiment()
-    for scale in ("smoke", "laptop", "full"):
-        computed(experiment, stores[0], scale)
-    library = Library((experiment,), stores)
-    assert [found.scale for found in library.exhibits(experiment, "smoke")] == ["smoke", "full", "laptop"]
-    assert [found.scale for found in library.exhibits(experiment, "laptop")] == ["laptop", "full"]
-
-
 def claim(**changes):
     return dataclasses.replace(small.experiment().claims[0], **changes)
 

@@ -69,16 +69,13 @@ SERIES = {
     [(experiment, name) for experiment in (TOY, SVP, LOW_RANK, GRIDS, NOISY, DIAGRAMS) for name in experiment.says],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_every_figure_has_its_series_and_words(experiment: Experiment, figure: str, store: Store, tmp_path: Path):
+def test_every_figure_has_its_series_and_findings(experiment: Experiment, figure: str, store: Store, tmp_path: Path):
     whole = smoke(experiment, store)
     evidence = experiment.evidence("smoke", (store,), figure)
     assert evidence is not None
     path = tmp_path / "figure.svg"
     experiment.draw(figure, evidence).savefig(path, dpi=40)  # nobody looks at the maps in it
     assert SERIES.get(figure, set()) <= set(re.findall(r'id="series--([a-z0-9-]+)"', path.read_text()))
-    words = experiment.got(figure, evidence)
-    assert words.endswith(".")
-    assert "nan" not in words
     for claim in (claim for claim in experiment.claims if claim.figure == figure and "laptop" in claim.scales):
         assert claim.judged(whole).verdict == "not run at this scale"
         grid = claim.name.rpartition("-at-")[2]
@@ -261,7 +258,7 @@ def timed_at(*machines: str, slow_elsewhere: float = 0.0, last: str = "a") -> li
 
 def low_rank(**changes: Any) -> list[Kept]:
     row = {"metric": 1.05, "policy_loss_relative": 0.001, "same_end": 0.95, "input_gap": 0.01} | changes
-    cells = [kept(OPTIMUM, [{"metric": 1.0, "metric_name": "norm_rad"}], task=task) for task in TASKS]
+    cells = [kept(OPTIMUM, [{"metric": 1.0}], task=task, variant="paper") for task in TASKS]
     kind = control_low_rank_policy.KIND
     return cells + [kept(kind, [row], task=task, observe=0.5, seed=seed) for task in TASKS for seed in range(3)]
 
@@ -387,14 +384,11 @@ def test_every_task_may_have_another_baseline_that_is_better():
 def test_times_of_other_machines_are_left_out():
     found = judged(TIMED, timed_at("a", "a", "b", slow_elsewhere=100.0))
     assert (found.verdict, found.value) == (YES, pytest.approx(0.1))
-    assert "8 of 12 plans" in found.note
-    for cells, words in (
-        (timed_at("b", "b", "b"), "0 of 12 plans"),
-        (timed_at("a", "a", last="b"), "no times to compare on cart-pole"),  # one task keeps the claim open
-    ):
+    for cells in (timed_at("b", "b", "b"), timed_at("a", "a", last="b")):  # one task keeps the claim open
         none = judged(TIMED, cells)
         assert none.verdict == "not run at this scale"
-        assert words in none.note
+        assert "no times to compare on" in none.note
+        assert "cart-pole" in none.note
 
 
 def test_the_optimum_has_an_interval_over_sets_of_starts():

@@ -1,4 +1,4 @@
-"""The scripts that print the tables of docs/evidence.md, on the committed cells."""
+"""The script that prints the tables of docs/evidence.md, on the committed runs."""
 
 from __future__ import annotations
 
@@ -8,48 +8,39 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[2] / "results"
+ROOT = Path(__file__).parents[2]
+ATARI = ("atari_batch_size", "--env", "seaquest", "--batch-size", "128")
 
 
-@pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """What a script prints."""
-
-    def run(script: str, *words: str) -> str:
-        monkeypatch.setattr(sys, "argv", [script, *words])
-        monkeypatch.syspath_prepend(str(RESULTS))
-        runpy.run_path(str(RESULTS / script), run_name="__main__")
-        return capsys.readouterr().out
-
-    return run
+def printed(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tables.py", *words])
+    runpy.run_path(str(ROOT / "results" / "tables.py"), run_name="__main__")
 
 
-def test_a_game_with_another_technique(printed):
-    page = (RESULTS.parent / "docs" / "evidence.md").read_text()
-    shown = printed("game_table.py", "frostbite", "--technique", "dueling")
-    assert shown.startswith("| | `dueling` | `sv-dueling` | `sv-dueling-network` |\n")
-    (scores,) = (line for line in shown.splitlines() if line.startswith("| score, last 100 games"))
-    assert scores.removeprefix("| score, last 100 games | ").removesuffix(" |") in page
+@pytest.mark.parametrize(
+    ("words", "lines", "on_the_page"),
+    [
+        (ATARI, ("  score, last 100 games +227 [128, 326]",), "by 227 points [128, 326] (last 100 games; Welch)"),
+        (
+            ("control_ways", "--env", "mountain-car"),
+            ("| policy loss |", "authors beats plain by policy loss, 1 environments: probability of improvement 0.10"),
+            "mountain car (.10 [.00, .27])",
+        ),
+    ],
+)
+def test_the_numbers_of_the_page(
+    words: tuple[str, ...],
+    lines: tuple[str, ...],
+    on_the_page: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    printed(words, monkeypatch)
+    shown = capsys.readouterr().out
+    assert all(line in shown for line in lines)
+    assert on_the_page in (ROOT / "docs" / "evidence.md").read_text()
 
 
-def test_a_game_with_larger_batches(printed):
-    page = (RESULTS.parent / "docs" / "evidence.md").read_text()
-    shown = printed("game_table.py", "seaquest", "--batch-size", "128")
-    assert "| beats `dqn` | | 4 of 9 pairs | 4 of 9 pairs |" in shown
-    (pooled,) = (line for line in shown.splitlines() if "all arms as repetitions: score" in line)
-    assert pooled.endswith("score, last 100 games +227 [128, 326] on 441")
-    assert "by 227 points [128, 326] (last 100 games; Welch)" in page
-
-
-def test_what_is_not_complete_is_said(printed):
-    with pytest.raises(SystemExit, match=r"gopher is not complete: double has 0 of 3 seeds\. results/add_game"):
-        printed("game_table.py", "gopher", "--technique", "double")
-    with pytest.raises(SystemExit, match=r"gopher is not complete: dqn with \{'batch_size': 64\} has 0 of 3"):
-        printed("game_table.py", "gopher", "--batch-size", "64")
-
-
-def test_ways_to_add_structure(printed):
-    shown = printed("control_ways_table.py").splitlines()
-    assert shown[0].endswith("| beats plain | beats the authors' | beats rows centred |")
-    assert [line.split(" | ")[0] for line in shown[2:4]] == ["| plain", "| authors"]
-    assert "0.27 [0.17, 0.38]" in shown[3]
+def test_what_is_not_complete_is_said(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(SystemExit, match=r"Nothing that was asked for is complete\. There is: Alien, "):
+        printed(("atari_learning", "--env", "gopher"), monkeypatch)

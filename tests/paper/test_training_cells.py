@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from svrl.paper.experiments.atari_batch_size import EXPERIMENT as ATARI_BATCH_SIZE
 from svrl.paper.experiments.atari_diagnosis import EXPERIMENT as ATARI_DIAGNOSIS
@@ -21,7 +20,6 @@ from svrl.paper.experiments.control_ways import EXPERIMENT as CONTROL_WAYS
 from svrl.paper.experiments.gains import gain_of, labels_of, relative_gains
 from svrl.paper.experiments.minatar_learning import EXPERIMENT as MINATAR_LEARNING
 from svrl.paper.experiments.study import CURVE_POINTS, TRACE_POINTS, against_q_star, thinned
-from svrl.paper.experiments.training_figures import draw_curves
 from svrl.paper.experiments.trainings import (
     FULL,
     SMOKE,
@@ -32,7 +30,6 @@ from svrl.paper.experiments.trainings import (
     share_at_most,
     training_cell,
 )
-from svrl.plots.style import legend_below
 from svrl.runs.grid import runs_of
 from svrl.runs.local import run_locally
 from svrl.runs.settings import extra_of
@@ -101,17 +98,6 @@ def test_rows_are_as_documented(straight: Kept):
     assert len(json.dumps(straight.rows, allow_nan=False)) < 40_000
 
 
-def test_the_longest_rows_stay_small():
-    # What a training of 15,000,000 steps may come to, with all numbers at their longest.
-    number = -1.2345e-05
-    rows = [
-        {"what": "curve", "steps": [15_000_000] * CURVE_POINTS, "score": [number] * CURVE_POINTS},
-        {"what": "learning", **{str(k): [number] * TRACE_POINTS for k in range(11)}},
-        *({"what": "rank", "histogram": [10_000] * 19} for _ in range(4)),
-    ]
-    assert len(json.dumps(rows)) < 40_000
-
-
 def test_a_long_comparison_with_the_best_q_is_thinned_and_keeps_its_end(tmp_path: Path):
     path = tmp_path / "q_star.jsonl"
     assert against_q_star(path) == []
@@ -128,15 +114,6 @@ def test_a_long_comparison_with_the_best_q_is_thinned_and_keeps_its_end(tmp_path
 
 def test_same_settings_same_rows(straight: Kept, tmp_path: Path):
     assert told_alike(computed(tmp_path)) == told_alike(straight)
-
-
-def test_a_key_is_of_the_settings_and_not_of_their_order():
-    settings = {name: value for name, value in CELL.settings.items() if name != "overrides"}
-    one, other = (
-        training_cell(**settings, overrides=overrides)
-        for overrides in ({"replay": 500, "hidden": [16]}, {"hidden": [16], "replay": 500})
-    )
-    assert one.id == other.id != CELL.id
 
 
 def test_families_have_their_extras():
@@ -167,13 +144,6 @@ def test_arms_and_overrides_reach_the_agent():
 def test_an_unknown_arm_is_refused():
     with pytest.raises(ValueError, match="no arm 'sarsa'"):
         SMOKE.cells(("CartPole-v1",), ("sarsa",))
-
-
-def test_thinning_takes_the_last_value_before_each_point():
-    steps, values = np.array([12, 30, 31, 100]), np.array([1.0, 2.0, 3.0, 4.0])
-    at, found = thinned(steps, values, 100, 10)
-    assert at.tolist() == [20, 30, 40, 50, 60, 70, 80, 90, 100]
-    assert found.tolist() == [1, 2, 3, 3, 3, 3, 3, 3, 4]
 
 
 def test_thinning_keeps_the_end_and_may_be_empty():
@@ -221,14 +191,6 @@ def test_games_are_put_together_by_their_interquartile_mean():
     alone = gain_of(evidence(plain[1], structured[1]), "dqn", "sv-dqn", ("two",))
     assert alone.difference == pytest.approx(1009 / 4 - 2.5)
     assert alone.difference_interval is None
-
-
-def test_bands_have_the_interval_of_student():
-    panel = Figure().subplots()
-    draw_curves(panel, {"dqn": seeds("CartPole-v1", "dqn", [0.0, 1.0, 2.0])})
-    (band,) = panel.collections
-    heights = band.get_paths()[0].vertices[:, 1]
-    assert heights.max() == pytest.approx(1.0 + 4.3027 / 3**0.5, abs=1e-3)
 
 
 # What the agents of all cells are, for each experiment and budget. If this fails, a preset or an arm has changed what
@@ -282,16 +244,3 @@ def agents_digest(cells: Sequence[RunSpec]) -> str:
     """Of the settings of all cells, with the resolved agent of each; their order does not matter."""
     told = sorted(json.dumps([cell.settings, config_of(cell.settings).as_json()], sort_keys=True) for cell in cells)
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
-
-
-@pytest.mark.parametrize("width", [2.85, 5.2, 9.9])
-def test_a_legend_is_not_wider_than_its_figure(width: float):
-    figure = Figure(figsize=(width, 2.5), layout="constrained")
-    panel = figure.subplots()
-    for name in ("plain", "structured", "structured, valued by the network", "evaluation at the end"):
-        panel.plot([0, 1], label=name)
-    legend_below(figure, [panel])
-    (legend,) = figure.legends
-    assert len(legend.get_texts()) == 4
-    assert figure.get_figheight() == pytest.approx(2.5 + 0.18 * {2.85: 3, 5.2: 1, 9.9: 0}[width])
-    assert legend.get_window_extent().width <= figure.bbox.width

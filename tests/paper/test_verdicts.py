@@ -56,10 +56,7 @@ def test_means_are_held_against_a_limit_or_a_printed_number(found, verdict: Verd
         (0, COVERING, OPEN),
         (0, ABOVE, AGAINST),
         (0, None, OPEN),
-        # An end at the limit is not beyond it.
-        (1, (-1.0, 0.0), OPEN),
-        (-1, (0.0, 1.0), OPEN),
-        (0, (0.0, 1.0), OPEN),
+        (0, (0.0, 1.0), OPEN),  # an end at the limit is not beyond it
     ],
 )
 def test_a_test_that_failed_and_one_that_was_passed(side: int, ends: tuple[float, float] | None, verdict: Verdict):
@@ -106,7 +103,7 @@ def test_without_a_value_there_is_nothing_to_compare():
     for found in (SHORT, FULL):
         finding = nothing_yet(found)
         assert (finding.verdict, finding.ours, finding.value, finding.note) == (Verdict.NOT_RUN, "", None, nothing)
-        assert mostly_low(found, "dqn", (), 3, expected=4) == finding
+        assert mostly_low(found, "dqn", ("CartPole-v1",), 3) == finding
 
 
 @pytest.mark.parametrize(
@@ -138,20 +135,13 @@ def test_an_improvement_needs_an_interval_above_one_half(
 @pytest.mark.parametrize(
     ("sizes", "tells"),
     [
-        # Two over the ways to deal the runs: 6, 20, 35, 56, 70, 36 and 45.
-        ([(2, 2)], False),
+        # Two over the ways to deal the runs: 20, 56 and 45; those of several environments multiply: 36 and 60.
         ([(3, 3)], False),
-        ([(3, 4)], False),
         ([(3, 5)], True),
-        ([(4, 4)], True),
-        ([(2, 7)], False),
         ([(8, 2)], True),
-        # The ways of several environments multiply: 36, 60 and 400.
         ([(2, 2), (2, 2)], False),
         ([(2, 2), (2, 3)], True),
-        ([(3, 3), (3, 3)], True),
         # One seed has no spread, whatever the others have.
-        ([(1, 99)], False),
         ([(5, 5), (5, 1)], False),
     ],
 )
@@ -175,8 +165,9 @@ def test_most_batches_are_of_low_rank(
     ranks: tuple[float, ...], expected: int, short: Verdict, full: Verdict, value: float
 ):
     cells = [training("CartPole-v1", "dqn", seed, 1.0, ranks=(rank, 9, 9, 9)) for seed, rank in enumerate(ranks)]
+    wanted = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3", "MountainCar-v0")[:expected]
     for scale, verdict in (("short", short), ("full", full)):
-        finding = mostly_low(evidence(cells, scale=scale), "dqn", ("CartPole-v1",), 1, expected=expected)
+        finding = mostly_low(evidence(cells, scale=scale), "dqn", wanted, 1)
         assert (finding.verdict, finding.value) == (verdict, pytest.approx(value))
         low = value - (4.3027 * 0.2 / 3**0.5 if value == 0.8 else 0.0)
         assert finding.interval == pytest.approx((low, 1.0 if value == 0.8 else value), abs=1e-4)

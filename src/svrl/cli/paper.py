@@ -355,7 +355,7 @@ class Asked:
                 say(f"{figure.id} is not drawn at {self.scale} scale.")
                 continue
             evidence = experiment.evidence(self.scale, self.stores, figure.id)
-            if evidence is not None and experiment.drawn_from(figure.id, evidence):
+            if evidence is not None:
                 picture = experiment.draw(figure.id, evidence)
                 written[figure.id] = write_figure(picture, figure, evidence, folder, ending)
         return written

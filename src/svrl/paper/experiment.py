@@ -25,16 +25,15 @@ class Budget:
     Attributes:
         cells: All that it needs; none for a diagram.
         words: The same for a caption: sizes, seeds, steps.
-        figures: Those that can be drawn from it; all of the experiment's by default.
-        needs: Whether a figure, by its name, reads a cell; by default all figures read all cells.
-        piece_of: The name of what a cell is a part of, for a budget that grows piece by piece: whatever pieces are
+        needs: Whether a figure, by its name, reads a run; by default all figures read all runs. One that needs none of
+            them is not drawn at this scale.
+        piece_of: The name of what a run is a part of, for a budget that grows piece by piece: whatever pieces are
             complete are its evidence. None asks for all cells.
     """
 
     cells: tuple[RunSpec, ...]
     words: str
-    figures: tuple[str, ...] | None = None
-    needs: Callable[[str, RunSpec], bool] = lambda figure, cell: True
+    needs: Callable[[str, RunSpec], bool] = lambda figure, run: True
     piece_of: Callable[[RunSpec], str] | None = None
 
     @property
@@ -54,9 +53,7 @@ class Experiment:
             or why the addition is here.
         budgets: By scale, and perhaps one called short.
         picture: From a figure's name and evidence to a picture. It reads and never computes.
-        got: From a figure's name and evidence to a sentence or two on what we got.
         claims: All of its claims.
-        shows: Whether evidence has anything for a figure: what grows piece by piece may not, yet.
         notes: For the page, a paragraph each.
     """
 
@@ -65,14 +62,12 @@ class Experiment:
     says: Mapping[str, str]
     budgets: Mapping[str, Budget]
     picture: Callable[[str, Evidence], Figure]
-    got: Callable[[str, Evidence], str]
     claims: tuple[Claim, ...]
-    shows: Callable[[str, Evidence], bool] = lambda figure, evidence: True
     notes: tuple[str, ...] = ()
 
     def evidence(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> Evidence | None:
         """What is kept for a scale, or of it for one figure; None unless that is complete, or a piece of it is."""
-        budget = self.budgets.get(scale)
+        budget = self.budgets.get(scale) if figure is None else self.budget_of(figure, scale)
         if budget is None:
             return None
         cells = self.cells(scale, figure)
@@ -99,13 +94,9 @@ class Experiment:
     def budget_of(self, figure: str, scale: str) -> Budget | None:
         """The budget that a figure is drawn from at a scale; None if it is not drawn there."""
         budget = self.budgets.get(scale)
-        if budget is None or (budget.figures is not None and figure not in budget.figures):
+        if budget is None or (budget.cells and not self.cells(scale, figure)):
             return None
         return budget
-
-    def drawn_from(self, figure: str, evidence: Evidence) -> bool:
-        """Whether a figure is drawn at a scale, and this evidence has something for it."""
-        return self.budget_of(figure, evidence.scale) is not None and self.shows(figure, evidence)
 
     def draw(self, figure: str, evidence: Evidence) -> Figure:
         """A figure from evidence, in the look that all of them have. matplotlib is loaded only now."""

@@ -177,8 +177,7 @@ def _entry(
     progress: Callable[[str], None],
 ) -> FigureEntry:
     progress(figure.id)
-    shown = library.exhibits(experiment, scale, figure.id)
-    usable = [evidence for evidence in shown if experiment.drawn_from(figure.id, evidence)]
+    usable = library.exhibits(experiment, scale, figure.id)
     if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
         # What was asked for comes first, unless no claim was judged from it and something larger is kept.
         usable = [*usable[1:], usable[0]]

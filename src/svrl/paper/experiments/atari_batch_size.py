@@ -10,26 +10,10 @@ import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments import trainings
 from svrl.paper.experiments.gains import MARGIN, Panels, signed, signed_ends
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
-from svrl.paper.experiments.trainings import (
-    ARMS_OF,
-    ATARI_SCALES,
-    FULL,
-    LAPTOP,
-    PAIR,
-    SHORT,
-    SMOKE,
-    WORDS,
-    TrainingPlan,
-    env_names,
-    envs_of,
-    pairs,
-    piece_of,
-    short_budget,
-    title_of,
-    trainings,
-)
+from svrl.paper.experiments.trainings import ARMS_OF, PAIR, WORDS, env_names, envs_of, pairs, title_of
 from svrl.paper.verdicts import nothing_yet, settled
 from svrl.plots.style import empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
@@ -43,25 +27,29 @@ FROSTBITE, SEAQUEST = ENVS = env_names(GAMES)
 SIZES = (32, 64, 128)
 
 
-def _larger(plan: TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[RunSpec, ...]:
+def _larger(plan: trainings.TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[RunSpec, ...]:
     return tuple(cell for size in sizes for cell in plan.cells(env_names(games), PAIR, batch_size=size))
 
 
 BUDGETS = {
-    "smoke": Budget(cells=pairs(SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"),
-    "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"),
+    "smoke": Budget(
+        cells=pairs(trainings.SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"
+    ),
+    "laptop": Budget(
+        cells=pairs(trainings.LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"
+    ),
     "short": Budget(
-        cells=short_budget(GAMES).cells
+        cells=trainings.short_budget(GAMES).cells
         + tuple(
             cell
             for game, size in (("seaquest", 128), ("frostbite", 128), ("seaquest", 64), ("frostbite", 64))
-            for cell in SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
+            for cell in trainings.SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
         ),
         words=WORDS["short"],
-        piece_of=piece_of,
+        piece_of=trainings.piece_of,
     ),
     "full": Budget(
-        cells=(*pairs(FULL, GAMES), *_larger(FULL, GAMES, SIZES[1:])),
+        cells=(*pairs(trainings.FULL, GAMES), *_larger(trainings.FULL, GAMES, SIZES[1:])),
         words=f"Frostbite and Seaquest, batches of 32, 64 and 128, {WORDS['full']}",
     ),
 }
@@ -79,15 +67,6 @@ def panels_of(evidence: Evidence, env: str) -> Panels:
 
 def _told(panels: Panels, sizes: Sequence[int]) -> str:
     return ", ".join(f"{signed(gain)} at {size}" for size, gain in zip(sizes, panels.gains, strict=True))
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """Gains by game and size, and what is missing."""
-    sizes = {env: some for env in ENVS if (some := sizes_of(evidence, env))}
-    found = [f"{title_of(env)} {_told(panels_of(evidence, env), some)}" for env, some in sizes.items()]
-    panels, expected = sum(map(len, sizes.values())), len(ENVS) * len(SIZES)
-    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
-    return f"Relative gain of structure by batch size: {'; '.join(found)}.{missing}"
 
 
 def judge_shrinks(evidence: Evidence) -> Finding:
@@ -132,7 +111,7 @@ def judge_frostbite(evidence: Evidence) -> Finding:
     return settled(evidence, holds, ours=ours, value=float(panels.gains.min()), ends=ends, limit=0.0)
 
 
-_claim = partial(Claim, figure="fig30", section="G.2", scales=ATARI_SCALES)
+_claim = partial(Claim, figure="fig30", section="G.2", scales=trainings.ATARI_SCALES)
 CLAIMS: tuple[Claim, ...] = (
     _claim(
         name="seaquest-gap-shrinks",
@@ -186,7 +165,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 def _groups(evidence: Evidence, env: str, size: int) -> dict[str, list[Kept]]:
     """Trainings of a panel by arm, of those arms that there are."""
-    found = {arm: trainings(evidence, env=env, arm=arm, batch_size=size) for arm in ARMS_OF["dqn"]}
+    found = {arm: trainings.of(evidence, env=env, arm=arm, batch_size=size) for arm in ARMS_OF["dqn"]}
     return {arm: cells for arm, cells in found.items() if cells}
 
 
@@ -199,8 +178,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
-    shows=lambda figure, evidence: any(sizes_of(evidence, env) for env in ENVS),
     notes=("Whatever the batch size of training, ranks are those of batches of 32 states.",),
 )

@@ -15,40 +15,10 @@ import numpy as np
 from svrl.envs.atari_games import GAMES as ALL_GAMES
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import (
-    FEWEST_GAMES,
-    MARGIN,
-    Panels,
-    can_tell,
-    correlation,
-    judge_falling,
-    ranks_of,
-    signed,
-    signed_ends,
-)
+from svrl.paper.experiments import gains, trainings
+from svrl.paper.experiments.gains import Panels, ranks_of, signed, signed_ends
 from svrl.paper.experiments.training_figures import COLOURS, RANK, draw_curves_above_ranks, series_name
-from svrl.paper.experiments.trainings import (
-    ARMS_OF,
-    ATARI_SCALES,
-    DEFINITIONS,
-    FULL,
-    LAPTOP,
-    PAIR,
-    SMOKE,
-    WORDS,
-    Measure,
-    centred_rank_share,
-    env_names,
-    envs_of,
-    known_number,
-    listed,
-    mean_rank,
-    pairs,
-    short_budget,
-    title_of,
-    trainings,
-    values,
-)
+from svrl.paper.experiments.trainings import ARMS_OF, PAIR, WORDS, env_names, envs_of, known_number, title_of
 from svrl.paper.verdicts import nothing_yet, settled, shown
 from svrl.plots.style import (
     GREEN,
@@ -71,6 +41,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FIGURE = "values"
+"""Our figure beside the paper's."""
+PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
 GAMES = ("frostbite", "krull", "alien", "seaquest")
 ENVS = env_names(GAMES)
 PAPER_RANKS = {"frostbite": 2, "krull": 2, "alien": 5, "seaquest": 10}
@@ -78,14 +51,25 @@ PAPER_SIGNS = {"frostbite": 1, "krull": 1, "alien": 1, "seaquest": -1}
 
 BUDGETS = {
     "smoke": Budget(
-        cells=pairs(SMOKE, ("frostbite", "alien")),
-        words=f"{listed(('frostbite', 'alien'))}, DQN, {WORDS['smoke']}",
+        cells=trainings.pairs(trainings.SMOKE, ("frostbite", "alien")),
+        words=f"{trainings.listed(('frostbite', 'alien'))}, DQN, {WORDS['smoke']}",
     ),
-    "laptop": Budget(cells=pairs(LAPTOP, ("frostbite",)), words=f"Frostbite, DQN, {WORDS['laptop']}"),
-    "short": short_budget(ALL_GAMES),
-    "full": Budget(cells=pairs(FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
+    "laptop": Budget(
+        cells=trainings.pairs(trainings.LAPTOP, ("frostbite",)),
+        needs=lambda figure, run: figure != FIGURE,  # its agents have seen too little to know what they will get
+        words=f"Frostbite, DQN, {WORDS['laptop']}",
+    ),
+    "short": trainings.short_budget(ALL_GAMES),
+    "full": Budget(cells=trainings.pairs(trainings.FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
 }
 
+DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
+    ("at 99% of the energy", 0.99, False),
+    ("at 99.99%", 0.9999, False),
+    ("at 99% with row means taken out", 0.99, True),
+    ("at 99.99% with row means taken out", 0.9999, True),
+)
+"""What rank can mean; the first is the paper's."""
 NEAR = 0.25
 """Relative distance within which a rank agrees with one that the paper gives as "about"."""
 HIGH_RANK = 5.0
@@ -94,46 +78,31 @@ SLIGHTLY = 0.25
 """Largest relative loss that is called slight."""
 
 
-def got(figure: str, evidence: Evidence) -> str:
-    """Rank and gain of each of the four games, and their correlation over all."""
-    panels = Panels.of(evidence, *PAIR, ENVS)
-    if not len(panels):
-        return f"None of the {len(ENVS)} games is in this budget."
-    each = zip(panels.envs, ranks_of(evidence, PAIR[0], panels.envs), panels.gains, strict=True)
-    found = [f"{title_of(env)} {rank:.1f}, {signed(gain)}" for env, rank, gain in each]
-    tau, ends, games = correlation(evidence, *PAIR, env_names(ALL_GAMES))
-    told = f" Kendall's tau of rank and gain over {games} games is {tau:+.2f}{shown(ends)}." if games else ""
-    missing = f" This budget has {len(panels)} of the {len(ENVS)} games." if len(panels) < len(ENVS) else ""
-    return f"Rank of DQN and relative gain of structure: {'; '.join(found)}.{told}{missing}"
-
-
 def judge_rank(game: str, evidence: Evidence) -> Finding:
     """The mean rank of one game against the paper's, under the paper's definition and under three others."""
     paper = PAPER_RANKS[game]
     (env,) = env_names((game,))
     if not envs_of(evidence, (env,), PAIR[:1]):
         return nothing_yet(evidence)
-    found = {}
-    for words, energy, centred in DEFINITIONS:
-        found[words] = values(evidence, PAIR[0], (env,), partial(mean_rank, energy=energy, centred=centred))[0]
-    first, *others = found
-    fitting = [words for words in others if _near(found[words], paper)]
-    holds = _near(found[first], paper)
-    seeds = found[first]
+    found = {
+        words: np.array(
+            [trainings.mean_rank(kept, energy, centred) for kept in trainings.of(evidence, env=env, arm=PLAIN)]
+        )
+        for words, energy, centred in DEFINITIONS
+    }
+    stated = next(iter(found))
+    fitting = [words for words, ranks in found.items() if abs(ranks.mean() - paper) <= NEAR * paper]
+    words = fitting[0] if fitting else stated
+    seeds = found[words]
     ends = interval_if_several(seeds)
-    otherwise = ""
-    if fitting and not holds:
-        seeds = found[fitting[0]]
-        ends = interval_if_several(seeds)
-        otherwise = f"{seeds.mean():.1f} {fitting[0]}; by the paper's definition {found[first].mean():.1f}."
-    all_of_them = ", ".join(f"{ranks.mean():.1f} {words}" for words, ranks in found.items())
+    by_paper = f"by the paper's definition {found[stated].mean():.1f}"
+    otherwise = "" if words == stated else f"{seeds.mean():.1f} {words}; {by_paper}."
     return settled(
         evidence,
-        holds,
-        ours=f"{seeds.mean():.1f}{shown(ends, 1)} {fitting[0] if otherwise else first}",
+        stated in fitting,
+        ours=f"{seeds.mean():.1f}{shown(ends, 1)} {words}",
         value=float(seeds.mean()),
         ends=ends,
-        note=f"{all_of_them}.",
         otherwise=otherwise,
         limit=None if otherwise else float(paper),
         side=0,
@@ -153,7 +122,9 @@ def judge_signs(evidence: Evidence) -> Finding:
     if ends is not None:
         # One game's few seeds cannot tell its arms apart, so a wrong sign there may be luck and is not held against it.
         wrong = panels.where(~right)
-        luck = sum(not can_tell([plain], [ours]) for plain, ours in zip(wrong.plain, wrong.structured, strict=True))
+        luck = sum(
+            not gains.can_tell([plain], [ours]) for plain, ours in zip(wrong.plain, wrong.structured, strict=True)
+        )
         ends = ends[0], min(ends[1] + luck, len(panels))
     holds = count == len(panels) == len(ENVS) and ends is not None and ends[0] >= len(ENVS) - 1
     ours = f"{count}{shown(ends, 0)} of {len(panels)}"
@@ -177,9 +148,9 @@ def judge_high_rank(evidence: Evidence) -> Finding:
         value=middle,
         ends=ends,
         note=f"{high}.",
-        limit=(MARGIN - SLIGHTLY) / 2,
+        limit=(gains.MARGIN - SLIGHTLY) / 2,
         side=0,
-        within=(MARGIN + SLIGHTLY) / 2,
+        within=(gains.MARGIN + SLIGHTLY) / 2,
     )
 
 
@@ -188,11 +159,7 @@ def _middle(gains: np.ndarray) -> np.ndarray:
     return iqm(gains[..., None, :])
 
 
-def _near(ranks: np.ndarray, paper: float) -> bool:
-    return bool(abs(ranks.mean() - paper) <= NEAR * paper)
-
-
-_claim = partial(Claim, figure="fig7", scales=ATARI_SCALES)
+_claim = partial(Claim, figure="fig7", scales=trainings.ATARI_SCALES)
 
 
 def _rank_claim(game: str) -> Claim:
@@ -225,7 +192,7 @@ CLAIMS: tuple[Claim, ...] = (
         paper="decreasing over four games",
         test="Kendall's tau of mean rank and relative gain over all games of the budget; reproduced if its interval, "
         "by resampling games, lies below 0.",
-        judge=partial(judge_falling, *PAIR, env_names(ALL_GAMES)),
+        judge=partial(gains.judge_falling, *PAIR, env_names(ALL_GAMES)),
     ),
     _claim(
         name="high-rank-comparable-or-slightly-worse",
@@ -234,14 +201,11 @@ CLAIMS: tuple[Claim, ...] = (
         paper="comparable or slightly worse",
         test=f"Interquartile mean of the relative gains over all games whose mean rank is above {HIGH_RANK:g}, which "
         f"the paper calls moderate; reproduced if its whole interval, by resampling seeds within each game, lies "
-        f"between -{SLIGHTLY:.0%} and +{MARGIN:.0%}.",
+        f"between -{SLIGHTLY:.0%} and +{gains.MARGIN:.0%}.",
         judge=judge_high_rank,
     ),
 )
 
-FIGURE = "values"
-PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
-SCALINGS = ("minmax", "row")
 WORDS = {STRUCTURED: "structured", NETWORK: "structured, valued by the network"}
 _DQN = env_names(ALL_GAMES)
 Number = Callable[[Kept], float | None]
@@ -259,18 +223,13 @@ def beyond_row_mean(kept: Kept, scale: str) -> float | None:
 
 def numbers(evidence: Evidence, arm: str, env: str, number: Number) -> np.ndarray:
     """(seeds,) of those trainings with batches of 32 that know it."""
-    found = [number(kept) for kept in trainings(evidence, env=env, arm=arm, batch_size=32)]
+    found = [number(kept) for kept in trainings.of(evidence, env=env, arm=arm, batch_size=32)]
     return np.array([value for value in found if value is not None])
 
 
 def known_envs(evidence: Evidence, arms: Sequence[str], number: Number) -> list[str]:
     """Games of which every arm knows it."""
     return [env for env in _DQN if all(len(numbers(evidence, arm, env, number)) for arm in arms)]
-
-
-def knows_values(evidence: Evidence) -> bool:
-    """Whether any training says what estimation makes of its values."""
-    return bool(known_envs(evidence, (PLAIN,), partial(beyond_row_mean, scale=SCALINGS[0])))
 
 
 def judge_optimism(arm: str, evidence: Evidence) -> Finding:
@@ -281,15 +240,11 @@ def judge_optimism(arm: str, evidence: Evidence) -> Finding:
     theirs, ours = ([numbers(evidence, which, env, optimism_in) for env in envs] for which in (PLAIN, arm))
     change = float(mean_score(ours) - mean_score(theirs))
     ends = mean_over_games_interval(ours, theirs)
-    told = ", ".join(
-        f"{title_of(env)} {x.mean():+.2g} against {y.mean():+.2g}" for env, x, y in zip(envs, ours, theirs, strict=True)
-    )
     return settled(
         evidence,
         ours=f"{change:+.2g}{shown(ends)}, {_mean_of(envs)}",
         value=change,
         ends=ends,
-        note=f"Optimism: {told}.",
         limit=0.0,
         side=-1,
     )
@@ -304,21 +259,11 @@ def judge_estimation(scale: str, evidence: Evidence) -> Finding:
     errors = [numbers(evidence, PLAIN, env, number) for env in envs]
     middle = float(mean_score(errors))
     ends = mean_over_games_interval(errors)
-    kept = [
-        numbers(evidence, PLAIN, env, lambda one: known_number(one, "estimation", "best_kept", scale=scale)).mean()
-        for env in envs
-    ]
-    told = ", ".join(f"{title_of(env)} {found.mean():.2f}" for env, found in zip(envs, errors, strict=True))
-    over_games = (
-        interval_if_several(np.array([found.mean() for found in errors])) if len(errors) >= FEWEST_GAMES else None
-    )
-    others = f" The interval over games, for games that were not run, is{shown(over_games)}." if over_games else ""
     return settled(
         evidence,
         ours=f"{middle:.2f}{shown(ends)}, {_mean_of(envs)}",
         value=middle,
         ends=ends,
-        note=f"{told}. The best action stays the best in {np.mean(kept):.0%} of the rows.{others}",
         limit=1.0,
         side=-1,
     )
@@ -328,7 +273,7 @@ def _mean_of(envs: Sequence[str]) -> str:
     return title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
 
 
-_value_claim = partial(Claim, figure=FIGURE, section="", scales=ATARI_SCALES)
+_value_claim = partial(Claim, figure=FIGURE, section="", scales=trainings.ATARI_SCALES)
 
 
 def _optimism_claim(arm: str, name: str) -> Claim:
@@ -365,38 +310,9 @@ VALUE_CLAIMS = (
         test="Kendall's tau of that rank, as a share of the most that the game's actions allow, and relative gain "
         "over all games of the budget; holds if its interval, by resampling games, lies below 0. Few actions reach a "
         "large share more easily.",
-        judge=partial(judge_falling, PLAIN, STRUCTURED, _DQN, rank=centred_rank_share),
+        judge=partial(gains.judge_falling, PLAIN, STRUCTURED, _DQN, rank=trainings.centred_rank_share),
     ),
 )
-
-
-def told_of_values(evidence: Evidence) -> str:
-    """Optimism of each arm, and errors of each scaling."""
-    found = []
-    for arm in (PLAIN, STRUCTURED, NETWORK):
-        envs = known_envs(evidence, (arm,), optimism_in)
-        if envs:
-            each = (f"{title_of(env)} {numbers(evidence, arm, env, optimism_in).mean():+.2g}" for env in envs)
-            found.append(f"{arm} {', '.join(each)}")
-    optimism = f"Best values less discounted returns: {'; '.join(found)}. " if found else ""
-    errors = []
-    for scale in SCALINGS:
-        number = partial(beyond_row_mean, scale=scale)
-        envs = known_envs(evidence, (PLAIN,), number)
-        if envs:
-            each = (f"{title_of(env)} {numbers(evidence, PLAIN, env, number).mean():.2f}" for env in envs)
-            errors.append(f"scale {scale}: {', '.join(each)}")
-    told = (
-        f"Error on hidden entries of DQN's values, where the row's mean has 1: {'; '.join(errors)}." if errors else ""
-    )
-    tau, ends, games = correlation(evidence, PLAIN, STRUCTURED, _DQN, centred_rank_share)
-    relation = (
-        f" Kendall's tau of gain and rank with row means taken out, as a share of the possible, over {games} games: "
-        f"{tau:+.2f}{shown(ends)}."
-        if games
-        else ""
-    )
-    return f"{optimism}{told}{relation}" or "No training of this budget knows it."
 
 
 HEIGHT = 4.2
@@ -423,28 +339,28 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
     figure = new_figure(2.1 * len(envs) + 3.3, HEIGHT)
     arms = [arm for arm in ARMS_OF["dqn"] if envs_of(evidence, envs, (arm,)) == envs]
     panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, last_width=1.4)
-    _draw_relation(last, evidence, mean_rank, RANK, 0.7 * HEIGHT)
+    _draw_relation(last, evidence, trainings.mean_rank, RANK, 0.7 * HEIGHT)
     letter([*panels, last])
     legend_below(figure, [*panels, last])
     return figure
 
 
-def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, height: float) -> None:
+def _draw_relation(panel: Axes, evidence: Evidence, rank: trainings.Measure, words: str, height: float) -> None:
     """Relative gain against a rank of plain DQN's values, a point a game, with its interval over seeds."""
     panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
     panel.set(title="rank and gain", xlabel=words, ylabel=f"relative gain of {PAIR[1]}")
-    if len(panels) < FEWEST_GAMES:
+    if len(panels) < gains.FEWEST_GAMES:
         say(panel, "too few games")
         return
-    ranks, gains = ranks_of(evidence, PAIR[0], panels.envs, rank), panels.gains
+    ranks, changes = ranks_of(evidence, PAIR[0], panels.envs, rank), panels.gains
     for env, place in zip(panels.envs, ranks, strict=True):
         ends = Panels.of(evidence, *PAIR, (env,)).ends(lambda found: found[..., 0])
         if ends is not None:
             tag(panel.vlines(place, *ends, color=GREY, alpha=0.6, linewidth=1.0), ONE_GAME)
-    (points,) = panel.plot(ranks, gains, "o", color="black", markersize=4, label=ONE_GAME)
+    (points,) = panel.plot(ranks, changes, "o", color="black", markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
-    tau, ends, games = correlation(evidence, *PAIR, panels.envs, rank)
+    tau, ends, games = gains.correlation(evidence, *PAIR, panels.envs, rank)
     if games:
         panel.set_title(f"rank and gain, tau {tau:+.2f}{shown(ends)}")
     in_percent(panel.yaxis, 0)
@@ -453,7 +369,7 @@ def _draw_relation(panel: Axes, evidence: Evidence, rank: Measure, words: str, h
     room = 0.1 * float(np.ptp(ranks)) or 0.5
     panel.set_xlim(ranks.min() - room, ranks.max() + 4.0 * room)  # names stand at the right of points
     if len(panels) <= _MOST_NAMES:
-        name_points(panel, ranks, gains, [title_of(env) for env in panels.envs], height)
+        name_points(panel, ranks, changes, [title_of(env) for env in panels.envs], height)
 
 
 def _draw_values(evidence: Evidence) -> Figure:
@@ -461,7 +377,9 @@ def _draw_values(evidence: Evidence) -> Figure:
     figure = new_figure(8.4, 5.8)
     (returns, relation), (errors, kept) = figure.subplots(2, 2)
     _draw_returns(returns, evidence)
-    _draw_relation(relation, evidence, centred_rank_share, "rank with row means taken out, share of the possible", 1.9)
+    _draw_relation(
+        relation, evidence, trainings.centred_rank_share, "rank with row means taken out, share of the possible", 1.9
+    )
     _draw_scalings(errors, evidence, "beyond_row_mean")
     errors.axhline(1.0, color=GREY, linewidth=0.7)
     errors.set(title="error on hidden values", ylabel="over that of the row's mean")
@@ -524,7 +442,7 @@ def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
 
 def _known(evidence: Evidence, arm: str, env: str) -> list[Kept]:
     """Trainings that know their returns."""
-    cells = trainings(evidence, env=env, arm=arm, batch_size=32)
+    cells = trainings.of(evidence, env=env, arm=arm, batch_size=32)
     return [kept for kept in cells if known_number(kept, "optimism", "value") is not None]
 
 
@@ -539,9 +457,7 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=lambda figure, evidence: told_of_values(evidence) if figure == FIGURE else got(figure, evidence),
     claims=(*CLAIMS, *VALUE_CLAIMS),
-    shows=lambda figure, evidence: knows_values(evidence) if figure == FIGURE else bool(envs_of(evidence, ENVS, PAIR)),
     notes=(
         "The panel of rank against gain is ours. It has all games of DQN that the budget has, not only the four.",
         "Alien is slightly better in this figure and better in figure 23.",

@@ -6,8 +6,7 @@ The paper draws 56 of the 57 games in figures 23 to 26; Surround has no panel. O
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,43 +15,10 @@ import numpy as np
 from svrl.envs.atari_games import GAMES
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import (
-    MARGIN,
-    Panels,
-    gain_of,
-    improved,
-    judge_falling,
-    labels_of,
-    mostly_low,
-    ranks_of,
-    signed,
-)
+from svrl.paper.experiments import gains, trainings
+from svrl.paper.experiments.gains import MARGIN, Panels, labels_of, ranks_of
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
-from svrl.paper.experiments.trainings import (
-    ALL_ARMS,
-    ARMS_OF,
-    ATARI_SCALES,
-    FULL,
-    LAPTOP,
-    PAIR,
-    SHORT,
-    SMOKE,
-    TECHNIQUES,
-    WORDS,
-    TrainingPlan,
-    curves,
-    env_names,
-    envs_of,
-    game_of,
-    in_order,
-    listed,
-    mean_rank,
-    score_over_time,
-    short_budget,
-    title_of,
-    trainings,
-    values,
-)
+from svrl.paper.experiments.trainings import ARMS_OF, FULL, PAIR, SHORT, TECHNIQUES, WORDS, env_names, envs_of, title_of
 from svrl.paper.verdicts import counted, fixed, nothing_yet, settled, shown
 from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
@@ -83,19 +49,17 @@ TECHNIQUES_OF: dict[str, tuple[str, ...]] = {
 }
 
 
-def _budget(cells: tuple[RunSpec, ...], games: str, words: str) -> Budget:
-    """A budget for the figures that have at least one panel in it."""
-    trained = {(cell.settings["env"], cell.settings["arm"]) for cell in cells}
-    drawn = tuple(
-        figure
-        for figure in FIGURES
-        if any((env, kind) in trained for env in env_names(GAMES_OF[figure]) for kind in TECHNIQUES_OF[figure])
-    )
-    return Budget(cells=tuple({cell.id: cell for cell in cells}.values()), words=f"{games}, {words}", figures=drawn)
+def needs(figure: str, run: RunSpec) -> bool:
+    """Whether a figure reads a run: of its games and techniques."""
+    game, arm = run.settings["env"].removeprefix("atari/"), run.settings["arm"]
+    return game in GAMES_OF[figure] and any(arm in ARMS_OF[kind] for kind in TECHNIQUES_OF[figure])
 
 
-def _cells(plan: TrainingPlan, all_arms: tuple[str, ...], pair: tuple[str, ...]) -> tuple[RunSpec, ...]:
-    return (*plan.cells(env_names(all_arms), ALL_ARMS), *plan.cells(env_names(pair), PAIR))
+def _budget(plan: trainings.TrainingPlan, pairs: Iterable[str], others: Iterable[str], words: str) -> Budget:
+    """DQN and its twin on some games, double and dueling DQN and theirs on others."""
+    arms = tuple(arm for arm in trainings.ALL_ARMS if arm not in PAIR)
+    cells = plan.cells(env_names(pairs), PAIR) + plan.cells(env_names(others), arms)
+    return Budget(cells=cells, needs=needs, words=words)
 
 
 _SMOKE_PAIRS = ("alien", "qbert", "zaxxon")
@@ -104,23 +68,22 @@ _IN_ALL_ARMS = tuple(dict.fromkeys((*FIG6, *SELECTED)))
 
 BUDGETS = {
     "smoke": _budget(
-        _cells(SMOKE, ("frostbite",), _SMOKE_PAIRS),
-        f"Frostbite, and {listed(_SMOKE_PAIRS)} for DQN",
-        WORDS["smoke"],
+        trainings.SMOKE,
+        ("frostbite", *_SMOKE_PAIRS),
+        ("frostbite",),
+        f"Frostbite, and {trainings.listed(_SMOKE_PAIRS)} for DQN, {WORDS['smoke']}",
     ),
-    "laptop": _budget(_cells(LAPTOP, (), ("frostbite",)), "Frostbite with DQN only", WORDS["laptop"]),
-    "short": replace(
-        short_budget(GAMES),
+    "laptop": _budget(trainings.LAPTOP, ("frostbite",), (), f"Frostbite with DQN only, {WORDS['laptop']}"),
+    "short": Budget(
         cells=(
-            *SHORT.cells(env_names(in_order(GAMES)), ARMS_OF["dqn"]),
-            *SHORT.cells(env_names(in_order(_IN_ALL_ARMS)), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
+            *SHORT.cells(env_names(GAMES), ARMS_OF["dqn"]),
+            *SHORT.cells(env_names(_IN_ALL_ARMS), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
         ),
+        needs=needs,
+        words=WORDS["short"],
+        piece_of=trainings.piece_of,
     ),
-    "full": _budget(
-        _cells(FULL, _IN_ALL_ARMS, tuple(GAMES)),
-        "57 games for DQN and 16 for double and dueling DQN",
-        WORDS["full"],
-    ),
+    "full": _budget(FULL, GAMES, _IN_ALL_ARMS, f"57 games for DQN and 16 for double and dueling DQN, {WORDS['full']}"),
 }
 
 MOST_POINTS = 0.9
@@ -135,7 +98,7 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     envs = envs_of(evidence, env_names(FIG6), arms)
     if not envs:
         return nothing_yet(evidence)
-    gain = gain_of(evidence, *arms, envs, measure=score_over_time)
+    gain = gains.gain_of(evidence, *arms, envs, measure=trainings.score_over_time)
     above = [share_above(evidence, *arms, env) for env in envs]
     ends = gain.improvement_interval
     low = [f"{title_of(env)} {share:.0%}" for env, share in zip(envs, above, strict=True) if share < MOST_POINTS]
@@ -143,13 +106,15 @@ def judge_technique(kind: str, evidence: Evidence) -> Finding:
     if len(envs) < len(FIG6):
         note += f" {len(envs)} of the {len(FIG6)} games are there."
     elif not low:
-        return improved(evidence, gain, note)
+        return gains.improved(evidence, gain, note)
     return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5)
 
 
 def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> float:
     """Share of the points of time at which the structured mean over seeds is the higher one."""
-    (at, theirs), (also_at, ours) = (curves(trainings(evidence, env=env, arm=arm)) for arm in (plain, structured))
+    (at, theirs), (also_at, ours) = (
+        trainings.curves(trainings.of(evidence, env=env, arm=arm)) for arm in (plain, structured)
+    )
     _, left, right = np.intersect1d(at, also_at, return_indices=True)
     if not len(left):
         return 0.0
@@ -197,7 +162,7 @@ def agreeing(gains: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 def label_of(env: str, kind: str) -> str:
     """The paper's label of a game for a technique; empty if it has none."""
-    game = game_of(env)
+    game = GAMES[env.removeprefix("atari/")]
     return {"dqn": game.paper_dqn, "double": game.paper_double, "dueling": game.paper_dueling}[kind]
 
 
@@ -245,19 +210,13 @@ def judge_worse_rank(evidence: Evidence) -> Finding:
     )
 
 
-def judge_low_games(evidence: Evidence) -> Finding:
-    """The share of batches of rank 3 or less in the game of figure 6 where it is least, with plain DQN."""
-    envs = envs_of(evidence, env_names(FIG6), PAIR[:1])
-    return mostly_low(evidence, PAIR[0], envs, int(LOW_RANK), expected=len(FIG6))
-
-
 def judge_low_rank(evidence: Evidence) -> Finding:
     """In how many games plain DQN's values have a mean rank of at most 3."""
     envs = envs_of(evidence, env_names(GAMES), ("dqn",))
-    ranks = values(evidence, "dqn", envs, mean_rank)
+    ranks = trainings.values(evidence, "dqn", envs, trainings.mean_rank)
     count = int(_low(ranks).sum())
     ends = stratified_interval(lambda x: _low(x).sum(-1), ranks) if min(map(len, ranks)) > 1 else None
-    centred = values(evidence, "dqn", envs, lambda kept: mean_rank(kept, centred=True))
+    centred = trainings.values(evidence, "dqn", envs, lambda kept: trainings.mean_rank(kept, centred=True))
     return settled(
         evidence,
         ours=f"{count}{shown(ends, 0)} of {len(envs)}",
@@ -295,30 +254,16 @@ _FULL = ("full",)
 _NAMES = {"dqn": "DQN", "double": "double DQN", "dueling": "dueling DQN"}
 
 
-def got(figure: str, evidence: Evidence) -> str:
-    """Gains of the figure's techniques, and which panels are missing."""
-    games, found = env_names(GAMES_OF[figure]), []
-    panels = 0
-    for kind in TECHNIQUES_OF[figure]:
-        envs = envs_of(evidence, games, (kind, f"sv-{kind}"))
-        panels += len(envs)
-        if envs:
-            found.append(f"{_NAMES[kind]}: {gain_of(evidence, kind, f'sv-{kind}', envs)}")
-    expected = len(games) * len(TECHNIQUES_OF[figure])
-    missing = f" This budget has {panels} of its {expected} panels." if panels < expected else ""
-    return f"{'; '.join(found)}.{missing}" if found else f"None of its games is in this budget.{missing}"
-
-
-def has_panels(figure: str, evidence: Evidence) -> bool:
-    """Whether a game of the figure was trained with and without structure."""
-    games = env_names(GAMES_OF[figure])
-    return any(envs_of(evidence, games, (kind, f"sv-{kind}")) for kind in TECHNIQUES_OF[figure])
-
-
-_of_fig6 = partial(Claim, figure="fig6", section="4.3", scales=ATARI_SCALES)
-_of_all_games = partial(Claim, section="E", scales=_FULL)
+_of_fig6 = partial(Claim, figure="fig6", section="4.3", scales=trainings.ATARI_SCALES)
+_of_all_games = partial(Claim, section="E", scales=_FULL, whole=True)
 _counted = partial(
-    Claim, figure="fig23", section="E", scales=("smoke", "laptop", "short", "full"), seeded=False, printed=True
+    Claim,
+    figure="fig23",
+    section="E",
+    scales=("smoke", "laptop", "short", "full"),
+    seeded=False,
+    printed=True,
+    whole=True,
 )
 
 
@@ -357,8 +302,8 @@ def _relation(figure: str, kind: str) -> Claim:
         paper="consistent over techniques",
         test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the figure; "
         "reproduced if its interval, by resampling games, lies below 0.",
-        judge=partial(judge_falling, kind, f"sv-{kind}", env_names(GAMES_OF[figure])),
-        scales=ATARI_SCALES,
+        judge=partial(gains.judge_falling, kind, f"sv-{kind}", env_names(GAMES_OF[figure])),
+        scales=trainings.ATARI_SCALES,
     )
 
 
@@ -377,7 +322,7 @@ CLAIMS: tuple[Claim, ...] = (
         paper="low rank, as in section 4.1",
         test="Share of the batches of plain DQN with a rank of at most 3, which section 4.1 calls small, in the game "
         "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
-        judge=judge_low_games,
+        judge=partial(gains.mostly_low, arm=PAIR[0], wanted=env_names(FIG6), limit=int(LOW_RANK)),
     ),
     *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
     _labels("fig27", "double DQN"),
@@ -412,7 +357,8 @@ CLAIMS: tuple[Claim, ...] = (
         "reproduced if its interval, by resampling games within both groups, lies above one half and the median rank "
         "of the worse games is above 3.",
         judge=judge_worse_rank,
-        scales=ATARI_SCALES,
+        scales=trainings.ATARI_SCALES,
+        whole=True,
     ),
     Claim(
         name="more-than-40-games-are-low-rank",
@@ -424,6 +370,7 @@ CLAIMS: tuple[Claim, ...] = (
         "their number over seeds lies above 40.",
         judge=judge_low_rank,
         scales=_FULL,
+        whole=True,
     ),
     _counted(
         name="labels-add-up-to-43",
@@ -462,7 +409,7 @@ def _empty() -> Figure:
 
 def _draw_techniques(evidence: Evidence) -> Figure:
     """A row a technique, a column a game; what is missing is said."""
-    envs = [env for env in env_names(FIG6) if trainings(evidence, env=env)]
+    envs = [env for env in env_names(FIG6) if trainings.of(evidence, env=env)]
     if not envs:
         return _empty()
     kinds = [kind for kind in TECHNIQUES if envs_of(evidence, envs, (kind, f"sv-{kind}"))]
@@ -506,7 +453,7 @@ def _draw_games(evidence: Evidence, kind: str, envs: Sequence[str]) -> Figure:
 
 
 def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
-    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings(evidence, env=env, arm=arm))}
+    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings.of(evidence, env=env, arm=arm))}
     if {kind, f"sv-{kind}"} <= groups.keys():
         draw_curves(panel, groups)
     else:
@@ -517,9 +464,9 @@ def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
 
 def _beside(evidence: Evidence, kind: str, env: str) -> str:
     """Rank of the plain agent, gain of the structured one, and what the paper says of it."""
-    rank = float(np.mean([mean_rank(kept) for kept in trainings(evidence, env=env, arm=kind)]))
+    rank = float(np.mean([trainings.mean_rank(kept) for kept in trainings.of(evidence, env=env, arm=kind)]))
     (gain,) = Panels.of(evidence, kind, f"sv-{kind}", (env,)).gains
-    return f"rank {rank:.1f}, gain {signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
+    return f"rank {rank:.1f}, gain {gains.signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
 
 
 _PART = "Structure raises the score of DQN in most games, and each panel has a label that says so. Part {} of four."
@@ -536,9 +483,7 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
-    shows=has_panels,
     notes=(
         "The paper's budget takes the preset authors: the figures come from the authors' program, and its settings "
         "are complete. The text differs in loss, exploration and target copies, see the departures.",

@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.claim import Claim, Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import mostly_low, ranks_of
+from svrl.paper.experiments import trainings
+from svrl.paper.experiments.gains import mostly_low
 from svrl.paper.experiments.training_figures import RANK
-from svrl.paper.experiments.trainings import (
-    ATARI_SCALES,
-    FULL,
-    LAPTOP,
-    SMOKE,
-    WORDS,
-    TrainingPlan,
-    env_names,
-    envs_of,
-    listed,
-    mean_rank,
-    rank_shares,
-    short_budget,
-    title_of,
-    trainings,
-)
+from svrl.paper.experiments.trainings import TrainingPlan, env_names, envs_of
 from svrl.plots.style import (
     BLUE,
     ORANGE,
@@ -51,33 +37,20 @@ ARM = "dqn"
 
 def _budget(plan: TrainingPlan, games: tuple[str, ...], words: str) -> Budget:
     batches = f"{plan.batches:,} batches of 32 states"
-    return Budget(cells=plan.cells(env_names(games), (ARM,)), words=f"{listed(games)}, DQN, {words}, {batches}")
+    return Budget(
+        cells=plan.cells(env_names(games), (ARM,)), words=f"{trainings.listed(games)}, DQN, {words}, {batches}"
+    )
 
 
 BUDGETS = {
-    "smoke": _budget(SMOKE, ("frostbite", "alien"), WORDS["smoke"]),
-    "laptop": _budget(LAPTOP, ("frostbite",), WORDS["laptop"]),
-    "short": short_budget(GAMES, (ARM,)),
-    "full": _budget(FULL, GAMES, WORDS["full"]),
+    "smoke": _budget(trainings.SMOKE, ("frostbite", "alien"), trainings.WORDS["smoke"]),
+    "laptop": _budget(trainings.LAPTOP, ("frostbite",), trainings.WORDS["laptop"]),
+    "short": trainings.short_budget(GAMES, (ARM,)),
+    "full": _budget(trainings.FULL, GAMES, trainings.WORDS["full"]),
 }
 
 LOW = 3
 """Ranks that the paper calls small."""
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """What the ranks came to, game by game."""
-    envs = envs_of(evidence, ENVS, (ARM,))
-    ranks, centred = (ranks_of(evidence, ARM, envs, partial(mean_rank, centred=rows)) for rows in (False, True))
-    each = zip(envs, ranks, centred, strict=True)
-    found = [f"{title_of(env)} {raw:.1f} ({rest:.1f})" for env, raw, rest in each]
-    rest = f" This budget has {len(found)} of the {len(ENVS)} games." if len(found) < len(ENVS) else ""
-    return f"Mean rank, and with row means taken out in brackets: {', '.join(found)}.{rest}"
-
-
-def judge_low_rank(evidence: Evidence) -> Finding:
-    """The share of batches of rank 3 or less in the game where it is least."""
-    return mostly_low(evidence, ARM, envs_of(evidence, ENVS, (ARM,)), LOW, expected=len(ENVS))
 
 
 CLAIMS = (
@@ -89,8 +62,8 @@ CLAIMS = (
         paper="mostly 3 or less, of at most 18",
         test="Share of the batches with a rank of at most 3, in the game where it is least; reproduced if the 95% "
         "interval of its mean over seeds lies above one half.",
-        judge=judge_low_rank,
-        scales=ATARI_SCALES,
+        judge=partial(mostly_low, arm=ARM, wanted=ENVS, limit=LOW),
+        scales=trainings.ATARI_SCALES,
     ),
 )
 
@@ -105,8 +78,8 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     figure = new_figure(2.3 * len(envs) + 0.6, 2.7)
     panels = list(figure.subplots(1, len(envs), squeeze=False)[0])
     for panel, env in zip(panels, envs, strict=True):
-        _draw_game(panel, trainings(evidence, env=env, arm=ARM))
-        panel.set_title(title_of(env))
+        _draw_game(panel, trainings.of(evidence, env=env, arm=ARM))
+        panel.set_title(trainings.title_of(env))
         panel.set_xlabel(RANK, fontsize=8)
     panels[0].set_ylabel("share of batches")
     letter(panels)
@@ -116,7 +89,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 def _draw_game(panel: Axes, cells: list[Kept]) -> None:
     for words, style, centred in _KINDS:
-        shares = rank_shares(cells, centred=centred)
+        shares = trainings.rank_shares(cells, centred=centred)
         name, edges = f"histogram{words}", np.arange(len(shares) + 1) - 0.5
         bars = panel.stairs(shares, edges, fill=not centred, color=ORANGE, alpha=0.8, linestyle=style, label=name)
         tag(bars, name)
@@ -139,8 +112,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
-    shows=lambda figure, evidence: bool(envs_of(evidence, ENVS, (ARM,))),
     notes=("The paper does not name its four games. Ours are Frostbite, Krull, Zaxxon and Alien.",),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import improvement_claim, rank_claim, told
+from svrl.paper.experiments.gains import improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition
 from svrl.paper.experiments.trainings import TrainingPlan
 
@@ -27,8 +27,6 @@ BUDGETS = {
     for name, plan in (("smoke", SMOKE), ("laptop", LAPTOP), ("full", FULL))
 }
 
-WORDS = {"sv-dqn": "structured"}
-
 
 CLAIMS = (
     improvement_claim("cartpole", "cartpole-structure-improves", "sv-dqn", "On CartPole structured DQN", ENVS),
@@ -45,6 +43,5 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=partial(draw_addition, envs=ENVS, arms=ARMS),
-    got=partial(told, envs=ENVS, arms=WORDS),
     claims=CLAIMS,
 )

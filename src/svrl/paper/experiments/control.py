@@ -13,7 +13,7 @@ Plain value iteration by the authors' rule sets the number of iterations ("vanil
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import UPRIGHT_DEGREES, UprightNorm
 from svrl.paper.claim import Evidence, Finding, Verdict
-from svrl.paper.verdicts import NEAR, WIDE, best_of, fixed, near, percent
+from svrl.paper.verdicts import NEAR, WIDE, above, below, best_of, fixed, near, percent
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.planning.meter import Ledger
 from svrl.planning.method import Method
@@ -217,15 +217,15 @@ def _error(problem: Problem, found: Plan) -> float | None:
     return float((found.q.double() - problem.q).square().mean())
 
 
-def values_of(evidence: Evidence, name: str, kind: str | None = None, **settings: Any) -> list[float]:
+def values_of(evidence: Evidence, name: str, kind: str = PLANNED.name, **settings: Any) -> list[float]:
     """One number of every row with these settings, which differ in their seeds; rows without it are left out."""
     found: Iterator[Any] = (row.get(name) for row in evidence.rows(kind, **settings))
     return [float(value) for value in found if value is not None]
 
 
-def optimum_of(evidence: Evidence, task: str, **settings: Any) -> dict[str, Any]:
+def optimum_of(evidence: Evidence, task: str, variant: str = "paper", **settings: Any) -> dict[str, Any]:
     """The row of a task's optimum."""
-    return evidence.only(OPTIMUM.name, task=task, **settings).rows[0]
+    return evidence.only(OPTIMUM.name, task=task, variant=variant, **settings).rows[0]
 
 
 def policy_map(title: str, best: Kept, cell: Kept) -> Map:
@@ -293,6 +293,27 @@ def near_test(printed: float) -> str:
     )
 
 
+def judge_loss(evidence: Evidence, **runs: Any) -> Finding:
+    """What the policy of these runs loses."""
+    return below(values_of(evidence, "policy_loss_relative", **runs), LOSS, show=percent)
+
+
+def judge_map(evidence: Evidence, **runs: Any) -> Finding:
+    """How far its inputs are from the optimum's."""
+    return below(values_of(evidence, "input_gap", **runs), INPUT_GAP, show=percent)
+
+
+def judge_metric(evidence: Evidence, **runs: Any) -> Finding:
+    """Its metric over the optimum's."""
+    best = optimum_of(evidence, runs["task"])["metric"]
+    return below([value / best for value in values_of(evidence, "metric", **runs)], METRIC, show=times)
+
+
+def judge_ends(evidence: Evidence, **runs: Any) -> Finding:
+    """The share of starts that end where the optimum's do."""
+    return above(values_of(evidence, "same_end", **runs), SAME_ENDS, show=percent)
+
+
 def judged_deviation(degrees: Sequence[float], norms: Mapping[str, Sequence[float]], printed: float) -> Finding:
     """A printed average deviation: in degrees as the paper says, else as a norm in radians; all are noted.
 
@@ -309,6 +330,12 @@ def judged_deviation(degrees: Sequence[float], norms: Mapping[str, Sequence[floa
     # Of several that fit, or of none, the nearest is shown.
     best = best_of(sorted([stated, *others], key=lambda found: abs((found.value or 0.0) - printed)))
     return replace(best, note=f"as the paper says it: {stated.ours}") if best.verdict is Verdict.OTHERWISE else best
+
+
+def judged_low(ranks: Iterable[int]) -> Finding:
+    """Whether the largest rank by the paper's definition is low."""
+    largest = max(ranks)
+    return fixed(largest <= MOST_RANK, f"rank at most {largest}", largest)
 
 
 def judged_rank(rows: Mapping[str, Mapping[str, Any]], printed: int) -> Finding:

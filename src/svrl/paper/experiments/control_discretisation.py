@@ -19,21 +19,8 @@ import torch
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.control import (
-    INPUTS,
-    LOSS,
-    MOST_RANK,
-    OPTIMUM,
-    PLANNED,
-    RANK_TEST,
-    TASKS,
-    judged_deviation,
-    judged_rank,
-    near_test,
-    policy_map,
-    problem_of,
-    values_of,
-)
+from svrl.paper.experiments import control
+from svrl.paper.experiments.control import OPTIMUM, PLANNED, TASKS, optimum_of, values_of
 from svrl.paper.experiments.control_svp import ITERATIONS, LOW, MASKS, PAPER_SVP, STARTS
 from svrl.paper.verdicts import below, fixed, percent, with_interval
 from svrl.planning.policy import GreedyPolicy
@@ -52,7 +39,7 @@ def compute_starts(settings: Mapping[str, Any], work: Work) -> Result:
     """One row for each of `start_seeds`."""
     seeds = settings["start_seeds"]
     # The judge's own starts are not used: any seed leads to the same optimum, and the first is shared with its cell.
-    problem = problem_of({**settings, "start_seed": seeds[0]}, work.device)
+    problem = control.problem_of({**settings, "start_seed": seeds[0]}, work.device)
     policy = GreedyPolicy(task=problem.task, q=problem.q)
     rows = []
     for seed in seeds:
@@ -136,16 +123,11 @@ def at(grid: tuple[int, int], variant: str) -> dict[str, Any]:
     return {"task": TASK, "states": [grid[0], grid[0]], "actions": grid[1], "variant": variant}
 
 
-def optimum(evidence: Evidence, grid: tuple[int, int], variant: str) -> dict[str, Any]:
-    """The row of a grid's optimum."""
-    return evidence.only(OPTIMUM.name, **at(grid, variant)).rows[0]
-
-
 def of_masks(
     evidence: Evidence, name: str, grid: tuple[int, int], variant: str, method: str = PAPER_SVP
 ) -> list[float]:
     """One number of a method, of the paper's SVP by default, at p = .2, a value a mask."""
-    return values_of(evidence, name, PLANNED.name, method=method, **at(grid, variant))
+    return values_of(evidence, name, method=method, **at(grid, variant))
 
 
 def of_starts(evidence: Evidence, name: str, grid: tuple[int, int], variant: str) -> list[float]:
@@ -155,27 +137,26 @@ def of_starts(evidence: Evidence, name: str, grid: tuple[int, int], variant: str
 
 def judge_rank(evidence: Evidence, grid: tuple[int, int]) -> Finding:
     """The rank of a grid's Q* in both variants."""
-    return judged_rank({variant: optimum(evidence, grid, variant) for variant in VARIANTS}, PRINTED[grid][0])
+    return control.judged_rank(
+        {variant: optimum_of(evidence, **at(grid, variant)) for variant in VARIANTS}, PRINTED[grid][0]
+    )
 
 
 def judge_optimum(evidence: Evidence, grid: tuple[int, int]) -> Finding:
     """The deviation of the optimum over sets of starts."""
     norms = {variant: of_starts(evidence, "metric", grid, variant) for variant in VARIANTS}
-    return judged_deviation(of_starts(evidence, "mean_degrees", grid, "paper"), norms, PRINTED[grid][1])
+    return control.judged_deviation(of_starts(evidence, "mean_degrees", grid, "paper"), norms, PRINTED[grid][1])
 
 
 def judge_svp(evidence: Evidence, grid: tuple[int, int]) -> Finding:
     """The deviation of SVP over masks."""
     norms = {variant: of_masks(evidence, "metric", grid, variant) for variant in VARIANTS}
-    return judged_deviation(of_masks(evidence, "mean_degrees", grid, "paper"), norms, PRINTED[grid][2])
+    return control.judged_deviation(of_masks(evidence, "mean_degrees", grid, "paper"), norms, PRINTED[grid][2])
 
 
 def judge_stays_low(evidence: Evidence) -> Finding:
     """The largest rank of all grids."""
-    rows = {grid: optimum(evidence, grid, "paper") for grid in grids_of(evidence)}
-    largest = max(row["rank_99"] for row in rows.values())
-    tight = ", ".join(f"{row['rank_tight']} at {size_of(*grid)}" for grid, row in rows.items())
-    return fixed(largest <= MOST_RANK, f"rank at most {largest}", largest, f"at 1 - 1e-6 of the energy: {tight}")
+    return control.judged_low(optimum_of(evidence, **at(grid, "paper"))["rank_99"] for grid in grids_of(evidence))
 
 
 def judge_similar(evidence: Evidence) -> Finding:
@@ -183,7 +164,7 @@ def judge_similar(evidence: Evidence) -> Finding:
     grids = [grid for grid in grids_of(evidence) if grid >= MIDDLE]
     gaps, parts = {}, []
     for variant in VARIANTS:
-        rows = [optimum(evidence, grid, variant) for grid in grids]
+        rows = [optimum_of(evidence, **at(grid, variant)) for grid in grids]
         tight, stated = ([row[name] for row in rows] for name in ("rank_tight", "rank_99"))
         gaps[variant] = max(max(some) - min(some) for some in (tight, stated))
         parts.append(f"{variant} {' and '.join(map(str, tight))} (99%: {' and '.join(map(str, stated))})")
@@ -196,10 +177,8 @@ def judge_similar(evidence: Evidence) -> Finding:
 
 def judge_near_optimal(evidence: Evidence) -> Finding:
     """On which grids SVP's policy loses less than 1%: the worst decides."""
-    losses = {grid: of_masks(evidence, "policy_loss_relative", grid, "paper") for grid in grids_of(evidence)}
-    worst = max(losses.values(), key=lambda some: float(np.mean(some)))
-    told = ", ".join(f"{size_of(*grid)} {with_interval(some, percent)}" for grid, some in losses.items())
-    return below(worst, LOSS, show=percent, note=f"policy loss: {told}")
+    losses = [of_masks(evidence, "policy_loss_relative", grid, "paper") for grid in grids_of(evidence)]
+    return below(max(losses, key=lambda some: float(np.mean(some))), control.LOSS, show=percent)
 
 
 _of_table = partial(Claim, figure="table1", section="G.1")
@@ -213,7 +192,7 @@ def _of_grid(grid: tuple[int, int]) -> tuple[Claim, ...]:
             name=f"rank-at-{size}",
             says=f"At {size} the converged Q of the pendulum has approximate rank {rank}.",
             paper=str(rank),
-            test=RANK_TEST,
+            test=control.RANK_TEST,
             judge=partial(judge_rank, grid=grid),
             seeded=False,
         ),
@@ -221,14 +200,14 @@ def _of_grid(grid: tuple[int, int]) -> tuple[Claim, ...]:
             name=f"optimum-at-{size}",
             says=f"At {size} the optimal policy deviates by {best} on average.",
             paper=f"{best} (degrees)",
-            test=f"mean over sets of starts {near_test(best)}",
+            test=f"mean over sets of starts {control.near_test(best)}",
             judge=partial(judge_optimum, grid=grid),
         ),
         claim(
             name=f"svp-at-{size}",
             says=f"At {size} SVP from 20% of the pairs deviates by {svp} on average.",
             paper=f"{svp} (degrees)",
-            test=f"mean over masks {near_test(svp)}",
+            test=f"mean over masks {control.near_test(svp)}",
             judge=partial(judge_svp, grid=grid),
         ),
     )
@@ -240,7 +219,7 @@ CLAIMS: tuple[Claim, ...] = (
         name="rank-stays-low-on-every-grid",
         says="The approximate rank is low whatever the grid.",
         paper="4 to 8",
-        test=f"rank by 99% of the energy at most {MOST_RANK} on every grid that was run",
+        test=f"rank by 99% of the energy at most {control.MOST_RANK} on every grid that was run",
         judge=judge_stays_low,
         seeded=False,
     ),
@@ -264,25 +243,6 @@ CLAIMS: tuple[Claim, ...] = (
         judge=judge_near_optimal,
     ),
 )
-
-
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    parts = []
-    for grid in grids_of(evidence):
-        if figure_id == "fig29":
-            gap = with_interval(of_masks(evidence, "input_gap", grid, "paper"), percent)
-            loss = with_interval(of_masks(evidence, "policy_loss_relative", grid, "paper"), percent)
-            parts.append(f"at {size_of(*grid)} inputs differ by {gap} of their range and the policy loses {loss}")
-            continue
-        rank = optimum(evidence, grid, "authors")["rank_tight"]
-        best = with_interval(of_starts(evidence, "metric", grid, "authors"))
-        svp = with_interval(of_masks(evidence, "metric", grid, "paper"))
-        parts.append(f"{size_of(*grid)} has rank {rank}, optimum {best}, SVP {svp}")
-    if figure_id == "fig29":
-        return f"SVP at p = .2 beside the optimum: {'; '.join(parts)}."
-    variants = "norms in radians; rank at 1 - 1e-6 and optimum of the authors' variant, SVP of the paper's"
-    return f"{'; '.join(parts)} ({variants})."
 
 
 HEAD = (
@@ -309,13 +269,13 @@ def _maps(evidence: Evidence) -> Figure:
     from svrl.plots.planning import draw_maps
 
     grids = grids_of(evidence)
-    names = optimum(evidence, grids[0], "paper")["axes"]
+    names = optimum_of(evidence, **at(grids[0], "paper"))["axes"]
     figure = new_figure(3.0 * len(grids) + 0.8, 7.6)
     panels = figure.subplots(1 + len(PLANS), len(grids), squeeze=False)
     used, titles = [], []
     for row, what in zip(panels, ("optimum", *PLANS), strict=True):
         maps = [found for grid in grids if (found := _map(evidence, grid, what)) is not None]
-        draw_maps(figure, list(row[: len(maps)]), maps, (names[0], names[1], INPUTS[TASK]))
+        draw_maps(figure, list(row[: len(maps)]), maps, (names[0], names[1], control.INPUTS[TASK]))
         titles += [found.title for found in maps]
         used += list(row[: len(maps)])
         for panel in row[len(maps) :]:  # not planned on the finest grid
@@ -333,7 +293,7 @@ def _map(evidence: Evidence, grid: tuple[int, int], what: str) -> Map | None:
     if not cells:
         return None
     title = f"{what}{', p = .2' if what in PLANS else ''}, {size_of(*grid)}"
-    return policy_map(title, best, cells[0])
+    return control.policy_map(title, best, cells[0])
 
 
 def _table(evidence: Evidence) -> Figure:
@@ -353,7 +313,7 @@ def _table(evidence: Evidence) -> Figure:
 
 
 def _ours(evidence: Evidence, grid: tuple[int, int], variant: str) -> list[str]:
-    row = optimum(evidence, grid, variant)
+    row = optimum_of(evidence, **at(grid, variant))
     norms, degrees = (with_interval(of_masks(evidence, name, grid, variant)) for name in ("metric", "mean_degrees"))
     best = with_interval(of_starts(evidence, "metric", grid, variant))
     beside = [of_masks(evidence, "metric", grid, variant, method) for method in BASELINES]
@@ -386,7 +346,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=("The grid of 10000x4000 is planned at full scale only: a plan takes a quarter of an hour on two cores.",),
 )

@@ -3,7 +3,7 @@
 The best Q of these tasks is known, so what an agent has learned is measured by the loss of acting greedily by its
 network, exact on the task's grid and without the task's noise. What decides between actions is of low rank there,
 which it is not on Atari: with row means taken out the best Q has a rank of 1 to 5 on batches of 32 states, at 99% of
-the energy (`results/control_table.py`). Agents complete matrices of 64 states by 64 actions, 4 levels of 3 motors.
+the energy (`results/tables.py`). Agents complete matrices of 64 states by 64 actions, 4 levels of 3 motors.
 
 How the settings were chosen: with the preset's own, values rise far above any return for a while, in all arms (seed 0,
 three-motor pendulum, 125 actions). Then plain DQN was tried with a step size of 3e-4 and target copies every 250, 1,000
@@ -25,22 +25,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.gains import Comparison, gain_of, improvement_claim, rank_claim, told_ranks
+from svrl.paper.experiments.gains import improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition, draw_over_seeds, series_name
 from svrl.paper.experiments.trainings import (
     TrainingPlan,
-    envs_of,
     piece_of,
     row_of,
-    title_of,
-    values,
 )
-from svrl.paper.verdicts import shown
 from svrl.plots.style import step_axis
 from svrl.runs.store import Kept
-from svrl.stats import interval_if_several
 from svrl.training.q_star import CONTROL
 
 if TYPE_CHECKING:
@@ -98,7 +92,6 @@ BUDGETS = {
 PLAIN, *STRUCTURED = ARMS
 _LAST = 0.25
 """Share of the training over which losses and errors are averaged."""
-_DIGITS = 3
 _LOW = 5
 """The highest rank that the best Q of a task has, on average over batches of 32 states, with row means taken out."""
 
@@ -115,54 +108,22 @@ def less_loss(kept: Kept) -> float:
     return -over_the_end(kept, "greedy_loss")
 
 
-def got(figure: str, evidence: Evidence) -> str:
-    """Losses, errors and ranks."""
-    found = envs_of(evidence, ENVS, ARMS)
-    losses, errors = (
-        "; ".join(f"{title_of(env)} {_means(evidence, env, name)}" for env in found)
-        for name in ("greedy_loss", "value_error")
-    )
-    return (
-        f"Policy loss over the last quarter of training, mean over seeds: {losses}. Error of the best value, over the "
-        f"range of Q*: {errors}. {told_ranks(evidence, found)}"
-    )
-
-
-def _means(evidence: Evidence, env: str, name: str) -> str:
-    told = []
-    for arm in ARMS:
-        (found,) = values(evidence, arm, (env,), lambda kept: over_the_end(kept, name))
-        told.append(f"{arm} {found.mean():.{_DIGITS}f}{shown(interval_if_several(found), _DIGITS)}")
-    return ", ".join(told)
-
-
-def _errors(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
-    """Whose best values are nearer to V*."""
-    gain = gain_of(evidence, PLAIN, arm, envs, measure=lambda kept: -over_the_end(kept, "value_error"))
-    return (
-        f"Its best values err less than plain DQN's with probability {gain.improvement:.2f}"
-        f"{shown(gain.improvement_interval)}."
-    )
-
-
-LOSSES = Comparison(
+_claim = partial(
+    improvement_claim,
+    "control",
+    envs=ENVS,
     measure=less_loss,
     says="loses less than plain DQN, where actions are many and what decides between them is of low rank in the best Q",
     by="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training",
     difference="by how much less it loses: plain less structured, of interquartile means over all tasks of losses "
     "divided by plain DQN's mean; of the losses themselves where there is one task",
-    note=_errors,
 )
-
 CLAIMS = (
-    improvement_claim("control", "control-structure-improves", "sv-dqn", "Structured DQN", ENVS, LOSSES),
-    improvement_claim(
-        "control",
+    _claim("control-structure-improves", "sv-dqn", "Structured DQN"),
+    _claim(
         "control-structured-choice-improves",
         "sv-dqn-network",
         "DQN that chooses by the completed matrix and values by the network",
-        ENVS,
-        LOSSES,
     ),
     rank_claim("control", "control-low-rank", _LOW, "32", ENVS, centred=True),
 )
@@ -201,6 +162,5 @@ EXPERIMENT = Experiment(
         upper_label="policy loss (less is better)",
         measure=less_loss,
     ),
-    got=got,
     claims=CLAIMS,
 )

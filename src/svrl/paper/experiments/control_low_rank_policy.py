@@ -5,37 +5,18 @@ A share of the entries is kept, the rest recovered by matrix estimation, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.claim import Claim, Evidence
 from svrl.paper.experiment import Budget, Experiment
-from svrl.paper.experiments.control import (
-    ENDS_TEST,
-    INPUT_GAP,
-    INPUTS,
-    LOSS,
-    LOSS_TEST,
-    METRIC,
-    METRIC_TEST,
-    METRICS,
-    OPTIMUM,
-    SAME_ENDS,
-    TASKS,
-    draw_starts_of,
-    judged_q,
-    optimum_of,
-    policy_map,
-    problem_of,
-    times,
-    values_of,
-)
+from svrl.paper.experiments import control
+from svrl.paper.experiments.control import OPTIMUM, TASKS
 from svrl.paper.experiments.control_svp import grid
-from svrl.paper.verdicts import above, below, percent, with_interval
+from svrl.paper.verdicts import percent
 from svrl.planning.low_rank_policy import low_rank_policy
 from svrl.plots.style import letter, new_figure
 from svrl.runs.spec import Kind, Result, RunSpec, Work
@@ -46,10 +27,10 @@ if TYPE_CHECKING:
 
 def compute(settings: Mapping[str, Any], work: Work) -> Result:
     """One task, one share, one mask."""
-    problem = problem_of(settings, work.device)
+    problem = control.problem_of(settings, work.device)
     generator = torch.Generator(problem.model.device).manual_seed(settings["seed"])
     found = low_rank_policy(problem.q, generator, observe=settings["observe"])
-    row, arrays = judged_q(problem, found.q, found.policy)
+    row, arrays = control.judged_q(problem, found.q, found.policy)
     return Result(rows=[{**row, "rank_of_estimate": int(found.estimate.rank)}], arrays=arrays)
 
 
@@ -99,68 +80,42 @@ def needs(figure: str, cell: RunSpec) -> bool:
 BUDGETS = {scale: Budget(cells=cells(scale), needs=needs, words=words) for scale, words in WORDS.items()}
 
 
-def of_masks(evidence: Evidence, name: str, task: str) -> list[float]:
-    """One number at p = .5, a value a mask."""
-    return values_of(evidence, name, KIND.name, task=task, observe=HALF)
-
-
-def judge_loss(evidence: Evidence, task: str) -> Finding:
-    """What the policy loses."""
-    return below(of_masks(evidence, "policy_loss_relative", task), LOSS, show=percent)
-
-
-def judge_map(evidence: Evidence, task: str) -> Finding:
-    """How far its inputs are from the optimum's."""
-    return below(of_masks(evidence, "input_gap", task), INPUT_GAP, show=percent)
-
-
-def judge_metric(evidence: Evidence, task: str) -> Finding:
-    """Its metric over the optimum's."""
-    best, values = optimum_of(evidence, task), of_masks(evidence, "metric", task)
-    note = f"{METRICS[best['metric_name']]} {with_interval(values)}, the optimum's {best['metric']:.3g}"
-    return below([value / best["metric"] for value in values], METRIC, show=times, note=note)
-
-
-def judge_ends(evidence: Evidence, task: str) -> Finding:
-    """The share of starts that end where the optimum's do."""
-    return above(of_masks(evidence, "same_end", task), SAME_ENDS, show=percent)
-
-
 def _claims(task: str, section: str, like: str, performs: str) -> tuple[Claim, ...]:
     """Of one task; the paper's words for its map and for how the policy performs."""
     plain = task.replace("-", " ")
-
-    def claim(what: str, says: str, paper: str, test: str, judge: Callable[..., Finding]) -> Claim:
-        figure = (PATHS if judge is judge_ends else POLICIES)[task]
-        name = f"{task}-low-rank-{what}"
-        judged = partial(judge, task=task)
-        return Claim(name=name, figure=figure, section=section, says=says, paper=paper, test=test, judge=judged)
-
+    runs: dict[str, Any] = {"kind": KIND.name, "task": task, "observe": HALF}
+    claim = partial(Claim, figure=POLICIES[task], section=section)
     return (
         claim(
-            "policy",
-            f"On the {plain} the policy from half of the entries of Q* is as good as the optimal one.",
-            performs,
-            LOSS_TEST,
-            judge_loss,
+            name=f"{task}-low-rank-policy",
+            says=f"On the {plain} the policy from half of the entries of Q* is as good as the optimal one.",
+            paper=performs,
+            test=control.LOSS_TEST,
+            judge=partial(control.judge_loss, **runs),
         ),
         claim(
-            "map",
-            f"The map of the policy from half of the entries of Q* of the {plain} looks like the optimum's.",
-            like,
-            "mean over grid states of the difference to the optimum's input, over the range of inputs: upper end "
-            f"of the 95% interval over masks at most {percent(INPUT_GAP)}",
-            judge_map,
+            name=f"{task}-low-rank-map",
+            says=f"The map of the policy from half of the entries of Q* of the {plain} looks like the optimum's.",
+            paper=like,
+            test="mean over grid states of the difference to the optimum's input, over the range of inputs: upper end "
+            f"of the 95% interval over masks at most {percent(control.INPUT_GAP)}",
+            judge=partial(control.judge_map, **runs),
         ),
         claim(
-            "metric", f"The metric of that policy on the {plain} is the optimum's.", performs, METRIC_TEST, judge_metric
+            name=f"{task}-low-rank-metric",
+            says=f"The metric of that policy on the {plain} is the optimum's.",
+            paper=performs,
+            test=control.METRIC_TEST,
+            judge=partial(control.judge_metric, **runs),
         ),
-        claim(
-            "ends",
-            f"On the {plain} starts end where the optimum brings them under the policy from half of Q*.",
-            "nearly identical",
-            ENDS_TEST,
-            judge_ends,
+        Claim(
+            name=f"{task}-low-rank-ends",
+            figure=PATHS[task],
+            section=section,
+            says=f"On the {plain} starts end where the optimum brings them under the policy from half of Q*.",
+            paper="nearly identical",
+            test=control.ENDS_TEST,
+            judge=partial(control.judge_ends, **runs),
         ),
     )
 
@@ -173,22 +128,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    task = TASK_OF[figure_id]
-    if figure_id in PATHS.values():
-        same = with_interval(of_masks(evidence, "same_end", task), percent)
-        return f"{same} of the starts end where the optimum's do, within 5% of the box."
-    best = optimum_of(evidence, task)
-    metric = with_interval(of_masks(evidence, "metric", task))
-    loss = percent(float(np.mean(of_masks(evidence, "policy_loss_relative", task))))
-    name = METRICS[best["metric_name"]]
-    return (
-        f"{name[0].upper()}{name[1:]}: optimum {best['metric']:.3g}, from half of Q* {metric}. "
-        f"That policy loses {loss} of the range of V*."
-    )
-
-
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """Maps with the metric against the share, or trajectories."""
     from svrl.plots.planning import draw_maps, draw_shares
@@ -198,17 +137,17 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     named = {"optimum": best, f"from p = {HALF:g} of Q*": evidence.only(KIND.name, task=task, observe=HALF, seed=0)}
     row = best.rows[0]
     if figure_id in PATHS.values():
-        return draw_starts_of(named, row, task)
+        return control.draw_starts_of(named, row, task)
     figure = new_figure(9.4, 2.9)
     parts: Any = figure.subfigures(1, 2, width_ratios=[1.9, 1.0])
     left, right = parts
     panels = left.subplots(1, 2)
-    maps = [policy_map(title, best, cell) for title, cell in named.items()]
-    draw_maps(left, list(panels), maps, (row["axes"][0], row["axes"][1], INPUTS[task]))
+    maps = [control.policy_map(title, best, cell) for title, cell in named.items()]
+    draw_maps(left, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
     shares = sorted({cell.settings["observe"] for cell in evidence.where(KIND.name, task=task)})
-    found = {share: values_of(evidence, "metric", KIND.name, task=task, observe=share) for share in shares}
+    found = {share: control.values_of(evidence, "metric", KIND.name, task=task, observe=share) for share in shares}
     metric = right.subplots()
-    draw_shares(metric, found, row["metric"], label=METRICS[row["metric_name"]], name="low-rank policy")
+    draw_shares(metric, found, row["metric"], label=control.METRICS[row["metric_name"]], name="low-rank policy")
     letter([*panels, metric], [*named, "metric against p"])
     return figure
 
@@ -230,7 +169,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=("Claims on trajectories test where starts end, not the way there.",),
 )

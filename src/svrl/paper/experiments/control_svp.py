@@ -1,6 +1,6 @@
 """SVP on the four control tasks: policies, trajectories, work, and every baseline beside it.
 
-Weights were measured on two shared cores, in minutes: matrix estimation takes nearly all of a cell.
+Minutes were measured on two shared cores: matrix estimation takes nearly all of a run.
 """
 
 from __future__ import annotations
@@ -13,32 +13,19 @@ import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiments import control
 from svrl.paper.experiments.control import (
-    ENDS_TEST,
     INPUT_GAP,
-    INPUTS,
-    LOSS,
-    LOSS_TEST,
     METRIC,
-    METRIC_TEST,
     METRICS,
-    MOST_RANK,
     OPTIMUM,
     PLANNED,
-    RANK_TEST,
-    SAME_ENDS,
     TASKS,
     VANILLA,
-    draw_starts_of,
-    judged_deviation,
-    judged_rank,
-    near_test,
     optimum_of,
-    policy_map,
-    times,
     values_of,
 )
-from svrl.paper.verdicts import above, below, fixed, percent, with_interval
+from svrl.paper.verdicts import below, fixed, percent
 from svrl.plots.style import CYCLE, GREY, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
 from svrl.runs.store import Kept
@@ -82,20 +69,9 @@ def grid(scale: str, task: str, variant: str) -> dict[str, Any]:
 def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, seed: int) -> RunSpec:
     """One plan."""
     more = {"method": method, "observe": observe, "seed": seed, "iterations": ITERATIONS[scale]}
-    return RunSpec(kind=PLANNED, settings={**where, **more}, minutes=weight(scale, where["task"], method))
-
-
-WEIGHTS = {"inverted-pendulum": 0.5, "mountain-car": 0.7, "double-integrator": 0.3, "cart-pole": 1.8}
-"""Minutes of paper-svp at the paper's sizes."""
-OTHERS = {"svp": (0.5, 0.8), "async": (0.1, 0.4), "sampled-max": (0.1, 0.4), "row-mean-update": (0.1, 0.4)}
-"""Minutes of baselines on the tasks of two coordinates, and on the cart-pole; those not here take seconds."""
-
-
-def weight(scale: str, task: str, method: str) -> float:
-    """Minutes that a plan takes."""
-    if scale == "smoke":
-        return 0.005
-    return WEIGHTS[task] if method == PAPER_SVP else OTHERS.get(method, (0.05, 0.2))[task == "cart-pole"]
+    minutes = 1.8 if where["task"] == "cart-pole" else 0.5
+    minutes *= 0.01 if scale == "smoke" else 1.0 if method in (PAPER_SVP, "svp") else 0.2
+    return RunSpec(kind=PLANNED, settings={**where, **more}, minutes=minutes)
 
 
 def cells(scale: str) -> tuple[RunSpec, ...]:
@@ -145,90 +121,58 @@ UPRIGHT = 5.0
 """Degrees."""
 
 
-def of_masks(evidence: Evidence, name: str, task: str, observe: float = LOW, variant: str = "paper") -> list[float]:
-    """One number of the paper's SVP, a value a mask."""
-    chosen: dict[str, Any] = {"task": task, "observe": observe, "variant": variant, "method": PAPER_SVP}
-    return values_of(evidence, name, PLANNED.name, **chosen)
-
-
-def best(evidence: Evidence, task: str) -> dict[str, Any]:
-    """The row of a task's optimum in the paper's variant."""
-    return optimum_of(evidence, task, variant="paper")
+def runs_of(task: str, observe: float = LOW, variant: str = "paper") -> dict[str, Any]:
+    """The settings of the paper's SVP, whose runs differ in their masks."""
+    return {"task": task, "observe": observe, "variant": variant, "method": PAPER_SVP}
 
 
 def judge_rank(evidence: Evidence, task: str, printed: int) -> Finding:
     """The rank of a task's Q* in both variants."""
-    return judged_rank({name: optimum_of(evidence, task, variant=name) for name in ("paper", "authors")}, printed)
+    return control.judged_rank({name: optimum_of(evidence, task, name) for name in ("paper", "authors")}, printed)
 
 
 def judge_printed_metric(evidence: Evidence) -> Finding:
     """1.92 in degrees as printed, or as norms in radians in either variant."""
-    norms = {name: of_masks(evidence, "metric", PENDULUM, variant=name) for name in ("paper", "authors")}
-    return judged_deviation(of_masks(evidence, "mean_degrees", PENDULUM), norms, 1.92)
-
-
-def judge_loss(evidence: Evidence, task: str, observe: float) -> Finding:
-    """What the policy loses, against 1% of the range of V*."""
-    optimum = best(evidence, task)
-    metric = float(np.mean(of_masks(evidence, "metric", task, observe)))
-    note = f"{METRICS[optimum['metric_name']]} {metric:.3g}, the optimum's {optimum['metric']:.3g}"
-    return below(of_masks(evidence, "policy_loss_relative", task, observe), LOSS, show=percent, note=note)
-
-
-def judge_metric(evidence: Evidence, task: str) -> Finding:
-    """The metric at p = .2 over the optimum's."""
-    ratios = [value / best(evidence, task)["metric"] for value in of_masks(evidence, "metric", task)]
-    return below(ratios, METRIC, show=times)
+    norms = {name: values_of(evidence, "metric", **runs_of(PENDULUM, variant=name)) for name in ("paper", "authors")}
+    return control.judged_deviation(values_of(evidence, "mean_degrees", **runs_of(PENDULUM)), norms, 1.92)
 
 
 def judge_upright(evidence: Evidence) -> Finding:
     """The mean absolute angle at p = .2, in degrees: over all starts, else of the median start."""
-    held = percent(float(np.mean(of_masks(evidence, "share_upright", PENDULUM))))
-    optimum = best(evidence, PENDULUM)["mean_degrees"]
-    note = f"mean over all starts, of which {held} stay upright; the optimum's {optimum:.2g}"
-    found = below(of_masks(evidence, "mean_degrees", PENDULUM), UPRIGHT, show=degrees, note=note)
-    note = f"the median start; over all starts {found.ours}, since only {held} of them stay upright"
-    typical = below(of_masks(evidence, "median_degrees", PENDULUM), UPRIGHT, show=degrees, note=note)
+    runs = runs_of(PENDULUM)
+    found, typical = (
+        below(values_of(evidence, name, **runs), UPRIGHT, show=lambda value: f"{value:.2g} degrees")
+        for name in ("mean_degrees", "median_degrees")
+    )
     if found.verdict is Verdict.REPRODUCED or typical.verdict is not Verdict.REPRODUCED:
         return found
-    return replace(typical, verdict=Verdict.OTHERWISE, ours=f"{typical.ours}, the median start")
-
-
-def degrees(value: float) -> str:
-    """Two digits with the unit."""
-    return f"{value:.2g} degrees"
-
-
-def judge_same_ends(evidence: Evidence, task: str, observe: float) -> Finding:
-    """The share of starts that end where the optimum's do."""
-    return above(of_masks(evidence, "same_end", task, observe), SAME_ENDS, show=percent)
+    held = percent(float(np.mean(values_of(evidence, "share_upright", **runs))))
+    note = f"the median start; over all starts {found.ours}, since only {held} of them stay upright"
+    return replace(typical, verdict=Verdict.OTHERWISE, ours=f"{typical.ours}, the median start", note=note)
 
 
 def judge_recovery(evidence: Evidence, task: str) -> Finding:
     """At p = .2 both the map and the metric of the optimum."""
-    metric = judge_metric(evidence, task)
-    gaps = below(of_masks(evidence, "input_gap", task), INPUT_GAP, show=percent)
+    gaps, metric = (judge(evidence, **runs_of(task)) for judge in (control.judge_map, control.judge_metric))
     both = gaps.verdict is Verdict.REPRODUCED and metric.verdict is Verdict.REPRODUCED
     note = "; ".join(part for part in (f"the metric is {metric.ours} the optimum's", metric.note, gaps.note) if part)
     return replace(gaps, verdict=Verdict.REPRODUCED if both else Verdict.NOT_REPRODUCED, note=note)
 
 
-def timed(evidence: Evidence, task: str, *, estimation: bool) -> tuple[list[float], int]:
-    """Seconds of an iteration at p = .2 over those of plain value iteration, and how many masks there are.
+def timed(evidence: Evidence, task: str) -> list[float]:
+    """Seconds of an iteration at p = .2 over those of plain value iteration.
 
-    One ratio a mask that was timed on the machine where value iteration was; with the estimation's seconds or without.
+    One ratio a mask that was timed on the machine where value iteration was.
     """
     optimum = evidence.only(OPTIMUM.name, task=task, variant="paper")
     machine, (exact,) = optimum.provenance.get("machine"), optimum.rows
-    cells = evidence.where(PLANNED.name, task=task, method=PAPER_SVP, observe=LOW, variant="paper")
-    ratios = []
-    for cell in cells:
-        if machine is not None and cell.provenance.get("machine") == machine:
-            (row,) = cell.rows
-            spent = row["seconds_backup"] + (row["seconds_estimate"] if estimation else 0.0)
-            plain = exact["vanilla_seconds_backup"] / exact["vanilla_iterations"]
-            ratios.append(float(spent / row["iterations_made"] / plain))
-    return ratios, len(cells)
+    plain = exact["vanilla_seconds_backup"] / exact["vanilla_iterations"]
+    return [
+        float((row["seconds_backup"] + row["seconds_estimate"]) / row["iterations_made"] / plain)
+        for cell in evidence.where(PLANNED.name, **runs_of(task))
+        for row in cell.rows
+        if machine is not None and cell.provenance.get("machine") == machine
+    ]
 
 
 def judge_timed_work(evidence: Evidence) -> Finding:
@@ -236,39 +180,37 @@ def judge_timed_work(evidence: Evidence) -> Finding:
 
     One task above the limit is enough against the claim. For it, every task needs two masks or more.
     """
-    found = {task: timed(evidence, task, estimation=True) for task in TASKS}
-    used, masks = sum(len(values) for values, _ in found.values()), sum(count for _, count in found.values())
-    note = f"{used} of {masks} plans were timed on the machine of their task's value iteration, others are left out"
-    ratios = {task: values for task, (values, _) in found.items() if len(values) > 1}
+    found = {task: timed(evidence, task) for task in TASKS}
+    ratios = {task: values for task, values in found.items() if len(values) > 1}
+    untimed = [task for task in TASKS if task not in ratios]
+    note = f"no times to compare on {', '.join(untimed)}" if untimed else ""
     if not ratios:
         return Finding(verdict=Verdict.NOT_RUN, note=note)
     worst = max(ratios, key=lambda task: float(np.mean(ratios[task])))
-    alone = ", ".join(f"{task} {np.mean(timed(evidence, task, estimation=False)[0]):.2g}" for task in ratios)
-    note = f"slowest on {worst}; backups alone, without estimation: {alone} times; {note}"
-    judged = below(ratios[worst], 2 * LOW, show=lambda value: f"{value:.3g} times the seconds", note=note)
-    untimed = [task for task in TASKS if task not in ratios]
+    judged = below(
+        ratios[worst], 2 * LOW, show=lambda value: f"{value:.3g} times the seconds", note=f"slowest on {worst}"
+    )
     if judged.verdict is Verdict.REPRODUCED and untimed:
-        return replace(judged, verdict=Verdict.NOT_RUN, note=f"no times to compare on {', '.join(untimed)}; {note}")
+        return replace(judged, verdict=Verdict.NOT_RUN, note=note)
     return judged
 
 
 def judge_total_work(evidence: Evidence) -> Finding:
     """Sweep equivalents at p = .2 over those of modified policy iteration, of the task where SVP does worst."""
     ratios = {
-        task: [value / best(evidence, task)["exact_sweeps"] for value in of_masks(evidence, "sweep_equivalents", task)]
+        task: [
+            value / optimum_of(evidence, task)["exact_sweeps"]
+            for value in values_of(evidence, "sweep_equivalents", **runs_of(task))
+        ]
         for task in TASKS
     }
-    told = ", ".join(f"{task} {np.mean(values):.2g}" for task, values in ratios.items())
     worst = max(ratios.values(), key=lambda values: float(np.mean(values)))
-    return below(worst, 1.0, show=lambda value: f"{value:.3g} times as many", note=f"backups: {told}")
+    return below(worst, 1.0, show=lambda value: f"{value:.3g} times as many")
 
 
 def judge_all_low_rank(evidence: Evidence) -> Finding:
     """The largest rank of the four tasks, by the paper's definition."""
-    rows = {task: best(evidence, task) for task in TASKS}
-    largest = max(row["rank_99"] for row in rows.values())
-    tight = (f"{task} {row['rank_tight']}, row-centred {row['rank_tight_centred']}" for task, row in rows.items())
-    return fixed(largest <= MOST_RANK, f"rank at most {largest}", largest, f"at 1 - 1e-6: {', '.join(tight)}")
+    return control.judged_low(optimum_of(evidence, task)["rank_99"] for task in TASKS)
 
 
 def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, tuple[float, float]]]:
@@ -276,10 +218,10 @@ def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, t
 
     A baseline that draws its pairs and was run once is left out: its spread is not known.
     """
-    mine = of_masks(evidence, "policy_loss_relative", task)
+    mine = values_of(evidence, "policy_loss_relative", **runs_of(task))
     found = {}
     for name in WITHOUT_ESTIMATION:
-        other = values_of(evidence, "policy_loss_relative", PLANNED.name, task=task, method=name, variant="paper")
+        other = values_of(evidence, "policy_loss_relative", task=task, method=name, variant="paper")
         if len(other) > 1 or (other and name in DRAWS_NOTHING):
             found[name] = (float(np.mean(mine) - np.mean(other)), welch_interval([mine], [other]))
     return found
@@ -311,8 +253,8 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
             name=f"{task}-nearly-optimal-from-{round(100 * share)}-percent",
             says=f"On the {plain} SVP that backs up {share:.0%} of the pairs plans almost as well as with all of them.",
             paper="almost the same performance",
-            test=LOSS_TEST,
-            judge=partial(judge_loss, task=task, observe=share),
+            test=control.LOSS_TEST,
+            judge=partial(control.judge_loss, **runs_of(task, share)),
         )
         for share in (LOW, HIGH)
     ]
@@ -321,8 +263,8 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
             name=f"{task}-metric-from-20-percent",
             says=f"The metric of the {plain} at p = .2 is that of the optimum.",
             paper=words,
-            test=METRIC_TEST,
-            judge=partial(judge_metric, task=task),
+            test=control.METRIC_TEST,
+            judge=partial(control.judge_metric, **runs_of(task)),
         )
     )
     for share in (HIGH, LOW):
@@ -335,8 +277,8 @@ def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list
                 says=f"On the {plain} starts end where the optimum brings them under the policy of SVP at "
                 f"p = {share:g}.",
                 paper=words if task == INTEGRATOR else vibrates,
-                test=ENDS_TEST,
-                judge=partial(judge_same_ends, task=task, observe=share),
+                test=control.ENDS_TEST,
+                judge=partial(control.judge_ends, **runs_of(task, share)),
             )
         )
     return found
@@ -350,7 +292,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="3.3",
         says="The converged Q of the pendulum, 2500x1000, has approximate rank 7.",
         paper="7",
-        test=RANK_TEST,
+        test=control.RANK_TEST,
         judge=partial(judge_rank, task=PENDULUM, printed=7),
         seeded=False,
     ),
@@ -360,7 +302,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="3.3",
         says="SVP at p = .2 keeps the pendulum at an average deviation of 1.92.",
         paper="1.92 (degrees)",
-        test=f"mean over masks {near_test(1.92)}, of the angles of steps 51 to 199",
+        test=f"mean over masks {control.near_test(1.92)}, of the angles of steps 51 to 199",
         judge=judge_printed_metric,
     ),
     Claim(
@@ -379,7 +321,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="C.2",
         says="The converged Q of the mountain car, 2500x1000, has approximate rank 4.",
         paper="4",
-        test=RANK_TEST,
+        test=control.RANK_TEST,
         judge=partial(judge_rank, task=CAR, printed=4),
         seeded=False,
     ),
@@ -403,7 +345,7 @@ CLAIMS: tuple[Claim, ...] = (
         section="1",
         says="All four control tasks have Q matrices of low rank.",
         paper="all 4",
-        test=f"rank by 99% of the energy at most {MOST_RANK} on each",
+        test=f"rank by 99% of the energy at most {control.MOST_RANK} on each",
         judge=judge_all_low_rank,
         seeded=False,
         whole=True,
@@ -439,33 +381,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def got(figure_id: str, evidence: Evidence) -> str:
-    """What we got, in our numbers."""
-    if figure_id == "baselines":
-        losses = {
-            method: float(np.mean(values_of(evidence, "policy_loss_relative", PLANNED.name, method=method)))
-            for method in (PAPER_SVP, *BASELINES)
-        }
-        told = ", ".join(f"{method} {percent(max(loss, 0.0))}" for method, loss in losses.items())
-        return f"Mean policy loss over the tasks: {told}."
-    task = TASK_OF[figure_id]
-    if figure_id in PATHS.values():
-        same = {share: with_interval(of_masks(evidence, "same_end", task, share), percent) for share in (HIGH, LOW)}
-        parts = [f"{some} at p = {share:g}" for share, some in same.items()]
-        return f"Share of starts that end where the optimum's do: {' and '.join(parts)}."
-    parts = []
-    for share in (HIGH, LOW):
-        metric = with_interval(of_masks(evidence, "metric", task, share))
-        loss = percent(float(np.mean(of_masks(evidence, "policy_loss_relative", task, share))))
-        parts.append(f"{metric} at p = {share:g}, where the policy loses {loss}")
-    optimum = best(evidence, task)
-    name = METRICS[optimum["metric_name"]]
-    return (
-        f"Rank {optimum['rank_99']} by 99% of the energy and {optimum['rank_tight']} by 1 - 1e-6. "
-        f"{name[0].upper()}{name[1:]}: optimum {optimum['metric']:.3g}, SVP {'; '.join(parts)}."
-    )
-
-
 FLOOR = 1e-7
 """Smaller losses are drawn here."""
 SVP = "SVP (the paper's)"
@@ -485,7 +400,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     if figure_id in POLICIES.values():
         return _policies(task, named, evidence)
     named |= {f"{_label(method)}, p = {LOW:g}": first(LOW, method) for method in BESIDE_PATHS}
-    return draw_starts_of(named, optimum.rows[0], task)
+    return control.draw_starts_of(named, optimum.rows[0], task)
 
 
 def _policies(task: str, named: dict[str, Kept], evidence: Evidence) -> Figure:
@@ -497,14 +412,14 @@ def _policies(task: str, named: dict[str, Kept], evidence: Evidence) -> Figure:
     parts: Any = figure.subfigures(2, 1)
     upper, lower = parts
     panels = upper.subplots(1, 3)
-    maps = [policy_map(title, optimum, cell) for title, cell in named.items()]
-    draw_maps(upper, list(panels), maps, (row["axes"][0], row["axes"][1], INPUTS[task]))
+    maps = [control.policy_map(title, optimum, cell) for title, cell in named.items()]
+    draw_maps(upper, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
     shares, methods = lower.subplots(1, 2, width_ratios=[1.0, 1.5], sharey=True)
     label = METRICS[row["metric_name"]]
     draw_shares(shares, metrics_by_share(evidence, task), row["metric"], label=label, name=SVP)
-    found = {SVP: of_masks(evidence, "metric", task)}
+    found = {SVP: values_of(evidence, "metric", **runs_of(task))}
     for method in BASELINES:
-        found[_label(method)] = values_of(evidence, "metric", PLANNED.name, task=task, method=method)
+        found[_label(method)] = values_of(evidence, "metric", task=task, method=method)
     draw_methods(methods, found, row["metric"])
     letter([*panels, shares, methods], [*named, "metric against p", f"beside other uses of p = {LOW:g}"])
     return figure
@@ -514,7 +429,8 @@ def metrics_by_share(evidence: Evidence, task: str) -> dict[float, list[float]]:
     """Share observed -> the metric of every mask, of the paper's variant."""
     plans = evidence.where(PLANNED.name, task=task, method=PAPER_SVP, variant="paper")
     return {
-        share: of_masks(evidence, "metric", task, share) for share in sorted({p.settings["observe"] for p in plans})
+        share: values_of(evidence, "metric", **runs_of(task, share))
+        for share in sorted({p.settings["observe"] for p in plans})
     }
 
 
@@ -549,7 +465,7 @@ def _costs(panel: Axes, evidence: Evidence, task: str) -> None:
         # An interval of few masks may reach 0, which a logarithm cannot show: it is cut at a tenth of the mean.
         tag(panel.vlines(sweeps, max(low, 0.1 * mean, FLOOR), max(high, FLOOR), color=colour, linewidth=1.0), label)
     label = "modified policy iteration"
-    exact = best(evidence, task)["exact_sweeps"]
+    exact = optimum_of(evidence, task)["exact_sweeps"]
     tag(panel.axvline(exact, color=GREY, linestyle="--", linewidth=1.0, label=label), label)
     panel.axhline(FLOOR, color=GREY, linestyle=":", linewidth=0.6)
     panel.set(xscale="log", yscale="log")
@@ -581,7 +497,6 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
     notes=(
         "Metrics of angles are norms in radians; the paper calls them degrees.",

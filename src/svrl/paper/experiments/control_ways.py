@@ -17,10 +17,9 @@ from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control_learning
 from svrl.paper.experiments.control_learning import ENVS, less_loss
-from svrl.paper.experiments.gains import SCALES, gain_of, improved
-from svrl.paper.experiments.trainings import TrainingPlan, envs_of, target_push, title_of, values
-from svrl.paper.verdicts import nothing_yet, shown
-from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, letter, new_figure, tag
+from svrl.paper.experiments.gains import SCALES, gain_of, judge_improvement
+from svrl.paper.experiments.trainings import TrainingPlan, envs_of, title_of, values
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, empty_figure, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
 from svrl.stats import Interval, interval_if_several
 
@@ -116,36 +115,8 @@ def ways_of(named: Evidence) -> list[Way]:
     return [way for way in WAYS if envs_of(named, ENVS, (PLAIN.name, way.name))]
 
 
-def shows(figure: str, evidence: Evidence) -> bool:
-    """Whether there is something to compare with plain DQN."""
-    return len(ways_of(by_way(evidence))) > 1
-
-
-def got(figure: str, evidence: Evidence) -> str:
-    """How often each way loses less than plain DQN."""
-    named = by_way(evidence)
-    told = []
-    for way in ways_of(named)[1:]:
-        gain = gain_of(named, PLAIN.name, way.name, envs_of(named, ENVS, (PLAIN.name, way.name)), measure=less_loss)
-        told.append(f"{way.name} {gain.improvement:.2f}{shown(gain.improvement_interval)}")
-    return f"Probability to lose less than plain DQN: {'; '.join(told)}."
-
-
-def _judge(way: Way, other: Way, evidence: Evidence) -> Finding:
-    named = by_way(evidence)
-    envs = envs_of(named, ENVS, (other.name, way.name))
-    if not envs:
-        return nothing_yet(evidence)
-    gain = gain_of(named, other.name, way.name, envs, measure=less_loss)
-    settling = SCALES if len(envs) == len(ENVS) else ()
-    outright = f"All runs of {way.name} beat all of {other.name}"
-    return improved(evidence, gain, _pushes(named, way, envs), settling, outright)
-
-
-def _pushes(named: Evidence, way: Way, envs: Sequence[str]) -> str:
-    """What completion did to targets, task by task: their values differ by orders of magnitude."""
-    told = (f"{title_of(env)} {values(named, way.name, (env,), target_push)[0].mean():+.2g}" for env in envs)
-    return f"Completion moved a target on average by: {', '.join(told)}."
+def _judge(evidence: Evidence, way: Way, other: Way) -> Finding:
+    return judge_improvement(by_way(evidence), arm=way.name, plain=other.name, envs=ENVS, measure=less_loss)
 
 
 def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
@@ -160,7 +131,7 @@ def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
         "lies above one half. Beside it stands by how much less it loses: of interquartile means over all tasks of "
         "losses divided by the other's mean; of the losses themselves where there is one task. At short scale five "
         "seeds stand against ten. Six claims are judged so, each by itself.",
-        judge=partial(_judge, way, other),
+        judge=partial(_judge, way=way, other=other),
         scales=SCALES,
     )
 
@@ -197,6 +168,8 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     """A column a task, a row a way, with 95% intervals."""
     named = by_way(evidence)
     ways = ways_of(named)
+    if len(ways) < 2:
+        return empty_figure("no way to add structure is complete in this budget")
     envs = envs_of(named, ENVS, [way.name for way in ways])
     figure = new_figure(1.9 * len(envs) + 4.4, 0.32 * len(ways) + 1.5)
     panels = list(figure.subplots(1, len(envs) + 1, sharey=True, squeeze=False)[0])
@@ -244,7 +217,5 @@ EXPERIMENT = Experiment(
     },
     budgets=BUDGETS,
     picture=draw,
-    got=got,
     claims=CLAIMS,
-    shows=shows,
 )

@@ -133,10 +133,6 @@ def _axis_words(panel: Axes, x: float, y: float) -> None:
     panel.text(x + 0.1, y - 0.06, "actions", ha="left", va="top", fontsize=7.5, color=GREY)
 
 
-def _got(figure_id: str, evidence: Evidence) -> str:
-    return "Drawn anew from the description; the matrices in it are made up."
-
-
 EXPERIMENT = Experiment(
     name="diagrams",
     title="diagrams of SVP and SV-RL",
@@ -147,6 +143,5 @@ EXPERIMENT = Experiment(
     },
     budgets=dict.fromkeys(SCALES, Budget(cells=(), words="nothing to run")),
     picture=draw,
-    got=_got,
     claims=(),
 )

@@ -17,27 +17,15 @@ tell two arms apart at all there is none: see `can_tell`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
-from svrl.paper.experiments.trainings import (
-    ATARI,
-    Measure,
-    envs_of,
-    mean_rank,
-    normalised,
-    random_score,
-    row_of,
-    score_of,
-    share_at_most,
-    title_of,
-    trainings,
-    values,
-)
+from svrl.paper.experiments import trainings
+from svrl.paper.experiments.trainings import Measure, envs_of, mean_rank, score_of, title_of, values
 from svrl.paper.verdicts import FULL, nothing_yet, settled, shown
 from svrl.stats import (
     Interval,
@@ -65,13 +53,11 @@ class Gain:
 
     Attributes:
         envs: Environments that both were trained on.
-        seeds: The fewest trainings of an environment.
         improvement: Probability of improvement, with its interval.
         difference: Of scores, see above, with its interval; one environment has no interval of it.
     """
 
     envs: tuple[str, ...]
-    seeds: int
     improvement: float
     improvement_interval: Interval | None
     difference: float
@@ -79,10 +65,11 @@ class Gain:
 
     def __str__(self) -> str:
         ends = shown(self.improvement_interval)
-        unit = "human-normalised " if self.envs[0].startswith(ATARI) else "relative " if len(self.envs) > 1 else ""
-        word = "IQM difference" if len(self.envs) > 1 else "difference"
+        word = "relative IQM difference" if len(self.envs) > 1 else "difference"
+        if self.envs[0].startswith(trainings.ATARI):
+            word = f"human-normalised {word.removeprefix('relative ')}"
         number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
-        return f"probability of improvement {self.improvement:.2f}{ends}, {unit}{word} {number}"
+        return f"probability of improvement {self.improvement:.2f}{ends}, {word} {number}"
 
 
 def gain_of(
@@ -111,7 +98,6 @@ def gain_of(
     middle = iqm if len(envs) > 1 else mean_score
     return Gain(
         envs=tuple(envs),
-        seeds=min(len(scores) for arm in raw for scores in arm),
         improvement=float(probability_of_improvement(ours, theirs)),
         improvement_interval=ends(probability_of_improvement),
         difference=float(middle(ours) - middle(theirs)),
@@ -134,17 +120,17 @@ def can_tell(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray]) -> b
 
 def _comparable(raw: Sequence[Sequence[np.ndarray]], envs: Sequence[str]) -> list[list[np.ndarray]]:
     """Scores of the plain and of the structured arm, (seeds,) of each environment, on one scale."""
-    if len(envs) > 1 and not envs[0].startswith(ATARI):
+    if len(envs) > 1 and not envs[0].startswith(trainings.ATARI):
         scales = [abs(float(scores.mean())) or 1.0 for scores in raw[0]]
         return [[scores / scale for scores, scale in zip(arm, scales, strict=True)] for arm in raw]
-    return [[normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
+    return [[trainings.normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
 
 
 def relative_gains(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray], envs: Sequence[str]) -> np.ndarray:
     """(..., envs) from the scores (..., seeds) of each environment; 0 where neither beats a random player."""
     found = []
     for env, theirs, ours in zip(envs, plain, structured, strict=True):
-        base = random_score(env)
+        base = trainings.random_score(env)
         before, after = theirs.mean(-1) - base, ours.mean(-1) - base
         best = np.maximum(before, after)
         change = np.divide(after - before, best, out=np.zeros_like(best), where=best > 0)
@@ -208,13 +194,7 @@ class Panels:
         return ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(self.envs, self.gains, strict=True))
 
 
-def improved(
-    evidence: Evidence,
-    gain: Gain,
-    note: str = "",
-    budgets: Sequence[str] = (FULL,),
-    outright: str = "All structured runs beat all plain ones",
-) -> Finding:
+def improved(evidence: Evidence, gain: Gain, note: str = "", budgets: Sequence[str] = (FULL,)) -> Finding:
     """Whether an arm improves on another: the interval of the probability of improvement lies above one half.
 
     Args:
@@ -222,33 +202,31 @@ def improved(
         gain: Of the arm over the other.
         note: What else to say.
         budgets: Scales that settle the claim.
-        outright: What is said where every run of the arm beats every one of the other.
     """
     ends = gain.improvement_interval
-    if ends == (1.0, 1.0):
-        note = f"{note} {outright}, of {gain.seeds} seeds.".strip()
     return settled(evidence, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets)
 
 
 def mostly_low(
     evidence: Evidence,
     arm: str,
-    envs: Sequence[str],
+    wanted: Sequence[str],
     limit: int,
     *,
-    expected: int,
     centred: bool = False,
     budgets: Sequence[str] = (FULL,),
 ) -> Finding:
     """Whether most batches have a rank of at most `limit`, judged where the fewest have.
 
-    With fewer environments than expected it may fail, and cannot hold. The note has the share by the other definition:
+    With fewer environments than wanted it may fail, and cannot hold. The note has the share by the other definition:
     with row means taken out, or with them where `centred` judges without.
     """
+    envs, expected = envs_of(evidence, wanted, (arm,)), len(wanted)
     if not envs:
         return nothing_yet(evidence)
     shares, others = (
-        values(evidence, arm, envs, partial(share_at_most, rank=limit, centred=out)) for out in (centred, not centred)
+        values(evidence, arm, envs, partial(trainings.share_at_most, rank=limit, centred=out))
+        for out in (centred, not centred)
     )
     worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
     share, ends = float(shares[worst].mean()), interval_if_several(shares[worst])
@@ -324,85 +302,53 @@ SCALES = ("laptop", "short", "full")
 """All settle a claim, once all environments are there: it is ours, and each budget is one of its own."""
 
 
-def told(figure_id: str, evidence: Evidence, *, envs: Sequence[str], arms: Mapping[str, str]) -> str:
-    """Scores, gains of each structured arm and the ranks of plain DQN, in a caption.
+def improvement_claim(
+    figure: str,
+    name: str,
+    arm: str,
+    words: str,
+    envs: Sequence[str],
+    *,
+    measure: Measure = score_of,
+    says: str = "scores higher than plain DQN",
+    by: str = "Mean of the last 100 games",
+    difference: str = "the difference of the interquartile means over all environments, of the means where there is "
+    "one",
+) -> Claim:
+    """That a structured arm is better than plain DQN.
 
     Args:
-        figure_id: The only one of an addition.
-        evidence: What to read.
+        figure, name: Of the claim.
+        arm: The structured one.
+        words: What the claim calls it.
         envs: Environments of the addition.
-        arms: Structured arms by what they are called.
-    """
-    found = envs_of(evidence, envs, (PLAIN, *arms))
-    gains = "; ".join(f"{words}: {gain_of(evidence, PLAIN, arm, found)}" for arm, words in arms.items())
-    scores = "; ".join(_means(evidence, env, (PLAIN, *arms)) for env in found)
-    return f"Score of the last 100 games, mean over seeds: {scores}. {gains}. {told_ranks(evidence, found)}"
-
-
-def told_ranks(evidence: Evidence, envs: Sequence[str]) -> str:
-    """Mean ranks of plain DQN's values on these environments."""
-    ranks, centred = (ranks_of(evidence, PLAIN, envs, partial(mean_rank, centred=centred)) for centred in (False, True))
-    each = zip(envs, ranks, centred, strict=True)
-    told = ", ".join(f"{title_of(env)} {raw:.1f}, rows centred {rest:.1f}" for env, raw, rest in each)
-    return f"Mean rank of DQN's values: {told}."
-
-
-def pushed(evidence: Evidence, arm: str, envs: Sequence[str]) -> str:
-    """What completion did to the largest entry of a row, on average over training."""
-    found = [
-        value
-        for env in envs
-        for kept in trainings(evidence, env=env, arm=arm)
-        for value in row_of(kept, "learning")["row_max_bias"]
-        if value is not None
-    ]
-    return f"Completion moved the largest value of a row by {np.mean(found):+.3g} on average." if found else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What a structured arm is compared with plain DQN by.
-
-    Attributes:
         measure: Of one training; more is better.
         says: What an arm does if the claim holds.
         by: The measure in words.
         difference: What the number beside the probability of improvement is.
-        note: What structure did to the values themselves, from the evidence, the arm and its environments.
     """
-
-    measure: Measure
-    says: str
-    by: str
-    difference: str
-    note: Callable[[Evidence, str, Sequence[str]], str]
-
-
-SCORES = Comparison(
-    measure=score_of,
-    says="scores higher than plain DQN",
-    by="Mean of the last 100 games",
-    difference="the difference of the interquartile means over all environments, of the means where there is one",
-    note=pushed,
-)
-
-
-def improvement_claim(
-    figure: str, name: str, arm: str, words: str, envs: Sequence[str], comparison: Comparison = SCORES
-) -> Claim:
-    """That a structured arm is better than plain DQN."""
     return Claim(
         name=name,
         figure=figure,
         section="",
-        says=f"{words} {comparison.says}.",
+        says=f"{words} {says}.",
         paper="not in the paper, which says so of Atari games of low rank",
-        test=f"{comparison.by}; holds if the interval of the probability of improvement over seeds, by "
-        "resampling seeds within each environment, lies above one half. Beside it stands "
-        f"{comparison.difference}.",
-        judge=partial(judge_improvement, arm, tuple(envs), comparison),
+        test=f"{by}; holds if the interval of the probability of improvement over seeds, by resampling seeds within "
+        f"each environment, lies above one half. Beside it stands {difference}.",
+        judge=partial(judge_improvement, arm=arm, envs=envs, measure=measure),
         scales=SCALES,
     )
+
+
+def judge_improvement(
+    evidence: Evidence, *, arm: str, envs: Sequence[str], measure: Measure = score_of, plain: str = PLAIN
+) -> Finding:
+    """Whether an arm beats another, plain DQN by default; some of the environments settle nothing."""
+    found = envs_of(evidence, envs, (plain, arm))
+    if not found:
+        return nothing_yet(evidence)
+    gain = gain_of(evidence, plain, arm, found, measure=measure)
+    return improved(evidence, gain, budgets=SCALES if len(found) == len(envs) else ())
 
 
 def rank_claim(
@@ -410,6 +356,11 @@ def rank_claim(
 ) -> Claim:
     """That the values of plain DQN, or what is left of them without row means, have a low rank in most batches."""
     without = "With row means taken out, the" if centred else "The"
+
+    def judge(evidence: Evidence) -> Finding:
+        complete = len(envs_of(evidence, envs, (PLAIN,))) == len(envs)
+        return mostly_low(evidence, PLAIN, envs, limit, centred=centred, budgets=SCALES if complete else ())
+
     return Claim(
         name=name,
         figure=figure,
@@ -418,32 +369,6 @@ def rank_claim(
         paper="not in the paper, which says so of Atari",
         test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if the 95% interval of "
         "its mean over seeds lies above one half.",
-        judge=partial(judge_ranks, limit, tuple(envs), centred),
+        judge=judge,
         scales=SCALES,
     )
-
-
-def judge_improvement(arm: str, envs: Sequence[str], comparison: Comparison, evidence: Evidence) -> Finding:
-    """Whether an arm beats plain DQN."""
-    found = envs_of(evidence, envs, (PLAIN, arm))
-    gain = gain_of(evidence, PLAIN, arm, found, measure=comparison.measure)
-    return improved(evidence, gain, comparison.note(evidence, arm, found), _settling(found, envs))
-
-
-def judge_ranks(limit: int, envs: Sequence[str], centred: bool, evidence: Evidence) -> Finding:
-    """The share of low ranks in the environment where it is least."""
-    found = envs_of(evidence, envs, (PLAIN,))
-    return mostly_low(
-        evidence, PLAIN, found, limit, expected=len(envs), centred=centred, budgets=_settling(found, envs)
-    )
-
-
-def _settling(found: Sequence[str], envs: Sequence[str]) -> tuple[str, ...]:
-    return SCALES if len(found) == len(envs) else ()
-
-
-def _means(evidence: Evidence, env: str, arms: Sequence[str]) -> str:
-    """Mean over seeds of each arm, with its interval."""
-    found = [values(evidence, arm, (env,))[0] for arm in arms]
-    told = (f"{arm} {x.mean():.3g}{shown(interval_if_several(x))}" for arm, x in zip(arms, found, strict=True))
-    return f"{title_of(env)} {', '.join(told)}"

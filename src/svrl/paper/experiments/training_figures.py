@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svrl.paper.claim import Evidence
+from svrl.paper.experiments import trainings
 from svrl.paper.experiments.gains import gain_of
-from svrl.paper.experiments.trainings import (
-    ENERGY,
-    Measure,
-    curves,
-    envs_of,
-    evaluations,
-    rank_shares,
-    score_of,
-    title_of,
-    trainings,
-)
+from svrl.paper.experiments.trainings import ENERGY, Measure, curves, envs_of, rank_shares, row_of, score_of, title_of
 from svrl.plots.style import (
     BLUE,
     GREEN,
@@ -46,7 +37,6 @@ COLOURS = {"plain": BLUE, "structured": ORANGE, "structured, valued by the netwo
 SCORE = "score, last 100 games"
 DrawCurves = Callable[["Axes", Mapping[str, Sequence[Kept]]], None]
 """Draws curves of the trainings of one environment, by arm, in a panel."""
-_POINTS = 100
 RANK = f"approximate rank, {ENERGY:.0%} of the energy"
 
 
@@ -68,9 +58,10 @@ def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
     """
     for arm, cells in groups.items():
         name = series_name(arm)
-        end, heights = evaluations(cells)
+        known = [mean for kept in cells if (mean := row_of(kept, "score")["evaluation"]) is not None]
         look: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5}
-        tag(panel.plot(end, heights, "D", color=COLOURS[name], clip_on=False, zorder=3, **look), name)
+        end, height = float(cells[0].settings["steps"]), float(np.mean(known)) if known else float("nan")
+        tag(panel.plot(end, height, "D", color=COLOURS[name], clip_on=False, zorder=3, **look), name)
         draw_over_seeds(panel, name, *curves(cells))
     if not any(len(curves(cells)[0]) for cells in groups.values()):
         say(panel, "no game has ended yet", height=0.2)
@@ -80,27 +71,17 @@ def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
 
 def draw_over_seeds(panel: Axes, name: str, steps: np.ndarray, values: np.ndarray) -> None:
     """One series: the mean of values (seeds, points), and a 95% interval of it where there are several seeds."""
-    steps, values = _fewer(steps, values)
     if not len(steps):
         return
+    # At most 100 points, the last among them: a page has many panels, and a panel a few hundred pixels.
+    every = -(-len(steps) // 100)
+    first = (len(steps) - 1) % every
+    steps, values = steps[first::every], values[:, first::every]
     (line,) = panel.plot(steps, values.mean(0), color=COLOURS[name], label=name, linewidth=1.3)
     tag(line, name)
     if len(values) > 1:
-        band = panel.fill_between(steps, *_band(values), color=COLOURS[name], alpha=0.2, linewidth=0)
-        tag(band, name)
-
-
-def _band(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ends (points,) of the interval of the mean over seeds at each point, from scores (seeds, points)."""
-    low, high = np.array([mean_interval(at) for at in scores.T]).T
-    return low, high
-
-
-def _fewer(steps: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most 100 points of curves, the last among them: a page has many panels, and a panel a few hundred pixels."""
-    every = max(1, -(-len(steps) // _POINTS))
-    first = (len(steps) - 1) % every
-    return steps[first::every], scores[:, first::every]
+        low, high = np.array([mean_interval(at) for at in values.T]).T
+        tag(panel.fill_between(steps, low, high, color=COLOURS[name], alpha=0.2, linewidth=0), name)
 
 
 def draw_ranks(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
@@ -176,7 +157,7 @@ def draw_curves_above_ranks(
     grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), last_width])
     top, bottom = ([figure.add_subplot(grid[row, at]) for at in range(len(envs))] for row in (0, 1))
     for above, below, env in zip(top, bottom, envs, strict=True):
-        groups = {arm: trainings(evidence, env=env, arm=arm) for arm in arms}
+        groups = {arm: trainings.of(evidence, env=env, arm=arm) for arm in arms}
         upper(above, groups)
         above.set(title=title_of(env), xlabel="agent steps")
         draw_ranks(below, groups)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from svrl.agents.config import AUTHORS_STRUCTURE, OUR_STRUCTURE, AgentConfig
-from svrl.envs.atari_games import GAMES, Game, human_normalised
+from svrl.envs.atari_games import GAMES, human_normalised
 from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget
 from svrl.paper.experiments.study import study
@@ -91,18 +91,10 @@ class TrainingPlan:
             **overrides: More changes to the preset.
         """
         arms = tuple(arms)
-        changes = {**self.overrides, **overrides}
+        common: dict[str, Any] = {"preset": self.preset, "steps": self.steps}
+        common |= {"overrides": {**self.overrides, **overrides}, "batches": self.batches, "states": self.states}
         return tuple(
-            training_cell(
-                env=env,
-                arm=arm,
-                seed=seed,
-                preset=self.preset,
-                steps=self.steps,
-                overrides=changes,
-                batches=self.batches,
-                states=self.states,
-            )
+            training_cell(env=env, arm=arm, seed=seed, **common)
             for env in envs
             for arm in arms
             for seed in range(self.seeds)
@@ -125,18 +117,8 @@ def piece_of(cell: RunSpec) -> str:
     )
 
 
-def training_cell(
-    *,
-    env: str,
-    arm: str,
-    seed: int,
-    preset: str,
-    steps: int,
-    overrides: Mapping[str, Any],
-    batches: int,
-    states: int,
-) -> RunSpec:
-    """One training, see the top of this file.
+def training_cell(*, env: str, arm: str, overrides: Mapping[str, Any], steps: int, **others: Any) -> RunSpec:
+    """The study of one training, see the top of this file for its settings.
 
     Raises:
         ValueError: If there is no such arm.
@@ -144,16 +126,7 @@ def training_cell(
     if arm not in ARMS:
         raise ValueError(f"There is no arm {arm!r}. Choose one of {', '.join(ARMS)}.")
     family = env.partition("/")[0] if "/" in env else ""
-    settings = {
-        "env": env,
-        "arm": arm,
-        "seed": seed,
-        "preset": preset,
-        "steps": steps,
-        "overrides": dict(sorted(overrides.items())),
-        "batches": batches,
-        "states": states,
-    }
+    settings = {"env": env, "arm": arm, "overrides": dict(sorted(overrides.items())), "steps": steps, **others}
     harder = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
     if family == "minatar":
         harder = overrides.get("updates_per_step", 1.0)
@@ -162,7 +135,7 @@ def training_cell(
         kind=_KINDS.get(family, _KINDS[""]),
         settings=settings,
         minutes=_MINUTES_BESIDE.get(family, 0.02),
-        after=(training(env, config_of(settings), seed=seed, minutes=minutes),),
+        after=(training(env, config_of(settings), seed=others["seed"], minutes=minutes),),
     )
 
 
@@ -203,8 +176,6 @@ PAIR = ("dqn", "sv-dqn")
 TECHNIQUES = ("dqn", "double", "dueling")
 ARMS_OF = {kind: (kind, f"sv-{kind}", f"sv-{kind}-network") for kind in TECHNIQUES}
 """All arms of a technique."""
-EVIDENCE = ("frostbite", "krull", "seaquest", "breakout", "zaxxon", "alien")
-"""Games of the short budget in the order in which they are trained: those that the paper says most about."""
 ALL_ARMS = tuple(arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}"))
 
 ATARI_SCALES = ("short", "full")
@@ -223,25 +194,14 @@ def env_names(games: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"atari/{game}" for game in games)
 
 
-def game_of(env: str) -> Game:
-    """The game of an environment's name."""
-    return GAMES[env.removeprefix("atari/")]
-
-
 def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[RunSpec, ...]:
     """DQN and its structured twin on these games."""
     return plan.cells(env_names(games), PAIR)
 
 
-def in_order(games: Iterable[str]) -> tuple[str, ...]:
-    """Games with those of the short budget's evidence first."""
-    games = tuple(games)
-    return (*(game for game in EVIDENCE if game in games), *(game for game in games if game not in EVIDENCE))
-
-
 def short_budget(games: Iterable[str], arms: Iterable[str] = ARMS_OF["dqn"]) -> Budget:
     """The short budget of DQN on these games."""
-    return Budget(cells=SHORT.cells(env_names(in_order(games)), arms), words=WORDS["short"], piece_of=piece_of)
+    return Budget(cells=SHORT.cells(env_names(games), arms), words=WORDS["short"], piece_of=piece_of)
 
 
 def listed(games: Iterable[str]) -> str:
@@ -253,19 +213,11 @@ def listed(games: Iterable[str]) -> str:
 # Reading what is kept.
 
 ENERGY, TIGHT_ENERGY = 0.99, 0.9999
-DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
-    ("at 99% of the energy", ENERGY, False),
-    ("at 99.99%", TIGHT_ENERGY, False),
-    ("at 99% with row means taken out", ENERGY, True),
-    ("at 99.99% with row means taken out", TIGHT_ENERGY, True),
-)
-"""What rank can mean; the first is the paper's."""
 Measure = Callable[[Kept], float]
 ATARI = "atari/"
-_BATCH_SIZE = 32
 
 
-def trainings(
+def of(
     evidence: Evidence, *, env: str | None = None, arm: str | None = None, batch_size: int | None = None
 ) -> list[Kept]:
     """Those of an environment, arm and batch size; None takes any."""
@@ -274,18 +226,13 @@ def trainings(
         for kept in evidence.cells
         if env in (None, kept.settings["env"])
         and arm in (None, kept.settings["arm"])
-        and batch_size in (None, batch_size_of(kept))
+        and batch_size in (None, kept.settings["overrides"].get("batch_size", 32))
     ]
-
-
-def batch_size_of(kept: Kept) -> int:
-    """Transitions in an update, 32 where nothing else was asked for."""
-    return int(kept.settings["overrides"].get("batch_size", _BATCH_SIZE))
 
 
 def envs_of(evidence: Evidence, wanted: Iterable[str], arms: Sequence[str], batch_size: int | None = None) -> list[str]:
     """Those of the wanted environments that every arm was trained on, in their order."""
-    return [env for env in wanted if all(trainings(evidence, env=env, arm=arm, batch_size=batch_size) for arm in arms)]
+    return [env for env in wanted if all(of(evidence, env=env, arm=arm, batch_size=batch_size) for arm in arms)]
 
 
 def row_of(kept: Kept, what: str, **fields: Any) -> dict[str, Any]:
@@ -358,21 +305,11 @@ def curves(cells: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(steps, float), np.array([[points[step] for step in steps] for points in found], float)
 
 
-def evaluations(cells: Sequence[Kept]) -> tuple[float, float]:
-    """Agent steps at the end of training, and the mean of the evaluations there over seeds; NaN if there is none."""
-    means = [row_of(kept, "score")["evaluation"] for kept in cells]
-    known = [float(mean) for mean in means if mean is not None]
-    return float(cells[0].settings["steps"]), float(np.mean(known)) if known else float("nan")
-
-
 def values(
     evidence: Evidence, arm: str, envs: Iterable[str], measure: Measure = score_of, batch_size: int | None = None
 ) -> list[np.ndarray]:
     """For each environment the number of every seed, (seeds,)."""
-    return [
-        np.array([measure(kept) for kept in trainings(evidence, env=env, arm=arm, batch_size=batch_size)])
-        for env in envs
-    ]
+    return [np.array([measure(kept) for kept in of(evidence, env=env, arm=arm, batch_size=batch_size)]) for env in envs]
 
 
 def normalised(env: str, scores: np.ndarray) -> np.ndarray:
