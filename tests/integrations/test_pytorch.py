@@ -90,9 +90,7 @@ def test_the_probability_rises_with_the_updates() -> None:
     for updates in (0, 40, 99, 100, 5000):
         mask = drawn(q, rule.probability(updates), 0, updates)
         assert torch.equal(structured(q, rule, updates=updates), rule.complete(q, mask).matrix)
-        assert torch.equal(
-            structured(q, rule, updates=torch.tensor(updates)), structured(q, rule, updates=updates)
-        )
+        assert torch.equal(structured(q, rule, updates=torch.tensor(updates)), structured(q, rule, updates=updates))
     assert torch.equal(structured(q, rule, updates=100), q)
 
 
