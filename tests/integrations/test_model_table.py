@@ -198,19 +198,6 @@ def test_what_is_read_answers_bit_for_bit(kind: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(one[name], other[name])
 
 
-def test_the_file_is_plain_numpy(tmp_path: Path) -> None:
-    model = PROBLEMS["both"]
-    save_mdp(model, tmp_path / "mdp.npz")
-    with np.load(tmp_path / "mdp.npz", allow_pickle=False) as entries:
-        rows = scipy.sparse.csr_array(tuple(entries[name] for name in ("data", "indices", "indptr")), shape=(S * A, S))
-        going_on = ~np.repeat(entries["terminal"], A)
-        np.testing.assert_allclose(rows.sum(axis=1)[going_on], 1.0, atol=1e-12)
-        assert entries["done"].any()
-        assert rows.has_sorted_indices
-        assert (str(entries["format"]), int(entries["version"])) == ("svrl-mdp", 1)
-    assert list(tmp_path.iterdir()) == [tmp_path / "mdp.npz"]
-
-
 def test_ends_of_probability_0_are_not_forgotten(tmp_path: Path) -> None:
     rows = scipy.sparse.csr_array((np.array([1.0, 0.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
     model = TabularMDP(transitions=rows, rewards=[[1.0]], discount=0.5, done=np.array([False, True]))
