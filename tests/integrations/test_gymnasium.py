@@ -58,19 +58,6 @@ def test_a_cliff_is_walked_along_in_13_steps() -> None:
     assert value == pytest.approx(-(1 - 0.99**13) / (1 - 0.99), abs=1e-9)
 
 
-def test_taxis_start_anywhere_and_their_plans_deliver() -> None:
-    env = gymnasium.make(newest("Taxi"))
-    model = mdp_from_env(env, 0.95)
-    start = start_probabilities(env)
-    assert (model.n_states, model.n_actions) == (500, 6)
-    assert np.count_nonzero(start) == 300
-    found = plan(model, PolicyIteration())
-    agent = agent_from_plan(found, model)
-    for seed in range(20):
-        first, _ = env.reset(seed=seed)
-        assert played(env, agent, first, 0.95)[0] == pytest.approx(float(found.v[first]), abs=1e-9)
-
-
 def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
     env, discount = gymnasium.make("FrozenLake-v1"), 0.99
     model = mdp_from_env(env, discount)
@@ -195,15 +182,6 @@ def test_noise_is_that_of_the_task_and_of_the_seed() -> None:
     for one, other in zip(again, once_more, strict=True):
         np.testing.assert_array_equal(one[0], other[0])
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_starts_fill_the_box() -> None:
-    env = ControlTaskEnv("mountain-car")
-    env.reset(seed=0)
-    starts = np.array([env.reset()[1]["state"] for _ in range(2000)])
-    for k, axis in enumerate(env.task.axes):
-        shares = np.histogram(starts[:, k], bins=10, range=(axis.low, axis.high))[0] / len(starts)
-        assert np.abs(shares - 0.1).max() < 0.035
 
 
 def test_actions_and_variants() -> None:
@@ -383,18 +361,3 @@ def test_stable_baselines_evaluates_a_plan(pendulum: GridMDP) -> None:
     followed = rollout(pendulum.task, agent.policy, starts=400, generator=source).rewards.sum(0)
     spread = float(followed.std()) * math.sqrt(1 / 10 + 1 / 400)
     assert np.mean(returns) == pytest.approx(float(followed.mean()), abs=4 * spread)
-
-
-def test_state_and_features_choose_the_same(pendulum: GridMDP) -> None:
-    q = pendulum.backup(plan(pendulum, METHODS["values"]).v)
-    agent = PlannedAgent(policy=GreedyPolicy(task=pendulum.task, q=q), task=pendulum.task)
-    states = draw_starts(pendulum.task, 2000, torch.Generator().manual_seed(3)).numpy()
-    seen = features(pendulum.task, states)
-    by_state, by_features = agent.act(seen, {"state": states}), agent.act(seen)
-    assert np.mean(by_state == by_features) > 0.998
-    # Gymnasium marks environments that told nothing; then features are looked at for all of them.
-    told = {"state": np.zeros_like(states), "_state": np.arange(2000) > 0}
-    np.testing.assert_array_equal(agent.act(seen, told), by_features)
-    action, state = agent.predict(seen[0], state=None, episode_start=np.array([True]))
-    assert (action.shape, action.dtype, state) == ((), np.dtype(np.int64), None)
-    assert int(action) == by_features[0] == agent.act(seen[0])

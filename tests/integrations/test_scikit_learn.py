@@ -56,10 +56,6 @@ def table(
     return truth, np.where(mask, truth, np.nan)
 
 
-def apart(a: np.ndarray, b: np.ndarray, where: np.ndarray) -> float:
-    return float(np.linalg.norm((a - b)[where]) / np.linalg.norm(b[where]))
-
-
 def whole(imputer: LowRankImputer) -> LowRankImputer:
     return clone(imputer).set_params(output="estimate")
 
@@ -151,16 +147,6 @@ class TestTransform:
         imputer = LowRankImputer(own, output="estimate", standardise=centre == "none")
         np.testing.assert_allclose(imputer.fit_transform(holes), imputer.transform(holes), atol=2e-6)
 
-    @pytest.mark.parametrize("name", [name for name in PAIRS if name != "usvt"])
-    def test_is_near_the_fit_with_the_defaults(self, name) -> None:
-        _, holes = table(noise=0.3)
-        imputer = clone(PAIRS[name][0])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            filled = imputer.fit_transform(holes)
-        # The authors' rule stops long before the minimiser.
-        assert apart(imputer.transform(holes), filled, np.isnan(holes)) < (0.05 if name == "authors" else 2e-3)
-
     @pytest.mark.parametrize("estimator", [SoftImpute(ratio=0.05), FactorALS(rank=3), NuclearNorm(weight=3)])
     def test_solves_the_ridge_problem_of_each_new_row(self, estimator) -> None:
         _, holes = table()
@@ -175,16 +161,6 @@ class TestTransform:
             system = np.vstack([v[:, seen].T, np.diag(np.sqrt(imputer.shrinkage_ / s))])
             target = np.concatenate([row[seen], np.zeros(len(s))])
             np.testing.assert_allclose(answer, np.linalg.lstsq(system, target)[0] @ v, atol=1e-7)
-
-    def test_least_squares_take_the_shortest_of_many_answers(self) -> None:
-        rng = np.random.default_rng(0)
-        v = np.linalg.qr(rng.normal(size=(10, 4)))[0].T
-        mask = np.zeros((3, 10), bool)
-        mask[1, [2, 7]], mask[2, :6] = True, True
-        x = np.where(mask, rng.normal(size=(3, 10)), 0)
-        found = scikit_learn.rows_in_space(x, mask, v, np.ones(4), None)
-        wanted = [np.linalg.pinv(v[:, seen].T) @ row[seen] @ v for row, seen in zip(x, mask, strict=True)]
-        np.testing.assert_allclose(found, wanted, atol=1e-10)
 
     @pytest.mark.parametrize("imputer", [*IMPUTERS, SoftImputer(shrinkage=1e6)], ids=[*PAIRS, "rank 0"])
     def test_takes_each_row_by_itself_in_blocks_and_from_a_pickle(self, imputer, monkeypatch) -> None:
@@ -201,13 +177,6 @@ class TestTransform:
         assert again.outcome_ is imputer.outcome_
         monkeypatch.setattr(scikit_learn, "BLOCK_ENTRIES", 100)
         np.testing.assert_allclose(imputer.transform(new), at_once, atol=1e-12)
-
-    @pytest.mark.parametrize(("centre", "wanted"), [("none", 0.0), ("mean", None), ("row", None)])
-    def test_an_empty_row_gets_the_centre(self, centre, wanted) -> None:
-        _, holes = table()
-        imputer = SoftImputer(centre=centre).fit(holes)
-        found = imputer.transform(np.full((1, 12), np.nan))
-        np.testing.assert_allclose(found, np.nanmean(holes) if wanted is None else wanted)
 
 
 class TestTables:
@@ -332,16 +301,6 @@ def test_running_out_of_steps_is_a_warning() -> None:
 
 
 class TestScikitLearn:
-    def test_random_state_decides_what_is_hidden(self) -> None:
-        _, holes = table(noise=0.5)
-
-        def held_out(state):
-            return LowRankImputer(random_state=state).fit(holes).held_out_
-
-        assert held_out(1) == held_out(1) == held_out(np.int64(1)) == held_out(np.random.default_rng(1))
-        assert held_out(np.random.RandomState(1)) == held_out(np.random.RandomState(1))
-        assert len({held_out(seed) for seed in range(4)}) > 1
-
     def test_pipeline_and_column_transformer(self) -> None:
         truth, holes = table(100, 12, noise=0.0)
         target = truth @ np.arange(12.0)
@@ -390,20 +349,4 @@ class TestHeldOutScore:
         assert hidden.sum() / known.sum() == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / known.sum()))
         assert (~seen[0]).any(1).all()
         guess = np.repeat(np.nanmean(np.where(hidden, np.nan, holes), 1, keepdims=True), 30, 1)
-        assert score == pytest.approx(-apart(guess, holes, hidden))
-
-    def test_frames_other_marks_and_dropped_columns(self) -> None:
-        _, holes = table()
-        frame = pd.DataFrame(holes, columns=list("abcdefghijkl"))
-        numbered = np.where(np.isnan(holes), -999, holes)
-        wanted = held_out_score(SoftImputer().fit(holes), holes)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # scikit-learn warns where names are lost
-            framed = SoftImputer().set_output(transform="pandas").fit(frame)
-            assert held_out_score(framed, frame) == wanted
-        assert held_out_score(SoftImputer(missing_values=-999).fit(numbered), numbered) == wanted
-        holes[:, 2] = np.nan
-        with pytest.warns(UserWarning, match="drops"):
-            dropping = SoftImputer().fit(holes)
-        with pytest.raises(ValueError, match="keep_empty_features=True"):
-            held_out_score(dropping, holes)
+        assert score == pytest.approx(-np.linalg.norm((guess - holes)[hidden]) / np.linalg.norm(holes[hidden]))

@@ -158,33 +158,6 @@ def test_what_is_no_matrix_of_values_is_refused(make, quantiles: bool, x: Tensor
     assert hook.updates == 0
 
 
-def trained(rule: float | None, updates: int = 30) -> list[Tensor]:
-    """Parameters after some updates of a script's kind, with its own random numbers in between."""
-    online, target = network(seed=0), network(seed=1)
-    optimizer = torch.optim.Adam(online.parameters(), lr=1e-2)
-    if rule is not None:
-        structure(target, rule)
-    torch.manual_seed(2)
-    for update in range(updates):
-        here, after, rewards = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16)
-        actions = torch.randint(6, (16, 1))
-        with torch.no_grad():
-            wanted = rewards + 0.9 * target(after).max(1).values
-        loss = (online(here).gather(1, actions).squeeze(1) - wanted).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if update % 10 == 9:
-            target.load_state_dict(online.state_dict())
-    return list(online.parameters())
-
-
-def test_a_script_at_p_1_goes_exactly_its_own_way() -> None:
-    plain, same, other = (trained(rule) for rule in (None, 1.0, 0.9))
-    assert all(torch.equal(a, b) for a, b in zip(plain, same, strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
-
-
 @pytest.mark.slow
 def test_the_script_with_the_line_learns_cartpole(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(Path(__file__).parents[2] / "examples" / "integrations" / "cleanrl_style.py"))

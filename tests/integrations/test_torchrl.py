@@ -137,25 +137,6 @@ def test_compiles_into_one_graph(double: bool) -> None:
     assert int(ours.structure_updates) == 5
 
 
-def test_names_of_entries_can_be_chosen() -> None:
-    net = MLP(in_features=WIDTH, out_features=ACTIONS, num_cells=[16])
-    values = TensorDictModule(net, in_keys=["observation"], out_keys=["worth"])
-    pick = QValueModule(action_value_key="worth", out_keys=["act", "worth", "best"], spec=SPECS["categorical"])
-    actor = TensorDictSequential(values, pick)
-    plain, ours = (
-        DQNLoss(actor, action_space="categorical"),
-        StructuredDQNLoss(actor, action_space="categorical", structure=1.0),
-    )
-    said = []
-    for loss in (plain, ours):
-        loss.set_keys(action_value="worth", action="act", value="best", priority="error", reward="pay")
-        batch = batch_of().rename_key_("action", "act")
-        batch["next"].rename_key_("reward", "pay")
-        said.append(loss(batch)["loss"])
-        assert "error" in batch.keys()  # noqa: SIM118
-    assert torch.equal(*said)
-
-
 def test_a_library_that_forms_targets_in_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, atoms = loss_of(), distributional()
     for cls in (DQNLoss, DistributionalDQNLoss):
