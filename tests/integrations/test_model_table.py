@@ -60,7 +60,7 @@ def test_a_table_without_ends_is_the_model_itself() -> None:
 def test_closing_keeps_all_values(terminal: bool, done: bool) -> None:
     model = episodic(3, terminal=terminal, done=done)
     table = closed(model)
-    assert table.n_states == model.n_states + done
+    assert len(table.rewards) == model.n_states + done
     np.testing.assert_allclose(table.transitions.sum(axis=1), 1.0, atol=1e-14)
     found = values_by_loops(table.transitions.toarray(), table.rewards, 0.9)
     best, _ = solve_exactly(model, 1e-11)
@@ -72,7 +72,6 @@ def test_closing_keeps_all_values(terminal: bool, done: bool) -> None:
 def test_a_grid_is_written_out_as_it_backs_up(noise_nodes: int) -> None:
     grid = GridMDP(make_task("inverted-pendulum", states=(7, 6), actions=5), noise_nodes=noise_nodes)
     table = closed(grid)
-    assert table.n_states == grid.n_states
     v = torch.randn(grid.n_states, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     ours = table.rewards + table.discount * (table.transitions @ v.numpy()).reshape(table.rewards.shape)
     np.testing.assert_allclose(ours, grid.backup(v), atol=1e-6)
