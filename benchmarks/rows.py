@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -60,27 +60,15 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """The row as a file keeps it."""
-        measured = math.isfinite(self.ratio)
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "ours": self.ours,
-            "peer": self.peer,
-            "peer_name": self.peer_name,
-            "ratio": self.ratio if measured else None,
-            **({} if measured else {"why_no_ratio": "ours is not above 0: less than can be measured"}),
-            **self.note,
-        }
+        row = {"name": self.name, "unit": self.unit, "ours": self.ours, "peer": self.peer, "peer_name": self.peer_name}
+        if math.isfinite(self.ratio):
+            return {**row, "ratio": self.ratio, **self.note}
+        why = "ours is not above 0: less than can be measured"
+        return {**row, "ratio": None, "why_no_ratio": why, **self.note}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Missing:
-    """A part that cannot be measured here.
-
-    Attributes:
-        name: What would be measured.
-        install: Which package is missing, and the command that installs it.
-    """
+class Missing(NamedTuple):
+    """A part that cannot be measured here, and which package to install for it."""
 
     name: str
     install: str
@@ -96,7 +84,7 @@ def measured(parts: Parts) -> Iterator[Row | Missing]:
         try:
             yield from part()
         except ImportError as error:
-            yield Missing(name=name, install=str(error))
+            yield Missing(name, str(error))
 
 
 def document(rows: Sequence[Row | Missing], command: str) -> dict[str, Any]:

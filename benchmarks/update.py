@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -166,22 +166,29 @@ def measure_device(
     where = device_name(device)
     with torch_threads(1):
         memory, spec = recorded_buffer(16, steps, device)
-        timed: list[Timed] = []
+        first: tuple[float, float] | None = None
         for agent in agents:
             for batch in batches:
                 config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER, **AUTHORS_STRUCTURE)
-                timed.append(one := bursts_in_turns(config, memory, spec, burst, rounds, device))
+                times = bursts_in_turns(config, memory, spec, burst, rounds, device)
+                plain, structured = map(statistics.median, times)
+                first = first or (plain, structured)
                 yield Row(
                     name=f"structure's share of an update, {agent}, batch {batch}, bursts of {burst}, {where}",
                     unit="%",
-                    ours=100 * (one.structured - one.plain) / one.structured,
+                    ours=100 * (structured - plain) / structured,
                     peer=LIMITS["cuda"],
                     peer_name="limit",
-                    note={"plain_us": one.plain, "structured_us": one.structured, "shares": one.shares},
+                    note={
+                        "plain_us": plain,
+                        "structured_us": structured,
+                        "shares": [100 * (more - less) / more for less, more in zip(*times, strict=True)],
+                    },
                 )
-        for structured, ours in ((False, timed[0].plain), (True, timed[0].structured)):
+        for arm, ours in zip(("dqn", "sv-dqn"), first or (), strict=True):
+            structured = arm == "sv-dqn"
             yield Row(
-                name=f"one update, {'sv-dqn' if structured else 'dqn'}, batch {batches[0]}, bursts of {burst}, {where}",
+                name=f"one update, {arm}, batch {batches[0]}, bursts of {burst}, {where}",
                 unit="us",
                 ours=ours,
                 peer=1e6 * sb3_update_seconds(device, structured, 2 * burst),
@@ -189,18 +196,10 @@ def measure_device(
             )
 
 
-class Timed(NamedTuple):
-    """Median microseconds of an update, plain and structured, and the share in every round."""
-
-    plain: float
-    structured: float
-    shares: list[float]
-
-
 def bursts_in_turns(
     config: AgentConfig, memory: Replay, spec: EnvSpec, length: int, rounds: int, device: torch.device
-) -> Timed:
-    """Bursts of both kinds, one after the other in every round, who begins taking turns."""
+) -> tuple[list[float], list[float]]:
+    """Microseconds of an update in every round, plain and structured; who begins takes turns."""
     gc.collect()  # the learners of the last call refer to themselves, and hold gigabytes of a GPU
 
     def burst_of(structured: bool) -> Callable[[], Burst]:
@@ -223,8 +222,7 @@ def bursts_in_turns(
         for number in range(rounds):
             for k in (0, 1) if number % 2 == 0 else (1, 0):
                 times[k].append(1e6 * seconds(partial(twice, k)) / (2 * length))
-    plain, structured = map(statistics.median, times)
-    return Timed(plain, structured, [100 * (more - less) / more for less, more in zip(*times, strict=True)])
+    return times
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def test_rows_before_a_missing_package_are_kept(monkeypatch: pytest.MonkeyPatch)
         integrations.LIBRARIES["torchrl"].updates()
 
     monkeypatch.setattr(integrations, "version", lambda package: None)
-    missing = Missing(name="one", install="torchrl is missing. Run: pip install 'svrl[torchrl]'")
+    missing = Missing("one", "torchrl is missing. Run: pip install 'svrl[torchrl]'")
     assert list(rows.measured({"one": part, "other": lambda: [ROW]})) == [ROW, missing, ROW]
 
 
@@ -252,25 +252,7 @@ def test_train_on_a_device() -> None:
     small = {"n_envs": 2, "start": 40, "warm": 48, "seconds_each": 0.2, "peer_steps": 8}
     found = sane([row for structured in (False, True) for row in train.measure_on_gpu(CPU, structured, **small)])
     assert ["sv-dqn" in row.name for row in found] == [False, False, True, True]
-    assert all(row.note["same_games"] for row in found)
-    assert all(row.ratio < 1 for row in found[::2]), "an agent is no quicker than its emulator"
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_other_games_would_be_noticed(same: bool) -> None:
-    pytest.importorskip("ale_py")
-    record = train.RecordingEnv(train.make_env(train.GAME, 2, seed=0))
-    record.reset()
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        record.send(rng.integers(18, size=2))
-        record.recv()
-    record.close()
-    record.rewards[-1] = record.rewards[-1] + (not same)
-    alone = train.make_env(train.GAME, 2, seed=0)
-    alone.reset()
-    assert record.play_again(alone, 0, 30) is same
-    alone.close()
+    assert [row.peer_name for row in found[::2]] == ["the emulator alone"] * 2
 
 
 # Other integrations.

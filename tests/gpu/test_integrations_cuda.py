@@ -86,8 +86,8 @@ def test_nothing_waits_for_the_gpu() -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         structured(q, updates=count)
-        structured(q, 0.5, rise=100, updates=count)
-        structured_values(q, online_q=q, updates=count, value="network")
+        structured(q, StructuredTargets(observe=0.5, rise=100), updates=count)
+        structured_values(q, online_q=q, updates=count)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -110,13 +110,14 @@ def recorded(function, *held: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
 def test_a_graph_draws_a_new_mask_at_each_replay(rise: int) -> None:
     count = torch.zeros((), dtype=torch.int64, device="cuda")
     q = values(32, 18).cuda()
-    graph, found = recorded(lambda q, count: structured(q, 0.6, seed=2, updates=count, rise=rise), q, count)
+    rule = StructuredTargets(observe=0.6, rise=rise)
+    graph, found = recorded(lambda q, count: structured(q, rule, seed=2, updates=count), q, count)
     seen = []
     for update in range(6):
         q.copy_(values(32, 18, seed=update))
         graph.replay()
         torch.cuda.synchronize()
-        expected = structured(values(32, 18, seed=update).cuda(), 0.6, seed=2, updates=update, rise=rise)
+        expected = structured(values(32, 18, seed=update).cuda(), rule, seed=2, updates=update)
         assert torch.equal(found, expected)
         seen.append((found == q).clone())
         count += 1

@@ -52,9 +52,8 @@ def each(*, all_cases: bool) -> list[Any]:
             params.append(pytest.param(None, "", id=library, marks=skip))
             continue
         rig = INSTALLED[name]
-        for case in rig.CASES if all_cases else rig.FEW:
-            marks = [pytest.mark.slow] if case in rig.SLOW else []
-            params.append(pytest.param(rig, case, id=f"{library}: {case}", marks=marks))
+        cases = rig.CASES if all_cases else rig.FEW
+        params += [pytest.param(rig, case, id=f"{library}: {case}") for case in cases]
     return params
 
 
@@ -113,9 +112,7 @@ def test_ranks_are_logged(rig: Any, case: str, structure: float | None) -> None:
     [
         ("0.5", "a probability or None for the plain agent, got '0.5'"),
         (True, "got True"),
-        ([0.9], r"got \[0.9\]"),
         (0.0, r"a probability in \(0, 1\], got 0.0"),
-        (1.5, "1.5"),
     ],
 )
 def test_what_is_no_structure_is_one_sentence(rig: Any, case: str, structure: Any, sentence: str) -> None:

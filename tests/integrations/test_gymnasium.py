@@ -58,19 +58,6 @@ def test_a_cliff_is_walked_along_in_13_steps() -> None:
     assert value == pytest.approx(-(1 - 0.99**13) / (1 - 0.99), abs=1e-9)
 
 
-def test_taxis_start_anywhere_and_their_plans_deliver() -> None:
-    env = gymnasium.make(newest("Taxi"))
-    model = mdp_from_env(env, 0.95)
-    start = start_probabilities(env)
-    assert (model.n_states, model.n_actions) == (500, 6)
-    assert np.count_nonzero(start) == 300
-    found = plan(model, PolicyIteration())
-    agent = agent_from_plan(found, model)
-    for seed in range(20):
-        first, _ = env.reset(seed=seed)
-        assert played(env, agent, first, 0.95)[0] == pytest.approx(float(found.v[first]), abs=1e-9)
-
-
 def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
     env, discount = gymnasium.make("FrozenLake-v1"), 0.99
     model = mdp_from_env(env, discount)
@@ -101,7 +88,6 @@ def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
 
 LAKE = mdp_from_env("FrozenLake-v1", 0.9)
 PLANNED = plan(LAKE, PolicyIteration())
-WITH_Q = plan(LAKE, StructuredValueIteration(observe=0.6, max_iterations=2))
 VECTOR: Any = gymnasium.make_vec("FrozenLake-v1", num_envs=3, vectorization_mode="sync")
 NAMES: Any = gymnasium.make("FrozenLake-v1")
 NAMES.unwrapped.observation_space = gymnasium.spaces.Discrete(16, start=1)
@@ -118,14 +104,15 @@ FICKLE.unwrapped.fickle_passenger = True  # as its argument of that name does, s
         (lambda: mdp_from_env("FrozenLake-v1", 1.0), "discount between 0 and 1"),
         (lambda: mdp_from_env(FICKLE, 0.9), "a fickle passenger"),
         (lambda: mdp_from_env(NAMES, 0.9), "16 states and 4 actions, and observes"),
-        (lambda: agent_from_plan(LAKE, PLANNED), "the plan first and then the model"),
-        (lambda: agent_from_plan(PLANNED.policy, LAKE), "needs a Plan, got Tensor"),
+        (lambda: agent_from_plan(LAKE, PLANNED), "needs a Plan, got TabularMDP"),
         (lambda: agent_from_plan(PLANNED, VECTOR), "needs a model, got"),
         (lambda: agent_from_plan(PLANNED).act(16), "states 0 to 15, got 16"),
         (lambda: agent_from_plan(PLANNED).act(0.5), "observes their numbers"),
-        (lambda: agent_from_plan(PLANNED, mdp_from_env(newest("CliffWalking"), 0.9)), "and the model 48 and 4"),
-        (lambda: agent_from_plan(PLANNED, toy_mdp(0, n_states=16, n_actions=3)), "and the model 16 and 3"),
-        (lambda: agent_from_plan(WITH_Q, toy_mdp(0, n_states=16, n_actions=5)), "4 actions, and the model 16 and 5"),
+        (lambda: agent_from_plan(PLANNED, mdp_from_env(newest("CliffWalking"), 0.9)), "v.* with 48 and 4"),
+        (
+            lambda: agent_from_plan(PLANNED, toy_mdp(0, n_states=16, n_actions=3)),
+            "16 states and 4 actions, .* 16 and 3",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(call: Callable[[], Any], sentence: str) -> None:
@@ -146,30 +133,18 @@ def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float)
 
 def test_ids() -> None:
     assert set(IDS) == set(TASKS)
-    assert list(IDS.values()) == [
-        "svrl/InvertedPendulum-v0",
-        "svrl/MountainCar-v0",
-        "svrl/DoubleIntegrator-v0",
-        "svrl/CartPole-v0",
-        "svrl/ThreeMotorPendulum-v0",
-    ]
+    assert IDS["three-motor-pendulum"] == "svrl/ThreeMotorPendulum-v0"
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # Gymnasium warns of an id that is registered again
         register_tasks()
 
 
 @pytest.mark.parametrize("given", IDS.values())
-def test_the_checker_of_gymnasium_has_nothing_to_say(given: str) -> None:
+def test_the_checkers_have_nothing_to_say(given: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(gymnasium.make(given).unwrapped)
-
-
-@pytest.mark.parametrize("given", IDS.values())
-def test_the_checker_of_stable_baselines_has_nothing_to_say(given: str) -> None:
-    checker = pytest.importorskip("stable_baselines3.common.env_checker")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        checker = pytest.importorskip("stable_baselines3.common.env_checker")
         checker.check_env(gymnasium.make(given, actions=27))
 
 
@@ -209,15 +184,6 @@ def test_noise_is_that_of_the_task_and_of_the_seed() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_starts_fill_the_box() -> None:
-    env = ControlTaskEnv("mountain-car")
-    env.reset(seed=0)
-    starts = np.array([env.reset()[1]["state"] for _ in range(2000)])
-    for k, axis in enumerate(env.task.axes):
-        shares = np.histogram(starts[:, k], bins=10, range=(axis.low, axis.high))[0] / len(starts)
-        assert np.abs(shares - 0.1).max() < 0.035
-
-
 def test_actions_and_variants() -> None:
     assert gymnasium.make(IDS["cart-pole"]).action_space.n == 1000
     assert gymnasium.make(IDS["cart-pole"], actions=11).action_space.n == 11
@@ -246,13 +212,11 @@ def broken_env() -> ControlTaskEnv:
     [
         (lambda: ControlTaskEnv("three-motor-pendulum", actions=30), "The nearest is 27"),
         (lambda: ControlTaskEnv("cart-pole", variant="paperr"), "Did you mean paper"),
-        (lambda: ControlTaskEnv("cart-pole", actions=1), "at least 2"),
         (lambda: ControlTaskEnv("cart-pole", render_mode="human"), "rgb_array"),
         (lambda: ControlTaskEnv(make_task("cart-pole"), actions=5), "was given whole"),
         (lambda: ControlTaskEnv("cart-pol"), "Did you mean cart-pole"),
         (lambda: task_env().step(5), "actions 0 to 4, got 5"),
         (lambda: task_env().reset(options={"state": [0.0]}), r"position \(m\) in \[-3, 3\]"),
-        (lambda: task_env().reset(options={"state": [4.0, 0.0]}), r"position \(m\) in \[-3, 3\]"),
         (lambda: task_env().reset(options={"state": [math.nan, 0.0]}), r"position \(m\) in \[-3, 3\]"),
         (lambda: task_env().reset(options={"stat": [0.0, 0.0]}), "the option 'state' and no other, got 'stat'"),
         (lambda: broken_env().step(0), "gave the reward nan"),
@@ -344,19 +308,17 @@ def test_the_agent_is_greedy_for_the_q_of_the_plan(pendulum: GridMDP, kept: str)
     assert np.mean(chosen == expected) > 0.99  # where two are equal up to rounding, either may be chosen
 
 
-@pytest.mark.parametrize("kept", METHODS)
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
         (lambda grid: None, r"over a grid of 31x31 states of inverted-pendulum.*agent_from_plan\(found, gr"),
-        (lambda grid: grid.task, "over a grid of 31x31"),
-        (lambda grid: other_grid("inverted-pendulum", (31, 31), 14), "961 states and 15 actions, and the model 961"),
-        (lambda grid: other_grid("inverted-pendulum", (30, 31), 15), "961 states and 15 actions, and the model 930"),
-        (lambda grid: other_grid("double-integrator", (31, 31), 15), "of 31x31, and the model is double-integrator"),
+        (lambda grid: other_grid("inverted-pendulum", (31, 31), 14), "31x31 states and 15 actions, .* 31x31 and 14"),
+        (lambda grid: other_grid("inverted-pendulum", (30, 31), 15), "and the model inverted-pendulum with 30x31"),
+        (lambda grid: other_grid("double-integrator", (31, 31), 15), "and the model double-integrator with 31x31"),
     ],
 )
-def test_a_plan_of_another_grid_is_refused(pendulum: GridMDP, kept: str, given: Any, sentence: str) -> None:
-    found = plan(pendulum, METHODS[kept], seed=0)
+def test_a_plan_of_another_grid_is_refused(pendulum: GridMDP, given: Any, sentence: str) -> None:
+    found = plan(pendulum, METHODS["values"])
     with pytest.raises(ValueError, match=sentence):
         agent_from_plan(found, given(pendulum))
 
@@ -372,11 +334,8 @@ UPRIGHT = np.array([0.0, 1.0, 0.0])  # the features of the state (0, 0)
     ("seen", "state", "sentence"),
     [
         (UPRIGHT, np.zeros(4), r"states of shape \(2,\) for this observation, got info\['state'\]"),
-        (UPRIGHT, np.zeros((1, 2)), r"states of shape \(2,\) for this observation, got info\['state'\]"),
-        (UPRIGHT, 0.0, r"states of shape \(2,\) for this observation, got info\['state'\]"),
         (np.tile(UPRIGHT, (5, 1)), np.zeros((4, 2)), r"states of shape \(5, 2\) for this observation"),
         (np.zeros(4), np.zeros(2), "is observed by 3 features"),
-        (np.zeros((2, 4)), np.zeros(2), "is observed by 3 features"),
         (3, np.zeros(2), "is observed by 3 features"),
         (np.zeros((1, 5, 3)), np.zeros(2), r"features \(f,\) or \(N, f\), got shape \(1, 5, 3\)"),
     ],
@@ -402,18 +361,3 @@ def test_stable_baselines_evaluates_a_plan(pendulum: GridMDP) -> None:
     followed = rollout(pendulum.task, agent.policy, starts=400, generator=source).rewards.sum(0)
     spread = float(followed.std()) * math.sqrt(1 / 10 + 1 / 400)
     assert np.mean(returns) == pytest.approx(float(followed.mean()), abs=4 * spread)
-
-
-def test_state_and_features_choose_the_same(pendulum: GridMDP) -> None:
-    q = pendulum.backup(plan(pendulum, METHODS["values"]).v)
-    agent = PlannedAgent(policy=GreedyPolicy(task=pendulum.task, q=q), task=pendulum.task)
-    states = draw_starts(pendulum.task, 2000, torch.Generator().manual_seed(3)).numpy()
-    seen = features(pendulum.task, states)
-    by_state, by_features = agent.act(seen, {"state": states}), agent.act(seen)
-    assert np.mean(by_state == by_features) > 0.998
-    # Gymnasium marks environments that told nothing; then features are looked at for all of them.
-    told = {"state": np.zeros_like(states), "_state": np.arange(2000) > 0}
-    np.testing.assert_array_equal(agent.act(seen, told), by_features)
-    action, state = agent.predict(seen[0], state=None, episode_start=np.array([True]))
-    assert (action.shape, action.dtype, state) == ((), np.dtype(np.int64), None)
-    assert int(action) == by_features[0] == agent.act(seen[0])

@@ -35,25 +35,26 @@ def drawn(q: Tensor, p: float = 0.9, seed: int = 0, updates: int = 0) -> Tensor:
 def test_it_is_structured_targets_with_a_mask_by_counting(shape: tuple[int, ...], settings: dict) -> None:
     q = values(*shape)
     kept = q.clone()
-    found = structured(q, 0.7, seed=3, updates=11, **settings)
     rule = StructuredTargets(observe=0.7, **settings)
+    found = structured(q, rule, seed=3, updates=11)
     assert torch.equal(found, rule.complete(q, drawn(q, 0.7, 3, 11)).matrix)
-    assert torch.equal(found, structured(q, seed=3, updates=11, rule=rule))
-    assert torch.equal(found, structured(q, rule, seed=3, updates=11))
-    assert torch.equal(found, structured(q.mT.contiguous().mT, seed=3, updates=11, rule=rule))
+    assert torch.equal(found, structured(q.mT.contiguous().mT, rule, seed=3, updates=11))
+    if not settings:
+        assert torch.equal(found, structured(q, 0.7, seed=3, updates=11))
     assert torch.equal(q, kept)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("scale", ["none", "minmax", "row"])
 def test_observing_everything_changes_no_bit(kind: torch.dtype, scale: str) -> None:
+    rule = StructuredTargets(observe=1.0, scale=scale)
     for shape in ((32, 18), (3, 32, 18)):
         q = (values(*shape) * 7 - 50).to(kind)
-        found = structured(q, 1.0, scale=scale)
+        found = structured(q, rule)
         assert found.dtype == kind
         assert torch.equal(found, q)
     z = values(32, 9, 6).to(kind)
-    assert torch.equal(structured_quantiles(z, 1.0, scale=scale), z)
+    assert torch.equal(structured_quantiles(z, rule), z)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -88,16 +89,14 @@ def test_the_probability_rises_with_the_updates() -> None:
     rule = StructuredTargets(observe=0.2, rise=100)
     for updates in (0, 40, 99, 100, 5000):
         mask = drawn(q, rule.probability(updates), 0, updates)
-        assert torch.equal(structured(q, rule=rule, updates=updates), rule.complete(q, mask).matrix)
-        assert torch.equal(
-            structured(q, rule=rule, updates=torch.tensor(updates)), structured(q, rule=rule, updates=updates)
-        )
-    assert torch.equal(structured(q, rule=rule, updates=100), q)
+        assert torch.equal(structured(q, rule, updates=updates), rule.complete(q, mask).matrix)
+        assert torch.equal(structured(q, rule, updates=torch.tensor(updates)), structured(q, rule, updates=updates))
+    assert torch.equal(structured(q, rule, updates=100), q)
 
 
 def test_several_updates_in_a_row_rise_inside() -> None:
     q = values(4, 64, 18)
-    found = structured(q, 0.25, rise=4, updates=1)
+    found = structured(q, StructuredTargets(observe=0.25, rise=4), updates=1)
     steps = torch.tensor([0.4375, 0.625, 0.8125, 1.0]).view(-1, 1, 1)
     mask = observed_entries((4, 64, 18), steps, seed=0, updates=1)
     assert torch.equal(found, StructuredTargets().complete(q, mask).matrix)
@@ -120,9 +119,8 @@ def test_all_six_agents_of_the_table(shape: tuple[int, ...]) -> None:
     }
     said = []
     for (kind, p, value), (chooser, valuer) in rows.items():
-        found = structured_values(
-            target, p, online_q=online if kind == "double" else None, seed=3, updates=4, value=value
-        )
+        rule = StructuredTargets(observe=p, value=value)
+        found = structured_values(target, rule, online_q=online if kind == "double" else None, seed=3, updates=4)
         flat = zip(chooser.flatten(0, -2), valuer.flatten(0, -2), strict=True)
         expected = [float(worth[max(range(len(row)), key=row.tolist().__getitem__)]) for row, worth in flat]
         assert found.flatten().tolist() == expected
@@ -153,18 +151,18 @@ def test_no_gradient_comes_back() -> None:
         assert not found.requires_grad
     for value in ("completed", "network"):
         q.grad = None
-        worth = structured_values(q, online_q=q, value=value, updates=0)
+        worth = structured_values(q, StructuredTargets(value=value), online_q=q, updates=0)
         (q.sum(-1) - worth).square().sum().backward()
         assert torch.equal(q.grad, (2 * (q.detach().sum(-1) - worth))[:, None].expand_as(q))
 
 
-RULE = StructuredTargets(observe=0.5, scale="row")
+RULE, RISING = StructuredTargets(observe=0.5, scale="row"), StructuredTargets(observe=0.7, rise=10)
 
 
 def everything(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    matrix = structured(target, 0.7, seed=3, updates=updates, rise=10)
-    worth = structured_values(target, 0.7, online_q=online, seed=3, updates=updates, value="network")
-    return matrix * 2, worth + 1, structured_quantiles(online[:, None], rule=RULE, updates=updates)
+    matrix = structured(target, RISING, seed=3, updates=updates)
+    worth = structured_values(target, 0.7, online_q=online, seed=3, updates=updates)
+    return matrix * 2, worth + 1, structured_quantiles(online[:, None], RULE, updates=updates)
 
 
 def double_dqn(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor]:
@@ -173,13 +171,14 @@ def double_dqn(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor]
 
 @pytest.mark.parametrize(("backend", "function"), [("aot_eager", everything), ("inductor", double_dqn)])
 def test_a_compiler_takes_it_in_one_graph(backend: str, function) -> None:
+    """Products of a counter are an index to Inductor, and one that overflows would be computed wrongly."""
     if backend == "inductor" and shutil.which("g++") is None:
         pytest.skip("inductor needs a C++ compiler")
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     compiled = torch.compile(function, fullgraph=True, backend=backend)
     target, online = values(32, 18, seed=1), values(32, 18, seed=2)
-    for updates in map(torch.tensor, (0, 1, 7)):
+    for updates in map(torch.tensor, (0, 1, 10**6)):
         for found, expected in zip(compiled(target, online, updates), function(target, online, updates), strict=True):
             assert torch.allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
@@ -187,7 +186,7 @@ def test_a_compiler_takes_it_in_one_graph(backend: str, function) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_operator_keeps_the_rules_of_operators(kind: torch.dtype) -> None:
-    name = module._registered(None)[0]
+    name = module._registered(RULE)[0]
     for shape in ((32, 18), (3, 8, 4)):
         q = values(*shape).to(kind)
         torch.library.opcheck(module._complete, (q, drawn(q), name))
@@ -202,20 +201,13 @@ def test_the_operator_keeps_the_rules_of_operators(kind: torch.dtype) -> None:
         (lambda q: structured(q.long()), "got int64 of shape"),
         (lambda q: structured(q[:0]), r"none of them empty; got float32 of shape \(0, 6\)"),
         (lambda q: structured(q, 0.0), r"a probability in \(0, 1\], got 0.0"),
-        (lambda q: structured(q, 1.1), "got 1.1"),
-        (lambda q: structured(q, scale="rows"), "none, minmax, row, got 'rows'"),
-        (lambda q: structured(q, 0.5, rule=StructuredTargets()), "not both; got a rule and p"),
-        (lambda q: structured(q, rule=StructuredTargets(), scale="row"), "got a rule and scale"),
         (lambda q: structured_values(q.long()), "got int64"),
-        (lambda q: structured_values(q, value="both"), "completed, network, got 'both'"),
         (structured_quantiles, r"\(B, N, A\), got \(8, 6\)"),
         (lambda q: structured_quantiles([q]), r"\(B, N, A\), got list"),
         (lambda q: structured(q, 0.5), "which mask is drawn"),
         (lambda q: structured(q, 0.5, updates=1.5), "int, or a 0-d int64 tensor; got 1.5"),
-        (lambda q: structured(q, 0.5, mask=q > 0), "a mask, not both"),
         (lambda q: structured(q, mask=q), "A mask is bool and has the shape of the values"),
         (lambda q: structured(q, mask=(q > 0)[:4]), r"got torch.bool of shape \(4, 6\)"),
-        (lambda q: structured(q, rule=0.5, updates=0), "A rule is a StructuredTargets, got 0.5"),
         (lambda q: structured(q, "0.9", updates=0), "got '0.9'"),
         (lambda q: structured(q, 0.5, updates=0, seed=None), "A seed is a whole number, got None"),
         (lambda q: structured_values(q, 0.5, online_q=q[:4], updates=0), "Both networks value the same states"),
@@ -232,7 +224,7 @@ def test_an_estimator_of_ones_own_is_used() -> None:
             return dataclasses.replace(SoftImpute()(problem), dense=torch.zeros_like(problem.values))
 
     q = values(16, 6)
-    found = structured(q, 0.5, estimator=Zeros(), scale="none", updates=0)
+    found = structured(q, StructuredTargets(observe=0.5, estimator=Zeros(), scale="none"), updates=0)
     assert torch.equal(found, torch.where(drawn(q, 0.5), q, 0.0))
 
 
@@ -252,9 +244,9 @@ def test_rules_that_look_alike_are_not_mixed_up() -> None:
     q = values(12, 6)
     one, other = (StructuredTargets(estimator=Constant(number), scale="none") for number in (3.0, 99.0))
     assert repr(one) == repr(other)
-    compiled = torch.compile(lambda q, n: structured(q, rule=one, updates=n), backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(lambda q, n: structured(q, one, updates=n), backend="aot_eager", fullgraph=True)
     first = compiled(q, torch.tensor(4))
-    assert structured(q, rule=other, updates=4).max() == 99
+    assert structured(q, other, updates=4).max() == 99
     assert torch.equal(compiled(q, torch.tensor(4)), first)
     assert first.max() < 99
 
@@ -263,7 +255,7 @@ def test_probabilities_may_change_from_call_to_call() -> None:
     q, kept = values(32, 18), len(module._RULES)
     for k in range(1, 50):
         structured(q, k / 50, updates=k)
-        structured(q, rule=StructuredTargets(observe=k / 50), updates=k)
+        structured(q, StructuredTargets(observe=k / 50), updates=k)
     assert len(module._RULES) <= kept + 1
     compiled = torch.compile(lambda q, p, n: structured(q, p, updates=n), backend="aot_eager", fullgraph=True)
     for p in (0.5, 0.6, 0.7):

@@ -119,12 +119,6 @@ def test_episodes_end_in_a_state_of_their_own(form: str) -> None:
     np.testing.assert_allclose(ddp.evaluate_policy(result.sigma), theirs.v, atol=1e-10)
 
 
-def test_a_grid_is_solved_alike() -> None:
-    grid = GridMDP(make_task("double-integrator", states=(9, 9), actions=7))
-    theirs = ddp_from_mdp(grid).policy_iteration()
-    np.testing.assert_allclose(plan(grid, ValueIteration(tolerance=1e-9)).v, theirs.v, atol=1e-4)
-
-
 def test_a_result_has_what_theirs_has_and_a_certain_epsilon() -> None:
     r, q = random_parts(5)
     model = TabularMDP(transitions=q, rewards=r, discount=0.9)

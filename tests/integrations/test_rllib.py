@@ -18,12 +18,11 @@ from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from tests.integrations.rllib_rig import ACTIONS, MODULE, SEED, Wheel, batch, flat_weights, learner, settled, update
+from tests.integrations.rllib_rig import MODULE, SEED, Wheel, batch, flat_weights, learner, settled, update
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
-from svrl.integrations.target_hook import ranks_of
 
 
 @pytest.mark.parametrize("value", ["completed", "network"])
@@ -85,23 +84,6 @@ def test_a_distribution_is_chosen_by_completed_expectations(double: bool) -> Non
         assert update(one, number)["qf_loss"] == pytest.approx(float((data["weights"] * losses).mean()), rel=1e-5)
 
 
-def test_ranks_are_logged_with_the_losses() -> None:
-    for structure in (0.5, None):
-        one = learner(structure=structure, rank_every=3)
-        seen = []
-        for number in range(7):
-            data = {key: torch.as_tensor(column) for key, column in batch(number)[MODULE].items()}
-            with torch.no_grad():
-                expected = ranks_of(one.module[MODULE].forward_train(data)[QF_TARGET_NEXT_PREDS])
-            found = update(one, number)
-            seen.append({key: float(found[key]) for key in expected})
-            if number % 3 == 0:
-                assert seen[-1] == expected
-            else:
-                assert seen[-1] == seen[-2]
-        assert 1 <= seen[0]["rank_99"] <= ACTIONS
-
-
 def test_a_state_holds_the_number_of_updates_and_weights_alone_do_not() -> None:
     first, second = learner(structure=0.5), learner(structure=0.5)
     for number in range(5):
@@ -109,22 +91,12 @@ def test_a_state_holds_the_number_of_updates_and_weights_alone_do_not() -> None:
     second.set_state(copy.deepcopy(first.get_state()))
     assert update(first, 5)["qf_loss"] == update(second, 5)["qf_loss"]
     assert first.updates == second.updates == {MODULE: 6}
-    plain, one = learner(DQNConfig()), learner()
-    update(plain, 0)
-    one.set_state(plain.get_state())
-    assert torch.equal(flat_weights(one), flat_weights(plain))
-    update(one, 0)
-    one.set_state(plain.get_state(components="rl_module"))
-    assert one.updates == {MODULE: 1}
-    one.set_state(plain.get_state())
-    assert one.updates == {}
-    assert "structured_updates" not in learner().get_state(components="rl_module")
-
-
-def test_another_learner_draws_other_masks() -> None:
-    first, second = learner(structure=0.5), learner(structure=0.5)
-    second._learner_index = 1
-    assert update(first, 0)["qf_loss"] != update(second, 0)["qf_loss"]
+    plain = learner(DQNConfig())
+    second.set_state(plain.get_state(components="rl_module"))
+    assert torch.equal(flat_weights(second), flat_weights(plain))
+    assert second.updates == {MODULE: 6}
+    second.set_state(plain.get_state())
+    assert second.updates == {}
 
 
 @pytest.mark.parametrize("what", ["forward_train", "complete_update"])
@@ -194,30 +166,9 @@ def test_a_loss_that_asks_for_something_else_is_noticed(monkeypatch: pytest.Monk
         update(learner(), 0)
 
 
-def test_an_interrupted_update_does_not_stop_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = learner(structure=0.5), learner(structure=0.5)
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(one, "compute_gradients", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            update(one, 0)
-    other.updates[MODULE] = 1  # the interrupted update used a mask
-    for number in (1, 2):
-        update(one, number)
-        update(other, number)
-    assert one.updates == {MODULE: 3}
-    assert torch.equal(flat_weights(one), flat_weights(other))
-    with pytest.raises(RuntimeError, match="makes a step without a loss"):
-        one.apply_gradients({})
-
-
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"structure": "half"}, "a StructuredTargets, a probability or None for the plain agent, got 'half'"),
         ({"rank_every": 0}, "1 or more, got 0"),
         ({"rank_every": 2.5}, "1 or more, got 2.5"),
     ],

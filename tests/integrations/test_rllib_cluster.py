@@ -20,7 +20,6 @@ from tests.integrations.rllib_rig import MODULE, flat_weights, settled
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
-from svrl.integrations.target_hook import ranks_of
 
 
 @pytest.fixture(scope="module")
@@ -72,24 +71,6 @@ def test_observing_everything_makes_rllibs_own_training() -> None:
         algorithm.stop()
     assert torch.equal(found["plain"], found["all"])
     assert not torch.equal(found["plain"], found["half"])
-
-
-@pytest.mark.usefixtures("cluster")
-def test_ranks_in_results_are_means_over_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def counted(q: Tensor) -> dict[str, float]:
-        seen.append(len(seen) + 1.0)  # two actions have few ranks: numbers that differ say which of them are told
-        return {**ranks_of(q), "rank_99": seen[-1]}
-
-    monkeypatch.setattr("svrl.integrations.rllib.ranks_of", counted)
-    algorithm = built(short(StructuredDQNConfig(), rank_every=1))
-    for _ in range(2):
-        before = len(seen)
-        told = algorithm.train()["learners"][MODULE]["rank_99"]
-        assert told == pytest.approx(np.mean(seen[before:]))
-        assert len(seen) > before + 5
-    algorithm.stop()
 
 
 @pytest.mark.slow

@@ -56,10 +56,6 @@ def table(
     return truth, np.where(mask, truth, np.nan)
 
 
-def apart(a: np.ndarray, b: np.ndarray, where: np.ndarray) -> float:
-    return float(np.linalg.norm((a - b)[where]) / np.linalg.norm(b[where]))
-
-
 def whole(imputer: LowRankImputer) -> LowRankImputer:
     return clone(imputer).set_params(output="estimate")
 
@@ -70,21 +66,12 @@ def fitted(imputer: LowRankImputer, X: np.ndarray) -> LowRankImputer:
         return clone(imputer).fit(X)
 
 
-@parametrize_with_checks(
-    [
-        SoftImputer(),
-        LowRankImputer(),
-        whole(SoftImputer()),
-        whole(LowRankImputer()),
-        SoftImputer(missing_values=-1, standardise=True),
-    ]
-)
+@parametrize_with_checks([SoftImputer(), whole(LowRankImputer()), SoftImputer(missing_values=-1, standardise=True)])
 def test_scikit_learns_checks(estimator: LowRankImputer, check) -> None:
     check(estimator)
 
 
 @pytest.mark.filterwarnings("ignore:X .*feature names")
-@pytest.mark.parametrize("imputer", [SoftImputer(), LowRankImputer()], ids=lambda imputer: type(imputer).__name__)
 @pytest.mark.parametrize(
     "check",
     [
@@ -97,8 +84,8 @@ def test_scikit_learns_checks(estimator: LowRankImputer, check) -> None:
     ],
     ids=lambda check: check.__name__,
 )
-def test_scikit_learns_checks_of_frames(imputer: LowRankImputer, check) -> None:
-    check(type(imputer).__name__, imputer)
+def test_scikit_learns_checks_of_frames(check) -> None:
+    check("SoftImputer", SoftImputer())
 
 
 class TestFitTransform:
@@ -160,16 +147,6 @@ class TestTransform:
         imputer = LowRankImputer(own, output="estimate", standardise=centre == "none")
         np.testing.assert_allclose(imputer.fit_transform(holes), imputer.transform(holes), atol=2e-6)
 
-    @pytest.mark.parametrize("name", [name for name in PAIRS if name != "usvt"])
-    def test_is_near_the_fit_with_the_defaults(self, name) -> None:
-        _, holes = table(noise=0.3)
-        imputer = clone(PAIRS[name][0])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            filled = imputer.fit_transform(holes)
-        # The authors' rule stops long before the minimiser.
-        assert apart(imputer.transform(holes), filled, np.isnan(holes)) < (0.05 if name == "authors" else 2e-3)
-
     @pytest.mark.parametrize("estimator", [SoftImpute(ratio=0.05), FactorALS(rank=3), NuclearNorm(weight=3)])
     def test_solves_the_ridge_problem_of_each_new_row(self, estimator) -> None:
         _, holes = table()
@@ -184,36 +161,6 @@ class TestTransform:
             system = np.vstack([v[:, seen].T, np.diag(np.sqrt(imputer.shrinkage_ / s))])
             target = np.concatenate([row[seen], np.zeros(len(s))])
             np.testing.assert_allclose(answer, np.linalg.lstsq(system, target)[0] @ v, atol=1e-7)
-
-    @pytest.mark.parametrize("rows", [50, 800])
-    def test_nears_a_fit_with_the_new_row_among_the_others(self, rows) -> None:
-        _, holes = table(rows + 1, 12)
-        shrinkage = 0.05 * np.linalg.norm(np.nan_to_num(holes), 2)
-        imputer = SoftImputer(shrinkage=shrinkage, output="estimate", tolerance=1e-8)
-        together = imputer.fit_transform(holes)[-1]
-        alone = imputer.fit(holes[:-1]).transform(holes[-1:])[0]
-        assert np.linalg.norm(alone - together) < 3 / rows * np.linalg.norm(together)
-
-    @pytest.mark.parametrize(
-        "estimator", [FactorALS(rank=4, ratio=1e-6, tolerance=1e-8), HardImpute(rank=4, tolerance=1e-9)]
-    )
-    def test_recovers_new_rows_of_low_rank(self, estimator) -> None:
-        truth, holes = table(120, 20, noise=0.0, share=0.6)
-        missing = np.isnan(holes[80:])
-        # Around 1 with rank 3: rank 4. A row with fewer than 8 entries would be a gamble.
-        enough = missing & ((~missing).sum(1, keepdims=True) >= 8)
-        recovered = LowRankImputer(estimator).fit(holes[:80]).transform(holes[80:])
-        assert apart(recovered, truth[80:], enough) < 1e-3
-
-    def test_least_squares_take_the_shortest_of_many_answers(self) -> None:
-        rng = np.random.default_rng(0)
-        v = np.linalg.qr(rng.normal(size=(10, 4)))[0].T
-        mask = np.zeros((3, 10), bool)
-        mask[1, [2, 7]], mask[2, :6] = True, True
-        x = np.where(mask, rng.normal(size=(3, 10)), 0)
-        found = scikit_learn.rows_in_space(x, mask, v, np.ones(4), None)
-        wanted = [np.linalg.pinv(v[:, seen].T) @ row[seen] @ v for row, seen in zip(x, mask, strict=True)]
-        np.testing.assert_allclose(found, wanted, atol=1e-10)
 
     @pytest.mark.parametrize("imputer", [*IMPUTERS, SoftImputer(shrinkage=1e6)], ids=[*PAIRS, "rank 0"])
     def test_takes_each_row_by_itself_in_blocks_and_from_a_pickle(self, imputer, monkeypatch) -> None:
@@ -230,13 +177,6 @@ class TestTransform:
         assert again.outcome_ is imputer.outcome_
         monkeypatch.setattr(scikit_learn, "BLOCK_ENTRIES", 100)
         np.testing.assert_allclose(imputer.transform(new), at_once, atol=1e-12)
-
-    @pytest.mark.parametrize(("centre", "wanted"), [("none", 0.0), ("mean", None), ("row", None)])
-    def test_an_empty_row_gets_the_centre(self, centre, wanted) -> None:
-        _, holes = table()
-        imputer = SoftImputer(centre=centre).fit(holes)
-        found = imputer.transform(np.full((1, 12), np.nan))
-        np.testing.assert_allclose(found, np.nanmean(holes) if wanted is None else wanted)
 
 
 class TestTables:
@@ -332,15 +272,10 @@ INFINITE[0, 0] = np.inf
         (lambda X: SoftImputer().fit(csr_array(np.eye(3))), TypeError, r"is sparse. Give its .toarray\(\), with nan"),
         (lambda X: SoftImputer(ratio=-1).fit(X), ValueError, "ratio above 0"),
         (lambda X: SoftImputer(output="guess").fit(X), ValueError, "no output 'guess'"),
-        (lambda X: SoftImputer(centre="column").fit(X), ValueError, "no centre 'column'"),
-        (lambda X: SoftImputer(clip=(1, 0)).fit(X), ValueError, "low < high"),
-        (lambda X: SoftImputer(solver="magic").fit(X), ValueError, "no solver"),
         (lambda X: SoftImputer(missing_values="?").fit(X), ValueError, "NaN or a number"),
         (lambda X: SoftImputer(random_state="lucky").fit(X), ValueError, "random_state"),
         (lambda X: SoftImputer(standardise="yes").fit(X), ValueError, "standardise as True or False, got 'yes'"),
-        (lambda X: SoftImputer(keep_empty_features=None).fit(X), ValueError, "as True or False, got None"),
         (lambda X: LowRankImputer("soft").fit(X), ValueError, r"an estimator such as FactorALS\(\), got 'soft'"),
-        (lambda X: LowRankImputer(FactorALS).fit(X), ValueError, r"an estimator such as FactorALS\(\)"),
         (lambda X: LowRankImputer(spoilt).fit(X), ValueError, "no finite estimate"),
         (lambda X: SoftImputer().transform(X), NotFittedError, "not fitted"),
         (lambda X: held_out_score(SoftImputer().fit(X), X, fraction=1.5), ValueError, "between 0 and 1"),
@@ -366,25 +301,6 @@ def test_running_out_of_steps_is_a_warning() -> None:
 
 
 class TestScikitLearn:
-    def test_leaves_the_global_random_state_alone(self) -> None:
-        _, holes = table(200, 150, share=0.5)
-        before = np.random.get_state()[1].copy()  # noqa: NPY002
-        for imputer in (LowRankImputer(), SoftImputer(ratio=0.2)):
-            first = imputer.fit_transform(holes)
-            assert np.array_equal(first, imputer.fit_transform(holes))
-            held_out_score(imputer, holes)
-        assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
-
-    def test_random_state_decides_what_is_hidden(self) -> None:
-        _, holes = table(noise=0.5)
-
-        def held_out(state):
-            return LowRankImputer(random_state=state).fit(holes).held_out_
-
-        assert held_out(1) == held_out(1) == held_out(np.int64(1)) == held_out(np.random.default_rng(1))
-        assert held_out(np.random.RandomState(1)) == held_out(np.random.RandomState(1))
-        assert len({held_out(seed) for seed in range(4)}) > 1
-
     def test_pipeline_and_column_transformer(self) -> None:
         truth, holes = table(100, 12, noise=0.0)
         target = truth @ np.arange(12.0)
@@ -399,11 +315,10 @@ class TestScikitLearn:
         assert list(filled.columns) == list(frame.columns)
         np.testing.assert_array_equal(filled[list("abcdef")], SoftImputer().fit_transform(holes[:, :6]))
 
-    @pytest.mark.parametrize("gaps_of_the_seed_that_hides", [False, True])
-    def test_grid_search_on_hidden_entries_finds_the_rank(self, gaps_of_the_seed_that_hides) -> None:
-        truth, holes = table(150, 20, noise=0.05)
-        if gaps_of_the_seed_that_hides:  # as a user makes gaps
-            holes = np.where(np.random.default_rng(0).random(truth.shape) < 0.3, np.nan, truth)
+    def test_grid_search_on_hidden_entries_finds_the_rank(self) -> None:
+        truth, _ = table(150, 20, noise=0.05)
+        # Gaps as a user makes them, of the seed that hides.
+        holes = np.where(np.random.default_rng(0).random(truth.shape) < 0.3, np.nan, truth)
         ranks = [HardImpute(rank=rank, tolerance=1e-3) for rank in (1, 2, 4, 8)]
         search = GridSearchCV(LowRankImputer(), {"estimator": ranks}, scoring=held_out_score, cv=3).fit(holes)
         assert search.best_params_ == {"estimator": ranks[2]}
@@ -418,10 +333,9 @@ class TestHeldOutScore:
         zeros = SimpleImputer(strategy="constant", fill_value=0).fit(same)
         assert held_out_score(zeros, same) == pytest.approx(-1)
 
-    @pytest.mark.parametrize("seed", [0, 5])
-    def test_compares_hidden_entries_only_and_no_gap_of_the_same_seed(self, seed: int) -> None:
+    def test_compares_hidden_entries_only_and_no_gap_of_the_same_seed(self) -> None:
         full, _ = table(200, 30)
-        holes = np.where(np.random.default_rng(seed).random(full.shape) < 0.3, np.nan, full)
+        holes = np.where(np.random.default_rng(0).random(full.shape) < 0.3, np.nan, full)
         seen = []
 
         class Watching(LowRankImputer):
@@ -429,37 +343,10 @@ class TestHeldOutScore:
                 seen.append(np.isnan(X))
                 return super().transform(X)
 
-        score = held_out_score(Watching(RowMean()).fit(holes), holes, random_state=seed)
+        score = held_out_score(Watching(RowMean()).fit(holes), holes)
         known = ~np.isnan(holes)
         hidden = seen[0] & known
         assert hidden.sum() / known.sum() == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / known.sum()))
         assert (~seen[0]).any(1).all()
         guess = np.repeat(np.nanmean(np.where(hidden, np.nan, holes), 1, keepdims=True), 30, 1)
-        assert score == pytest.approx(-apart(guess, holes, hidden))
-
-    def test_random_state(self) -> None:
-        _, holes = table()
-        imputer = SoftImputer().fit(holes)
-
-        def score(state):
-            return held_out_score(imputer, holes, random_state=state)
-
-        assert score(None) == score(0) == score(np.int64(0)) == held_out_score(imputer, holes)
-        assert score(np.random.RandomState(3)) == score(np.random.RandomState(3))
-        assert len({score(state) for state in (0, 1, 2, np.random.default_rng(0))}) == 4
-
-    def test_frames_other_marks_and_dropped_columns(self) -> None:
-        _, holes = table()
-        frame = pd.DataFrame(holes, columns=list("abcdefghijkl"))
-        numbered = np.where(np.isnan(holes), -999, holes)
-        wanted = held_out_score(SoftImputer().fit(holes), holes)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # scikit-learn warns where names are lost
-            framed = SoftImputer().set_output(transform="pandas").fit(frame)
-            assert held_out_score(framed, frame) == wanted
-        assert held_out_score(SoftImputer(missing_values=-999).fit(numbered), numbered) == wanted
-        holes[:, 2] = np.nan
-        with pytest.warns(UserWarning, match="drops"):
-            dropping = SoftImputer().fit(holes)
-        with pytest.raises(ValueError, match="keep_empty_features=True"):
-            held_out_score(dropping, holes)
+        assert score == pytest.approx(-np.linalg.norm((guess - holes)[hidden]) / np.linalg.norm(holes[hidden]))

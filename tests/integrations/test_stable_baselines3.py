@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
+from gymnasium import make, spaces
 from torch import Tensor, nn
 
 pytest.importorskip("sb3_contrib", reason="needs stable-baselines3 and sb3-contrib; pip install 'svrl[sb3]'")
@@ -18,15 +18,14 @@ pytest.importorskip("sb3_contrib", reason="needs stable-baselines3 and sb3-contr
 from sb3_contrib import QRDQN
 from sb3_contrib.common.utils import quantile_huber_loss
 from stable_baselines3 import DQN
-from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback
+from stable_baselines3.common.callbacks import EvalCallback
 from stable_baselines3.common.envs import FakeImageEnv
-from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv
 from stable_baselines3.dqn.policies import DQNPolicy
-from tests.integrations.sb3_rig import ACTIONS, QUANTILES, SMALL, Drift, cartpole, logged, trained, weights
+from tests.integrations.sb3_rig import ACTIONS, QUANTILES, SMALL, Drift, trained, weights
 
 from svrl import AUTHORS_WAY, StructuredTargets
 from svrl.integrations.pytorch import structured, structured_quantiles
@@ -133,9 +132,6 @@ def test_dueling_network_of_pictures_is_the_papers() -> None:
     convolutions = 32 * (4 * 64 + 1) + 64 * (32 * 16 + 1) + 64 * (64 * 9 + 1)
     streams = 2 * 512 * (3136 + 1) + (512 + 1) + 6 * (512 + 1)
     assert sum(parameter.numel() for parameter in network.parameters()) == convolutions + streams
-    other = {"net_arch": [], "features_extractor_kwargs": {"features_dim": 50}}
-    linear = DuelingDQN("CnnPolicy", env, policy_kwargs=other, **{**SMALL, "buffer_size": 2}).q_net
-    assert sum(p.numel() for p in linear.parameters()) == convolutions + 50 * (3136 + 1) + 7 * (50 + 1)
 
 
 def test_custom_policies() -> None:
@@ -151,8 +147,6 @@ def test_custom_policies() -> None:
         assert StructuredDQN(WideDueling, Drift(), dueling=said, **SMALL).learn(80).dueling
     with pytest.raises(ValueError, match=r"^dueling=True needs a dueling network, and Wide has none\."):
         StructuredDQN(Wide, Drift(), dueling=True, **SMALL)
-    with pytest.raises(ValueError, match="NoSuchPolicy"):
-        StructuredDQN("NoSuchPolicy", Drift(), dueling=True, **SMALL)
 
 
 def test_another_structure_when_loading(tmp_path: Path) -> None:
@@ -179,9 +173,26 @@ def test_plain_files_can_be_loaded_and_structured_ones_by_the_library(tmp_path: 
     )
 
 
+class Rows(KVWriter):
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def write(self, key_values: dict[str, Any], key_excluded: Any, step: int = 0) -> None:
+        self.rows.append(dict(key_values))
+
+    def close(self) -> None:
+        pass
+
+
 def test_ranks_are_logged_where_the_library_logs() -> None:
+    def logged(model: StructuredDQN) -> list[dict[str, Any]]:
+        kept = Rows()
+        model.set_logger(Logger(None, [kept]))
+        model.learn(150, log_interval=1)
+        return kept.rows
+
     model = StructuredDQN("MlpPolicy", Drift(), structure=StructuredTargets(observe=0.5, rise=40), **SMALL)
-    rows = logged(model, 150)
+    rows = logged(model)
     learning = [row for row in rows if "train/loss" in row]
     assert len(rows) > len(learning) > 2
     assert all(("structure/rank_99" in row) == ("train/loss" in row) for row in rows)
@@ -189,20 +200,9 @@ def test_ranks_are_logged_where_the_library_logs() -> None:
     assert learning[-1]["structure/observe"] == pytest.approx(0.5 + 0.5 * learning[-1]["train/n_updates"] / 40)
     assert all(1 <= row["structure/rank_99"] <= row["structure/rank_9999"] <= ACTIONS for row in learning)
     assert 1 <= model.ranks()["rank_99"] <= ACTIONS
-    plain = logged(StructuredDQN("MlpPolicy", Drift(), structure=None, **SMALL), 150)
+    plain = logged(StructuredDQN("MlpPolicy", Drift(), structure=None, **SMALL))
     assert any("structure/rank_99" in row for row in plain)
     assert not any("structure/observe" in row for row in plain)
-
-
-def test_callbacks_of_the_library(tmp_path: Path) -> None:
-    model = StructuredDQN("MlpPolicy", DummyVecEnv([Drift] * 2), double=True, dueling=True, **SMALL)
-    keep = CheckpointCallback(40, str(tmp_path), save_replay_buffer=True)
-    judge = EvalCallback(Monitor(Drift()), best_model_save_path=str(tmp_path), eval_freq=40, n_eval_episodes=2)
-    model.learn(160, callback=[keep, judge])
-    assert judge.last_mean_reward < 0
-    saved = StructuredDQN.load(tmp_path / "rl_model_160_steps")
-    assert (saved.double, saved.dueling, saved.structure) == (True, True, StructuredTargets())
-    assert StructuredDQN.load(tmp_path / "best_model").predict(np.zeros(3, np.float32))[0] in range(ACTIONS)
 
 
 class Normed(BaseFeaturesExtractor):
@@ -242,7 +242,7 @@ def asks_never(self: DQN, gradient_steps: int, batch_size: int = 100) -> None:
 
 @pytest.mark.parametrize(
     ("ours", "library", "changed", "times"),
-    [(StructuredDQN, DQN, asks_twice, 2), (StructuredDQN, DQN, asks_never, 0), (StructuredQRDQN, QRDQN, asks_never, 0)],
+    [(StructuredDQN, DQN, asks_twice, 2), (StructuredQRDQN, QRDQN, asks_never, 0)],
 )
 def test_a_library_that_changed_is_noticed(
     ours: Any, library: Any, changed: Any, times: int, monkeypatch: pytest.MonkeyPatch
@@ -284,11 +284,10 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("ours", "settings", "least"),
     [
-        (StructuredDQN, {}, 400),
         (StructuredDQN, {"double": True, "dueling": True}, 400),
         (StructuredQRDQN, {"policy_kwargs": {"net_arch": [128, 128], "n_quantiles": 10}}, 150),
     ],
-    ids=["structured", "all three", "quantiles"],
+    ids=["all three", "quantiles"],
 )
 def test_learns_cartpole(ours: Any, settings: dict[str, Any], least: float, one_thread: None) -> None:
     model = ours(
@@ -307,7 +306,6 @@ def test_learns_cartpole(ours: Any, settings: dict[str, Any], least: float, one_
         device="cpu",
         **{"policy_kwargs": {"net_arch": [128, 128]}, **settings},
     )
-    best = EvalCallback(cartpole(), eval_freq=5_000, n_eval_episodes=10, verbose=0)
+    best = EvalCallback(Monitor(make("CartPole-v1")), eval_freq=5_000, n_eval_episodes=10, verbose=0)
     model.learn(40_000, callback=best)
-    score, _ = evaluate_policy(model, cartpole(), n_eval_episodes=20)
-    assert max(best.best_mean_reward, score) > least  # of 500; a random agent has about 22
+    assert best.best_mean_reward > least  # of 500; a random agent has about 22

@@ -101,20 +101,12 @@ def test_a_saved_run_draws_on_as_it_would_have() -> None:
     assert second.state_dict() == {"seed": 7, "updates": 4}
 
 
-def through_a_file(net: nn.Module) -> nn.Module:
-    file = io.BytesIO()
-    torch.save(net, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, through_a_file])
-def test_a_copy_has_a_hook_of_its_own(copied) -> None:
+def test_a_copy_has_a_hook_of_its_own() -> None:
     net, x = network(), states()
     raw = net(x).detach()
     first = structure(net, StructuredTargets(observe=0.6, value="completed"))
     net(x)
-    other = copied(net)
+    other = copy.deepcopy(net)
     (second,) = hooks_of(other)
     assert second is not first
     assert torch.equal(other(x), structured(raw, 0.6, updates=1))
@@ -154,7 +146,6 @@ def giving(number: float) -> nn.Module:
         (network, False, states()[0], r"values \(B, A\), and this one gave \(6,\)"),
         (Quantiles, False, states(), r"values \(B, A\), and this one gave \(16, 5, 3\)"),
         (lambda: giving(float("nan")), False, states(), "not finite"),
-        (lambda: giving(float("-inf")), False, states(), "not finite"),
         (network, True, states(), r"quantiles \(B, N, A\), and this one gave \(16, 6\)"),
         (Pair, False, states(), "and this one gave tuple"),
     ],
@@ -165,33 +156,6 @@ def test_what_is_no_matrix_of_values_is_refused(make, quantiles: bool, x: Tensor
     with pytest.raises(ValueError, match=sentence):
         net(x)
     assert hook.updates == 0
-
-
-def trained(rule: float | None, updates: int = 30) -> list[Tensor]:
-    """Parameters after some updates of a script's kind, with its own random numbers in between."""
-    online, target = network(seed=0), network(seed=1)
-    optimizer = torch.optim.Adam(online.parameters(), lr=1e-2)
-    if rule is not None:
-        structure(target, rule)
-    torch.manual_seed(2)
-    for update in range(updates):
-        here, after, rewards = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16)
-        actions = torch.randint(6, (16, 1))
-        with torch.no_grad():
-            wanted = rewards + 0.9 * target(after).max(1).values
-        loss = (online(here).gather(1, actions).squeeze(1) - wanted).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if update % 10 == 9:
-            target.load_state_dict(online.state_dict())
-    return list(online.parameters())
-
-
-def test_a_script_at_p_1_goes_exactly_its_own_way() -> None:
-    plain, same, other = (trained(rule) for rule in (None, 1.0, 0.9))
-    assert all(torch.equal(a, b) for a, b in zip(plain, same, strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(plain, other, strict=True))
 
 
 @pytest.mark.slow
@@ -237,11 +201,6 @@ def test_ranks_follow_the_energy_by_hand() -> None:
     assert ranks_of(q) == {}
 
 
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_precisions(kind: torch.dtype) -> None:
-    assert ranks_of(of_singular_values(1.0, 1.0).to(kind))["rank_99"] == 2
-
-
 def test_it_watches_and_changes_nothing() -> None:
     net, x = network(), states()
     raw = net(x)
@@ -257,10 +216,3 @@ def test_it_watches_and_changes_nothing() -> None:
     z = Quantiles()
     monitor = RankMonitor(z, quantiles=True)
     assert ranks_of(z(x).mean(1)) == monitor.ranks()
-
-
-def test_other_outputs_go_by_unseen() -> None:
-    net = Pair()
-    monitor = RankMonitor(net)
-    net(torch.ones(2, 2))
-    assert (monitor.updates, monitor.ranks()) == (0, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
 from typing import Any
 
 import pytest
@@ -41,8 +40,6 @@ from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.torchrl import LogRanks, StructuredDQNLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-
-COMPILER = pytest.mark.skipif(shutil.which("c++") is None, reason="inductor needs a C++ compiler")
 
 
 def test_nothing_hidden_is_the_library_where_actions_are_equally_good() -> None:
@@ -88,9 +85,6 @@ def test_losses_are_those_of_the_table(space: str, double: bool, value: Any) -> 
 
 def test_all_next_states_of_a_call_are_one_matrix() -> None:
     loss = loss_of(structure=StructuredTargets(observe=0.6, value="completed"), reduction="none")
-    several = batch_of(shape=(4, 3))
-    flat, nested = loss_of(structure=0.5, reduction="none"), loss_of(structure=0.5, reduction="none")
-    assert torch.equal(nested(several.clone())["loss"].flatten(), flat(several.reshape(12))["loss"])
     loss.make_value_estimator(ValueEstimators.TDLambda, gamma=0.9, lmbda=0.8)
     batch = batch_of(shape=(3, 4))
     batch["steps_to_next_obs"] = torch.arange(12).view(3, 4, 1) % 3 + 1
@@ -116,22 +110,6 @@ def test_completed_expected_values_choose_among_distributions() -> None:
     assert torch.equal(differs, moved)
 
 
-@pytest.mark.parametrize("make", [loss_of, distributional])
-def test_structure_can_be_changed(make: Any) -> None:
-    straight, changed, ended = make(structure=0.5), make(structure=None), make(structure=0.5)
-    changed.structure, ended.structure = 0.5, None
-    said = [train(loss, SoftUpdate(loss, eps=0.9), times=5) for loss in (straight, changed, ended)]
-    assert said[0] == said[1] != said[2]
-    assert changed.structure == straight.structure
-    assert int(changed.structure_updates) == 5
-    twin = copy.deepcopy(straight)
-    assert train(twin, None, times=2) == train(straight, None, times=2)
-    assert "structure_updates" not in make(structure=None).state_dict()
-    with pytest.raises(ValueError, match="a probability"):
-        changed.structure = "0.5"
-    assert changed.structure == straight.structure
-
-
 def test_only_updates_are_counted() -> None:
     loss = loss_of(structure=0.5)
     batch = batch_of()
@@ -143,15 +121,12 @@ def test_only_updates_are_counted() -> None:
     assert float(loss(batch)["loss"]) != looked[0]
 
 
-@pytest.mark.parametrize(
-    ("backend", "double"),
-    [("aot_eager", False), ("aot_eager", True), pytest.param("inductor", False, marks=COMPILER)],
-)
-def test_compiles_into_one_graph(backend: str, double: bool) -> None:
+@pytest.mark.parametrize("double", [False, True])
+def test_compiles_into_one_graph(double: bool) -> None:
     torch._dynamo.reset()
     eager, ours = (loss_of(structure=0.5, double_dqn=double) for _ in range(2))
     updaters = [SoftUpdate(loss, eps=0.9) for loss in (eager, ours)]
-    compiled = torch.compile(ours, fullgraph=True, backend=backend)
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
     said = train(eager, updaters[0], times=5)
     for _ in range(2):  # the library itself is compiled twice: it remembers names of entries at the first call
         compiled(batch_of())["loss"].backward()
@@ -160,25 +135,6 @@ def test_compiles_into_one_graph(backend: str, double: bool) -> None:
         # Estimation stops at a tolerance of 1e-3, so rounding may cost it a step.
         assert train(compiled, updaters[1], times=5) == pytest.approx(said, rel=1e-3)
     assert int(ours.structure_updates) == 5
-
-
-def test_names_of_entries_can_be_chosen() -> None:
-    net = MLP(in_features=WIDTH, out_features=ACTIONS, num_cells=[16])
-    values = TensorDictModule(net, in_keys=["observation"], out_keys=["worth"])
-    pick = QValueModule(action_value_key="worth", out_keys=["act", "worth", "best"], spec=SPECS["categorical"])
-    actor = TensorDictSequential(values, pick)
-    plain, ours = (
-        DQNLoss(actor, action_space="categorical"),
-        StructuredDQNLoss(actor, action_space="categorical", structure=1.0),
-    )
-    said = []
-    for loss in (plain, ours):
-        loss.set_keys(action_value="worth", action="act", value="best", priority="error", reward="pay")
-        batch = batch_of().rename_key_("action", "act")
-        batch["next"].rename_key_("reward", "pay")
-        said.append(loss(batch)["loss"])
-        assert "error" in batch.keys()  # noqa: SIM118
-    assert torch.equal(*said)
 
 
 def test_a_library_that_forms_targets_in_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from tianshou.algorithm import C51, DQN, IQN, QRDQN, ICMOffPolicyWrapper, RainbowDQN
+from tianshou.algorithm import C51, DQN, IQN, QRDQN, RainbowDQN
 from tianshou.algorithm.modelfree.c51 import C51Policy
 from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.algorithm.modelfree.iqn import IQNPolicy
@@ -17,13 +17,11 @@ from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, Collector, PrioritizedReplayBuffer, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams
-from tianshou.utils import LazyLogger
-from tianshou.utils.net.common import MLP, Net, Recurrent
-from tianshou.utils.net.discrete import ImplicitQuantileNetwork, IntrinsicCuriosityModule, NoisyLinear
+from tianshou.utils.net.common import Net
+from tianshou.utils.net.discrete import ImplicitQuantileNetwork, NoisyLinear
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import Tensor, nn
 
-from svrl import StructuredTargets
 from svrl.integrations.tianshou import (
     StructuredC51,
     StructuredDQN,
@@ -34,7 +32,6 @@ from svrl.integrations.tianshou import (
 
 ACTIONS, WIDTH, BATCH = 6, 5, 16
 SPACE = gymnasium.spaces.Discrete(ACTIONS)
-EVERYTHING = StructuredTargets(observe=1.0)
 OURS: dict[Any, Any] = {
     DQN: StructuredDQN,
     QRDQN: StructuredQRDQN,
@@ -117,47 +114,10 @@ def returns_of(algorithm: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Ten
     return algorithm._preprocess_batch(batch, buffer, indices).returns
 
 
-def recurrent(cls: type, **settings: Any) -> Any:
-    torch.manual_seed(0)
-    net = Recurrent(layer_num=1, state_shape=WIDTH, action_shape=SPACE.n, hidden_layer_size=8)
-    policy = DiscreteQLearningPolicy(model=net, action_space=SPACE)
-    return cls(policy=policy, optim=AdamOptimizerFactory(lr=1e-2), target_update_freq=4, **settings)
-
-
-def curious(cls: type, **settings: Any) -> Any:
-    algorithm = algorithm_of(DQN, cls, **settings)
-    model = IntrinsicCuriosityModule(
-        feature_net=MLP(input_dim=WIDTH, output_dim=8, hidden_sizes=[8]), feature_dim=8, action_dim=ACTIONS
-    )
-    return ICMOffPolicyWrapper(
-        wrapped_algorithm=algorithm,
-        model=model,
-        optim=AdamOptimizerFactory(lr=1e-3),
-        lr_scale=1.0,
-        reward_scale=0.01,
-        forward_loss_weight=0.2,
-    )
-
-
-class Kept(LazyLogger):
-    """A logger that remembers what the trainer gives it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.update_interval, self.rows = 10, []
-
-    def prepare_dict_for_logging(self, data: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
-        return data
-
-    def write(self, step_type: str, step: int, data: dict[str, Any]) -> None:
-        if step_type.startswith("update"):
-            self.rows.append((step, data))
-
-
 SCORE = 195.0  # what the library's own tests ask of CartPole
 
 
-def cartpole(cls: type, *, steps: int, epochs: int = 1, seed: int = 0, logger: Any = None, **settings: Any) -> Any:
+def cartpole(cls: type, *, steps: int, epochs: int, seed: int = 0, **settings: Any) -> Any:
     """Trains as the library's own example does; the result is (algorithm, best score)."""
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
@@ -191,7 +151,6 @@ def cartpole(cls: type, *, steps: int, epochs: int = 1, seed: int = 0, logger: A
             test_step_num_episodes=5,
             test_in_training=False,
             stop_fn=lambda score: score >= SCORE,
-            logger=logger,
             show_progress=False,
             verbose=False,
         )
@@ -205,21 +164,14 @@ SETTINGS: dict[str, dict[str, Any]] = {"no target network": {"target_update_freq
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"{kind.__name__}, {name}": (kind, settings) for kind in OURS for name, settings in SETTINGS.items()},
     "DQN, not double": (DQN, {"is_double": False}),
-    "recurrent": (DQN, {"make": recurrent}),
-    "curious": (DQN, {"make": curious}),
 }
 FEW = tuple(f"{kind.__name__}, target network" for kind in OURS)
-SLOW: set[str] = set()
 CHOOSES_ONLY = {case for case in CASES if case.startswith(("C51", "Rainbow"))}
 
 
 def run(case: str, *, plain: bool = False, **settings: Any) -> Any:
     kind, own = CASES[case]
-    cls, own = kind if plain else OURS[kind], dict(own)
-    if make := own.pop("make", None):
-        algorithm = make(cls, **settings)
-    else:
-        algorithm = algorithm_of(kind, cls, n_step_return_horizon=3, **own, **settings)
+    algorithm = algorithm_of(kind, kind if plain else OURS[kind], n_step_return_horizon=3, **own, **settings)
     algorithm.stats = updated(algorithm, memory(prioritised=True), 25)
     return algorithm
 
@@ -233,7 +185,7 @@ def same(one: Any, two: Any) -> bool:
 
 
 def updates(algorithm: Any) -> int:
-    return int(getattr(algorithm, "wrapped_algorithm", algorithm).structure_updates)
+    return int(algorithm.structure_updates)
 
 
 def ranks(algorithm: Any) -> dict[str, float]:

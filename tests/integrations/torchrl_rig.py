@@ -14,7 +14,7 @@ from torchrl.collectors import Collector
 from torchrl.data import Categorical, LazyTensorStorage, OneHot, TensorDictReplayBuffer
 from torchrl.envs import GymEnv, StepCounter
 from torchrl.modules import MLP, DistributionalQValueActor, EGreedyModule, QValueActor
-from torchrl.objectives import DistributionalDQNLoss, DQNLoss, HardUpdate, SoftUpdate, ValueEstimators
+from torchrl.objectives import DistributionalDQNLoss, DQNLoss, SoftUpdate, ValueEstimators
 from torchrl.trainers.algorithms.dqn import DQNTrainer
 
 from svrl import StructuredTargets
@@ -76,12 +76,6 @@ def train(
             updater.step()
         said.append(float(value))
     return said
-
-
-def updater_of(loss: Any, kind: str | None) -> Any:
-    if kind is None:
-        return None
-    return SoftUpdate(loss, eps=0.9) if kind == "soft" else HardUpdate(loss, value_network_update_interval=3)
 
 
 def values_of(loss: Any, observations: Tensor, *, online: bool) -> Tensor:
@@ -156,7 +150,7 @@ CASES: dict[str, dict[str, Any]] = {
             "delay_value": target is not None,
         }
         for space in SPECS
-        for double, target in ((False, "soft"), (False, "hard"), (True, "soft"), (False, None))
+        for double, target in ((False, "soft"), (True, "soft"), (False, None))
     },
     **{
         f"DQN, {estimator.name}, {'double' if double else 'single'}": {
@@ -170,7 +164,6 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"distributional, {space}": {"space": space} for space in SPECS},
 }
 FEW = ("DQN, categorical, single, soft update", "DQN, categorical, double, soft update", "distributional, categorical")
-SLOW: set[str] = set()
 CHOOSES_ONLY = {case for case in CASES if case.startswith("distributional")}
 
 
@@ -193,7 +186,7 @@ def run(case: str, **settings: Any) -> Any:
 
 def go_on(loss: Any, case: str) -> None:
     about, before = CASES[case], copy.deepcopy(loss.state_dict())
-    updater = updater_of(loss, about.get("target", "soft"))
+    updater = None if about.get("target", "soft") is None else SoftUpdate(loss, eps=0.9)
     loss.load_state_dict(before)  # an updater begins with equal networks
     train(loss, updater, space=about.get("space", "categorical"), shape=about.get("shape", (BATCH,)))
 

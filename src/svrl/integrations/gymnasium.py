@@ -249,7 +249,7 @@ def _task(task: str | ControlTask, actions: int, variant: str | None) -> Control
     return make_task(task, **size, variant=variant)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedAgent:
     """A policy that acts on observations, one of them or N.
 
@@ -318,10 +318,6 @@ class PlannedAgent:
         places = torch.from_numpy(np.array(states, dtype=np.float64).reshape(-1, self.task.dimensions))
         return self.policy.actions(places.to(self.policy.device)).cpu().numpy(), seen.ndim == 1
 
-    def __repr__(self) -> str:
-        of = f"{len(np.asarray(self.policy))} states" if self.task is None else self.task.name
-        return f"PlannedAgent({of})"
-
 
 def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
     """The agent of a plan.
@@ -338,12 +334,24 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
             model is not.
     """
     if not isinstance(found, Plan):
+        raise ValueError(f"agent_from_plan needs a Plan, got {type(found).__name__}. Give what svrl.plan returned.")
+    if model is not None and not isinstance(model, GridMDP | Model | Sampler):
         raise ValueError(
-            "agent_from_plan takes the plan first and then the model, got them the other way round. Swap them."
-            if isinstance(model, Plan)
-            else f"agent_from_plan needs a Plan, got {type(found).__name__}. Give what svrl.plan returned."
+            f"agent_from_plan needs a model, got {type(model).__name__}. Give what was planned on, or None."
         )
-    _check_same(found, model)
+    about, own = found.problem, {} if model is None else model.describe()
+    shape = about.get("states")
+    if isinstance(shape, str) and not isinstance(model, GridMDP):  # as in 50x50: only a grid says so
+        raise ValueError(
+            f"The plan is over a grid of {shape} states of {about.get('task')}, and without its GridMDP there "
+            f"is no action between them, got {type(model).__name__}. Call agent_from_plan(found, grid)."
+        )
+    for what in ("states", "actions", *(["task"] if isinstance(model, GridMDP) else [])):
+        if what in own and about.get(what) != own[what]:
+            raise ValueError(
+                f"The plan is of {about.get('task')} with {shape} states and {about.get('actions')} actions, and the "
+                f"model {own.get('task')} with {own.get('states')} and {own.get('actions')}. Give what was planned on."
+            )
     if not isinstance(model, GridMDP):
         return PlannedAgent(policy=found.policy.cpu().numpy())
     if found.q is not None and _finite(found.q):
@@ -354,39 +362,6 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
     else:
         policy = GreedyPolicy(task=model.task, q=model.backup(found.v))
     return PlannedAgent(policy=policy, task=model.task)
-
-
-def _check_same(found: Plan, model: Any) -> None:
-    """Raise if the plan is of another model, as far as sizes, and for a grid its task and shape, tell."""
-    about = found.problem
-    shape = about.get("states") if isinstance(about.get("states"), str) else None  # as in 50x50: only a grid says so
-    if shape is not None and not isinstance(model, GridMDP):
-        raise ValueError(
-            f"The plan is over a grid of {shape} states of {about.get('task')}, and without its GridMDP there "
-            f"is no action between them, got {type(model).__name__}. Call agent_from_plan(found, grid)."
-        )
-    if model is None:
-        return
-    if not isinstance(model, GridMDP | Model | Sampler):
-        raise ValueError(
-            f"agent_from_plan needs a model, got {type(model).__name__}. Give what was planned on, or None."
-        )
-    n_states = len(found.policy)
-    matrix = found.q if found.q is not None else None if found.factors is None else found.factors[1]
-    n_actions = int(about["pairs"]) // n_states if "pairs" in about else None
-    n_actions = n_actions if matrix is None else int(matrix.shape[-1])
-    if n_states != model.n_states or n_actions not in (None, model.n_actions):
-        raise ValueError(
-            f"The plan has {n_states} states and {n_actions} actions, and the model {model.n_states} and "
-            f"{model.n_actions}. Give what was planned on."
-        )
-    if isinstance(model, GridMDP) and shape is not None:
-        own = model.describe()
-        if (about.get("task"), shape) != (own.get("task"), own.get("states")):
-            raise ValueError(
-                f"The plan is of {about.get('task')} on a grid of {shape}, and the model is {own.get('task')} on one "
-                f"of {own.get('states')}. Give what was planned on."
-            )
 
 
 def states_from_features(task: ControlTask, seen: np.ndarray) -> np.ndarray:

@@ -34,7 +34,6 @@ whole new one.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,8 +51,7 @@ FORMAT, VERSION = "svrl-mdp", 1
 ENTRIES = ("indptr", "indices", "data", "done", "rewards", "terminal", "discount", "name", "label")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ModelTable:
+class ModelTable(NamedTuple):
     """A finite MDP of S states and A actions as NumPy and SciPy arrays, in which no episode ends.
 
     Attributes:
@@ -65,16 +63,6 @@ class ModelTable:
     transitions: scipy.sparse.csr_array
     rewards: np.ndarray
     discount: float
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-        return int(self.rewards.shape[0])
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return int(self.rewards.shape[1])
 
 
 class _Stored(NamedTuple):

@@ -1,6 +1,5 @@
-"""A plan's Q in a file: .npy, .npz or .safetensors, by the ending.
+"""A plan's Q in a file: .npz or .safetensors, by the ending.
 
-    .npy            Q (S, A) alone, formed from its factors where the plan has only those
     .npz            q (S, A), or left (S, r) and right (r, A) with Q = left right; v (S,), policy (S,), and metadata
     .safetensors    the same tensors, with the metadata in the header
 
@@ -32,7 +31,7 @@ from svrl.planning.plan import Plan
 from svrl.runtime.files import writing
 
 FORMAT = "svrl-q 1"
-ENDINGS = (".npy", ".npz", ".safetensors")
+ENDINGS = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -75,7 +74,7 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
 
     Args:
         found: A plan of S states and A actions.
-        file: Its ending, one of .npy, .npz and .safetensors, says how.
+        file: Its ending, .npz or .safetensors, says how.
         model: What was planned on. With it the error of Q is certified, by three sweeps that form (S, A) arrays;
             and where the plan kept values only, Q is one backup of them.
 
@@ -83,16 +82,12 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
         ValueError: If the ending is another one, there is no plan, or it kept values only and there is no model.
     """
     if not isinstance(found, Plan):
-        raise ValueError(
-            "save_q takes the plan first and then the file, got them the other way round. Swap them."
-            if isinstance(file, Plan)
-            else f"save_q writes a Plan, got {type(found).__name__}. Save a matrix of your own with numpy.save."
-        )
+        raise ValueError(f"save_q writes a Plan, got {type(found).__name__}. Give what svrl.plan returned.")
     path = _checked(Path(file))
-    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in _matrix(found, model).items()}
-    q = arrays["q"] if "q" in arrays else arrays["left"] @ arrays["right"]
-    metadata = {} if path.suffix == ".npy" else _metadata(found, model, q)
-    arrays |= {"v": found.v.cpu().numpy(), "policy": found.policy.cpu().numpy()}
+    tensors = _matrix(found, model)
+    metadata = _metadata(found, model, tensors["q"] if "q" in tensors else tensors["left"] @ tensors["right"])
+    tensors |= {"v": found.v, "policy": found.policy}
+    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
     with writing(path) as temporary:
         if path.suffix == ".safetensors":
             from safetensors.numpy import save_file
@@ -100,10 +95,7 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
             save_file(arrays, temporary, metadata=metadata)
             return
         with temporary.open("wb") as opened:
-            if path.suffix == ".npy":
-                np.save(opened, q, allow_pickle=False)
-            else:
-                np.savez(opened, metadata=np.array(json.dumps(metadata)), **arrays)  # type: ignore[arg-type]
+            np.savez(opened, metadata=np.array(json.dumps(metadata)), **arrays)  # type: ignore[arg-type]
 
 
 def load_q(file: str | Path) -> SavedQ:
@@ -122,18 +114,11 @@ def load_q(file: str | Path) -> SavedQ:
     matrices = [arrays[name] for name in ("q", "left", "right") if name in arrays]
     if ("q" in arrays) == ("left" in arrays and "right" in arrays) or any(part.ndim != 2 for part in matrices):
         raise ValueError(f"{path} holds {', '.join(arrays) or 'nothing'}, and no matrix q, nor factors left and right.")
-    numbers = {
-        name: float(metadata[name]) for name in ("discount", "certified_error", "loss_bound") if name in metadata
-    }
-    return SavedQ(
-        q=arrays.get("q"),
-        factors=None if "q" in arrays else (arrays["left"], arrays["right"]),
-        v=arrays.get("v"),
-        policy=arrays.get("policy"),
-        method=metadata.get("method"),
-        outcome=metadata.get("outcome"),
-        **numbers,
-    )
+    said: dict[str, Any] = {name: arrays.get(name) for name in ("q", "v", "policy")}
+    said |= {name: metadata.get(name) for name in ("method", "outcome")}
+    for name in ("discount", "certified_error", "loss_bound"):
+        said[name] = float(metadata[name]) if name in metadata else None
+    return SavedQ(factors=None if "q" in arrays else (arrays["left"], arrays["right"]), **said)
 
 
 def _matrix(found: Plan, model: Model | None) -> dict[str, Tensor]:
@@ -146,7 +131,7 @@ def _matrix(found: Plan, model: Model | None) -> dict[str, Tensor]:
     return {"q": model.backup(found.v)}
 
 
-def _metadata(found: Plan, model: Model | None, q: np.ndarray) -> dict[str, str]:
+def _metadata(found: Plan, model: Model | None, q: Tensor) -> dict[str, str]:
     metadata = {"format": FORMAT, "method": found.method, "seed": str(found.seed), "outcome": found.outcome}
     if "discount" in found.problem:
         metadata["discount"] = repr(float(found.problem["discount"]))
@@ -154,7 +139,7 @@ def _metadata(found: Plan, model: Model | None, q: np.ndarray) -> dict[str, str]
         return metadata
     bounds = certify_plan(model, found.v, found.policy)
     metadata["loss_bound"] = repr(bounds.loss_bound)
-    here = torch.from_numpy(q).to(model.device).double()
+    here = q.to(model.device).double()
     error = float(torch.maximum(model.backup(bounds.upper) - here, here - model.backup(bounds.lower)).max())
     if math.isfinite(error):  # some methods never look at some entries, and say nan there
         metadata["certified_error"] = repr(error)
@@ -163,7 +148,7 @@ def _metadata(found: Plan, model: Model | None, q: np.ndarray) -> dict[str, str]
 
 def _checked(path: Path) -> Path:
     if path.suffix not in ENDINGS:
-        raise ValueError(f"A file of Q ends in {', '.join(ENDINGS)}, got {path.name!r}.")
+        raise ValueError(f"A file of Q ends in {' or '.join(ENDINGS)}, got {path.name!r}.")
     if path.suffix == ".safetensors":
         require("safetensors")
     return path
@@ -171,9 +156,6 @@ def _checked(path: Path) -> Path:
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays in a file, and its metadata."""
-    if path.suffix == ".npy":
-        with path.open("rb") as opened:
-            return {"q": np.lib.format.read_array(opened, allow_pickle=False)}, {}
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as entries:
             arrays = dict(entries)

@@ -31,14 +31,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from svrl.agents.config import Value
-from svrl.agents.structured_targets import StructuredTargets, check_values
+from svrl.agents.structured_targets import OUR_WAY, StructuredTargets, check_values
 from svrl.agents.targets import completes_online, next_values
 
 _FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9 as a signed number; multiplication wraps
@@ -65,25 +65,21 @@ def _(q: Tensor, mask: Tensor, rule: str) -> Tensor:
 
 def structured(
     q: Tensor,
-    p: float | None = None,
+    rule: StructuredTargets | float = OUR_WAY,
     *,
     seed: int = 0,
     updates: int | Tensor | None = None,
     mask: Tensor | None = None,
-    rule: StructuredTargets | None = None,
-    **settings: Any,
 ) -> Tensor:
     """Sub-sample and complete values: all of SV-RL, as a pure function.
 
     Args:
         q: (B, A), or (K, B, A) for K updates in a row; not changed. Where it is not finite it comes back as it is.
-        p: Probability that an entry is observed; 0.9 if nothing is said.
+        rule: A `StructuredTargets`, or the probability alone that an entry is observed.
         seed: For the masks.
         updates: Made before: another number draws another mask. As a 0-d int64 tensor on q's device it can change
             under a compiler or in a graph. It may be left out only where nothing is drawn.
         mask: bool, q's shape: what is observed, instead of drawing it.
-        rule: Everything else of structured targets; or
-        settings: the same by name: `scale`, `output`, `estimator`, `rise` of `StructuredTargets`.
 
     Returns:
         Of q's shape and type, without a gradient. With p = 1 and output "fill" it is q, bit for bit.
@@ -92,12 +88,10 @@ def structured(
         ValueError: If q is no matrix of numbers, or a setting is wrong.
     """
     check_values(q)
-    name, observe, rise, _ = _wanted(p, rule, settings)
+    name, observe, rise, _ = _wanted(rule)
     q = q.detach()
     if mask is None:
         mask = _draw(q, observe, rise, seed, updates)
-    elif p is not None:
-        raise ValueError("Give a probability, from which a mask is drawn, or a mask, not both.")
     elif mask.shape != q.shape or mask.dtype != torch.bool:
         raise ValueError(
             f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {mask.dtype} of shape "
@@ -108,25 +102,21 @@ def structured(
 
 def structured_values(
     target_q: Tensor,
-    p: float | None = None,
+    rule: StructuredTargets | float = OUR_WAY,
     *,
     online_q: Tensor | None = None,
     seed: int = 0,
     updates: int | Tensor | None = None,
-    rule: StructuredTargets | None = None,
-    **settings: Any,
 ) -> Tensor:
     """What the next states are worth, (..., B), for DQN or double DQN and both ways to value the choice.
 
     Args:
         target_q: Values of the target network at the next states, (B, A) or (K, B, A).
-        p: As in `structured`.
+        rule: As in `structured`; here `value` counts, too: "completed" takes a value from the completed matrix,
+            "network" lets it choose only and takes the value from the target network.
         online_q: Values of the online network there: then the agent is double.
         seed: As in `structured`.
         updates: As in `structured`.
-        rule: As in `structured`; here `value` counts, too: "completed" takes a value from the completed matrix,
-            "network" lets it choose only and takes the value from the target network.
-        settings: The same by name.
     """
     check_values(target_q)
     if online_q is not None and online_q.shape != target_q.shape:
@@ -134,7 +124,7 @@ def structured_values(
             f"Both networks value the same states and actions; got {tuple(target_q.shape)} of the target network and "
             f"{tuple(online_q.shape)} of the online one."
         )
-    name, observe, rise, value = _wanted(p, rule, settings)
+    name, observe, rise, value = _wanted(rule)
     double = online_q is not None
     matrix = online_q if online_q is not None and completes_online(double, value) else target_q
     whole = _complete(matrix.detach(), _draw(matrix, observe, rise, seed, updates), name)
@@ -144,22 +134,18 @@ def structured_values(
 
 def structured_quantiles(
     z: Tensor,
-    p: float | None = None,
+    rule: StructuredTargets | float = OUR_WAY,
     *,
     seed: int = 0,
     updates: int | Tensor | None = None,
-    rule: StructuredTargets | None = None,
-    **settings: Any,
 ) -> Tensor:
     """Quantiles moved by what structure does to their means.
 
     Args:
         z: (B, N, A): N quantiles, or samples, of the return of each action.
-        p: As in `structured`.
+        rule: As in `structured`.
         seed: As in `structured`.
         updates: As in `structured`.
-        rule: As in `structured`.
-        settings: As in `structured`.
 
     Returns:
         (B, N, A). An entry whose mean was kept is kept, bit for bit.
@@ -169,36 +155,24 @@ def structured_quantiles(
         raise ValueError(f"Quantiles are a tensor (B, N, A), got {got}. For values (B, A) there is structured().")
     z = z.detach()
     mean = z.mean(1)
-    whole = structured(mean, p, seed=seed, updates=updates, rule=rule, **settings)
-    moved = (whole - mean).unsqueeze(1)
+    moved = (structured(mean, rule, seed=seed, updates=updates) - mean).unsqueeze(1)
     # Where nothing moved nothing is added, not even a rounded zero; and nothing can move what is not finite.
     return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
 
 
-def _wanted(
-    p: float | StructuredTargets | None, rule: StructuredTargets | None, settings: dict[str, Any]
-) -> tuple[str, float, int, Value]:
-    """What is asked for: the rule's name, p now, the updates over which it rises, and who values."""
-    if isinstance(p, StructuredTargets):
-        p, rule = None, p
-    if rule is not None and (p is not None or settings):
-        given = ", ".join([*(["p"] if p is not None else []), *settings])
-        raise ValueError(f"Give a rule or its settings, not both; got a rule and {given}.")
-    name, observe, rise, value = _registered(rule, **settings)
-    if p is None:
-        return name, observe, rise, value
-    if not isinstance(p, float | int) or not 0.0 < p <= 1.0:
-        raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {p!r}.")
-    return name, float(p), rise, value
+def _wanted(rule: StructuredTargets | float) -> tuple[str, float, int, Value]:
+    """The rule's name, p now, the updates over which it rises, and who values."""
+    if isinstance(rule, StructuredTargets):
+        return _registered(rule)
+    if not isinstance(rule, float | int) or not 0.0 < rule <= 1.0:
+        raise ValueError(f"A rule is a StructuredTargets, or a probability in (0, 1], got {rule!r}.")
+    name, _, rise, value = _registered(OUR_WAY)
+    return name, float(rule), rise, value
 
 
 @torch.compiler.assume_constant_result
-def _registered(rule: StructuredTargets | None, **settings: Any) -> tuple[str, float, int, Value]:
+def _registered(rule: StructuredTargets) -> tuple[str, float, int, Value]:
     """Where the operator finds the rule, and what of it is not the operator's business."""
-    if rule is None:
-        rule = StructuredTargets(**settings)
-    elif not isinstance(rule, StructuredTargets):
-        raise ValueError(f"A rule is a StructuredTargets, got {rule!r}. A probability is p.")
     # Probabilities change from call to call, so they are no part of the name.
     kept = dataclasses.replace(rule, observe=1.0, rise=0, value="completed")
     try:

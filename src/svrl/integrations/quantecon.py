@@ -75,14 +75,14 @@ def ddp_from_mdp(model: Model, *, form: Form = "sparse") -> DiscreteDP:
         end; the values of the others are the model's.
     """
     table = closed(model)
+    n_states, n_actions = table.rewards.shape
     if form == "product":
-        shape = (table.n_states, table.n_actions, table.n_states)
-        return DiscreteDP(table.rewards, table.transitions.toarray().reshape(shape), table.discount)
+        transitions = table.transitions.toarray().reshape(n_states, n_actions, n_states)
+        return DiscreteDP(table.rewards, transitions, table.discount)
     if form not in ("sparse", "pairs"):
         raise ValueError(f"A DiscreteDP is made in the form sparse, pairs or product, got {form!r}.")
     rows = table.transitions if form == "sparse" else table.transitions.toarray()
-    pairs = _all_pairs(table.n_states, table.n_actions)
-    return DiscreteDP(table.rewards.reshape(-1), rows, table.discount, *pairs)
+    return DiscreteDP(table.rewards.reshape(-1), rows, table.discount, *_all_pairs(n_states, n_actions))
 
 
 def result_from_plan(found: Plan, problem: DiscreteDP | Model) -> DPSolveResult:

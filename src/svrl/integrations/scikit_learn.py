@@ -51,7 +51,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 __all__ = ["LowRankImputer", "SoftImputer", "held_out_score"]
 
-FLOATS = (np.float64, np.float32)
 CONSTANT = 1e-13
 """Spread of a column, as a share of its mean, that is rounding."""
 BLOCK_ENTRIES = 1 << 22
@@ -205,7 +204,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
                 f"Give its .toarray(), with {self.missing_values} for what is missing."
             )
         finite = "allow-nan" if is_nan(self.missing_values) else True
-        X = validate_data(self, X, reset=reset, dtype=FLOATS, ensure_all_finite=finite)
+        X = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=finite)
         return X, observed_entries(X, self.missing_values)
 
     def _look_at_columns(self, X: np.ndarray, mask: np.ndarray) -> None:
@@ -281,13 +280,12 @@ class SoftImputer(LowRankImputer):
         self.random_state = random_state
 
     @classmethod
-    def authors(cls, **changes: object) -> SoftImputer:
+    def authors(cls, **changes: Any) -> SoftImputer:
         """The defaults of fancyimpute's SoftImpute, iterate for iterate: as `svrl.SoftImpute.authors`.
 
         Where its 100 steps do not reach its tolerance, `fit` keeps the last iterate, as fancyimpute does, and warns.
         """
-        settings: dict[str, object] = {"tolerance": 1e-3, "max_steps": 100, "solver": "plain"}
-        return cls(**{**settings, **changes})  # type: ignore[arg-type]
+        return cls(**{"tolerance": 1e-3, "max_steps": 100, "solver": "plain", **changes})
 
     def _make_estimator(self) -> Estimator:
         own = ("shrinkage", "ratio", "tolerance", "max_steps", "centre", "clip", "solver")

@@ -13,21 +13,12 @@ import importlib.metadata
 import re
 import sys
 import warnings
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True)
-class Library:
-    """What an integration needs.
+class Library(NamedTuple):
+    """The extra of svrl that installs a library, the first version that is let in, and the first not tested."""
 
-    Attributes:
-        package: Its name on the package index.
-        extra: Of svrl, that installs it.
-        lowest: The first version that was tested, and the first that is let in.
-        below: The first that was not tested.
-    """
-
-    package: str
     extra: str
     lowest: str
     below: str
@@ -39,17 +30,14 @@ class Library:
 
 
 LIBRARIES = {
-    library.package: library
-    for library in (
-        Library(package="stable-baselines3", extra="sb3", lowest="2.9", below="2.10"),
-        Library(package="sb3-contrib", extra="sb3", lowest="2.9", below="2.10"),
-        Library(package="tianshou", extra="tianshou", lowest="2.0", below="2.1"),
-        Library(package="torchrl", extra="torchrl", lowest="0.14", below="0.15"),
-        Library(package="ray", extra="ray", lowest="2.60", below="2.61"),
-        Library(package="quantecon", extra="quantecon", lowest="0.8", below="0.12"),
-        Library(package="scikit-learn", extra="sklearn", lowest="1.6", below="1.10"),
-        Library(package="safetensors", extra="safetensors", lowest="0.4", below="0.9"),
-    )
+    "stable-baselines3": Library("sb3", "2.9", "2.10"),
+    "sb3-contrib": Library("sb3", "2.9", "2.10"),
+    "tianshou": Library("tianshou", "2.0", "2.1"),
+    "torchrl": Library("torchrl", "0.14", "0.15"),
+    "ray": Library("ray", "2.60", "2.61"),
+    "quantecon": Library("quantecon", "0.8", "0.12"),
+    "scikit-learn": Library("sklearn", "1.6", "1.10"),
+    "safetensors": Library("safetensors", "0.4", "0.9"),
 }
 
 
@@ -110,7 +98,7 @@ def versions_table() -> str:
 
     python -m svrl.integrations.versions > docs/output/integration_versions.md
     """
-    rows = [f"| {library.package} | `{library.range}` | `svrl[{library.extra}]` |" for library in LIBRARIES.values()]
+    rows = [f"| {name} | `{library.range}` | `svrl[{library.extra}]` |" for name, library in LIBRARIES.items()]
     return "\n".join(["| library | tested | install |", "|---|---|---|", *rows]) + "\n"
 
 
