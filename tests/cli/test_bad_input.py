@@ -93,7 +93,7 @@ WRONG = {
         CartPole-v1 --agents dqn,dqn                          | --agents is a list of different agents
         CartPole-v1 --agents ,                                | --agents is a list of different agents
         CartPole-v1 --agents dqn --structured                 | --agents says which agents
-        CartPole-v1 --agent sv-dqn                            | mean --agent dqn --structured, or --agents sv-dqn?
+        CartPole-v1 --agent sv-dqn                            | mean --agent dqn --structured?
         CartPole-v1 --agent ddqn                              | Did you mean double?
         CartPole-v1 --agent sv-ddqn                           | Did you mean --agent double --structured
         CartPole-v1 --checkpoint-every 0                      | --checkpoint-every must be more than 0 seconds, got 0

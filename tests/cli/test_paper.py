@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from svrl.cli.paper import RunProgress
+from svrl.cli.run_list import Follower
 from svrl.paper.catalogue import FIGURES, load_experiment
 from svrl.runs.grid import chosen
 from svrl.runs.local import run_locally
-from svrl.runs.spec import Kind, Result, RunSpec
+from svrl.runs.spec import RunSpec
 from svrl.runs.store import Store
-from svrl.runs.train_run import TRAIN
 
 ARMS = ["dqn", "sv-dqn"]
 """Of CartPole at smoke scale, one seed each."""
@@ -118,7 +117,7 @@ def test_the_claims_of_some_figures_can_be_checked_alone(svrl, svrl_json, store)
 
 
 def test_names_of_claims_are_not_broken_within_a_word(svrl, store, monkeypatch):
-    monkeypatch.setattr("svrl.cli.paper._console", lambda: Console(width=90))
+    monkeypatch.setattr("svrl.cli.paper.console", lambda _: Console(width=90))
     shown = svrl("paper", "check", "fig1", "--store", store).stdout
     lines = [line for line in shown.splitlines() if "toy-rank-stays-low-under-" in line]
     assert len(lines) == 1
@@ -287,30 +286,10 @@ def test_trainings_at_a_time_are_between_1_and_64(cartpole, number):
 
 def test_a_signal_keeps_what_is_done_and_the_same_command_resumes(cartpole, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(RunProgress, "begins", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        patch.setattr(Follower, "begins", lambda *_: os.kill(os.getpid(), signal.SIGINT))
         shown = cartpole()
     assert shown.exit_code == 130
     assert "Stopped; what was done is kept, and the same command resumes." in shown.stderr
     assert arms_kept(tmp_path / "store") == {}
     assert cartpole().exit_code == 0
     assert sorted(arms_kept(tmp_path / "store")) == ARMS
-
-
-def test_the_bar_counts_by_minutes_and_moves_inside_trainings(tmp_path, monkeypatch, capsys):
-    kind = Kind(name="square", compute=lambda settings, work: Result(rows=[]))
-    short, long = (RunSpec(kind=kind, settings={"x": x}, minutes=x) for x in (1.0, 3.0))
-    training = RunSpec(kind=TRAIN, settings={"env": "CartPole-v1", "seed": 0}, steps=100, minutes=6.0)
-    monkeypatch.setattr(Store, "steps", lambda self, run: 50)
-    progress = RunProgress([short, long, training], Store(tmp_path))
-    (task,) = progress._bar.tasks
-    for spec in (long, training):
-        progress.begins(spec)
-    progress.ends(long, "done", "")
-    assert (task.completed, task.total) == (3.0, 10.0)
-    assert capsys.readouterr().err == "1 of 3: square: x 3.0\n"
-    progress._shown = True
-    progress.looks()
-    assert task.completed == 6.0
-    progress.ends(training, "stopped", "")
-    progress.looks()
-    assert task.completed == 3.0

@@ -70,12 +70,6 @@ def exact() -> tuple[GridMDP, np.ndarray]:
     return model, v.numpy()
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No lines of progress on stderr, however busy the machine is."""
-    monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 60.0)
-
-
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures, which take longer than everything else."""
@@ -360,7 +354,7 @@ def test_no_optimum_of_a_large_problem_where_none_was_asked_for(svrl, svrl_json,
 
 
 def test_a_pipe_gets_a_line_that_says_what_is_being_done(svrl, monkeypatch):
-    monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 0.2)
+    monkeypatch.setattr("svrl.cli.progress.LINE_EVERY", 0.6)
     at_iteration(2, lambda: time.sleep(1.0))(monkeypatch)
     result = svrl(*SVP, "--json")
     json.loads(result.stdout)

@@ -12,7 +12,7 @@ from training_runs import ROWS, SMOKE, assert_same_run, names, unexplained, weig
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.cli.train import PANELS, arms_of, config_of, widths
+from svrl.cli.train import PANELS, arms_of, config_of
 from svrl.runtime.rows import read_rows
 
 FILES = {"config.json", *ROWS, "agent.npz", "learning_curve.png", "result.json"}
@@ -48,7 +48,6 @@ def test_presets_follow_the_family(env, preset, network):
 def test_given_options_go_over_the_preset():
     config = config_of("CartPole-v1", {"hidden": "16,8", "observe": 0.5, "clip_rewards": True, "steps": None})
     assert config == AgentConfig.of("classic", hidden=(16, 8), observe=0.5, clip_rewards=True)
-    assert widths("128x64") == (128, 64)
     assert arms_of("dqn, sv-double") == ["dqn", "sv-double"]
 
 
@@ -227,9 +226,11 @@ def test_a_missing_package_is_named_with_its_command(svrl, tmp_path, monkeypatch
 
 
 def test_lines_where_there_is_no_terminal(svrl, tmp_path, monkeypatch, plain):
-    monkeypatch.setattr("svrl.cli.train.LINE_EVERY", 0.0)
-    result = svrl(*SMOKE, "--steps", 100, "--out", tmp_path / "run")
+    monkeypatch.setattr("svrl.cli.progress.LINE_EVERY", 0.02)
+    monkeypatch.setattr("svrl.cli.train.REFRESH", 0.0)
+    result = svrl(*SMOKE, "--seeds", 2, "--together", 2, "--out", tmp_path)
     lines = result.stderr.splitlines()
-    assert len(lines) == 100
-    for word in ("100 of 100 steps (100%)", "steps/s", "updates/s", "score", "epsilon", "left"):
-        assert word in lines[-1]
+    for seed in range(2):
+        said = " ".join(line for line in lines if line.startswith(f"CartPole-v1 dqn seed {seed}: "))
+        for word in ("%, ", "of 400 steps", "steps/s", "score", "epsilon"):
+            assert word in said

@@ -15,7 +15,7 @@ from training_runs import SMOKE, assert_same_run, names, sending
 
 from svrl.agents import evaluation
 from svrl.agents.config import AgentConfig
-from svrl.cli.train import Board, TrainProgress, default_env_threads, default_threads, default_together
+from svrl.cli.train import TrainProgress, default_env_threads, default_threads, default_together
 
 ARMS = ("dqn", "sv-double")
 TWO = (*SMOKE, "--agents", ",".join(ARMS), "--steps", 300, "--eval-every", 150, "--eval-episodes", 2)
@@ -229,28 +229,6 @@ def test_runs_with_different_threads_are_not_trained_together(svrl, tmp_path, mo
     assert "these want 1 and 2. Train them one at a time" in refused.stderr
     result = svrl(*command, 1, "--json")
     assert [found["threads"] for found in json.loads(result.stdout)] == [1, 2]
-
-
-def test_lines_name_their_run(svrl, tmp_path, monkeypatch, plain):
-    monkeypatch.setattr("svrl.cli.train.LINE_EVERY", 0.0)
-    result = svrl(*SMOKE, "--steps", 70, "--seeds", 2, "--together", 2, "--out", tmp_path)
-    assert result.exit_code == 0, result.stderr
-    lines = result.stderr.splitlines()
-    for seed in range(2):
-        assert sum(line.startswith(f"CartPole-v1 dqn seed {seed}: ") for line in lines) == 70
-    assert len(lines) == 140
-
-
-def test_a_board_has_a_bar_for_each_run():
-    board = Board(["one", "the second"])
-    for label in ("one", "the second"):
-        board.bars.add_task(label, total=10, completed=5, numbers=f"numbers of {label}")
-    with board.console.capture() as shown:
-        for part in board.bars.get_renderables():
-            board.console.print(part)
-    lines = shown.get().splitlines()
-    assert [line.strip() for line in lines[1::2]] == ["numbers of one", "numbers of the second"]
-    assert lines[0].index("5/10") == lines[2].index("5/10"), "bars stand below one another"
 
 
 # What is taken where nothing is given.

@@ -153,10 +153,10 @@ def test_a_value_beside_others_that_matches_nothing_is_noted():
     specs = runs(TWO_BY_TWO + '[[exclude]]\narm = "sv-dqn"\nseed = 1\n')
     found, notes = chosen("trial", specs, {"seed": [0, 99]})
     assert told(found, "arm", "seed") == [("dqn", 0), ("sv-dqn", 0)]
-    assert notes == ["Note: no run has seed=99. seed is 0 or 1."]
+    assert notes == ["Note: none of these runs has seed=99. seed is 0 or 1."]
     found, notes = chosen("trial", specs, {"arm": ["sv-*"], "seed": [0, 1]})
     assert told(found, "arm", "seed") == [("sv-dqn", 0)]
-    assert notes == ["Note: no run with arm=sv-* has seed=1. seed is 0."]
+    assert notes == ["Note: none of these runs has seed=1. seed is 0 or 1."]
     assert chosen("trial", specs, {"seed": [0, 1], "env": ["Cart*"]})[1] == []
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from svrl.agents.foreign_names import FOREIGN_NAMES
@@ -187,12 +186,15 @@ def usage_sentence(error: Any) -> str:
     return f"Error: {said} {command} --help shows all options."
 
 
+def console(width: int) -> Console:
+    """On stdout; a pipe has no width, and gets `width` columns."""
+    own = Console(highlight=False)
+    return own if own.is_terminal else Console(highlight=False, width=max(own.width, width))
+
+
 def print_table(table: Table) -> None:
     """A table as wide as it needs to be where stdout is no terminal: a pipe has no width, and no number is cut."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, Console(width=WIDEST).measure(table).maximum))
-    console.print(table)
+    console(Console(width=WIDEST).measure(table).maximum).print(table)
 
 
 def say(sentence: str) -> None:
@@ -209,19 +211,6 @@ def tell(line: str) -> None:
 def _stop(sentence: str, code: int) -> NoReturn:
     say(sentence)
     raise typer.Exit(code)
-
-
-def progress_line() -> Progress:
-    """What is going on and for how long, on stderr, gone at the end; silent where nobody looks."""
-    console = Console(stderr=True)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def nearest(what: str, got: str, known: Iterable[str]) -> BadInputError:
