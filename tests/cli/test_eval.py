@@ -50,13 +50,6 @@ def test_the_default_epsilon_is_whatever_the_run_has(svrl, svrl_json, trained, c
     assert ".001" not in shown
 
 
-def test_words_for_people(svrl, trained_minatar):
-    result = svrl("eval", trained_minatar, "--episodes", 4)
-    assert result.exit_code == 0, result.stderr
-    for word in ("minatar/breakout", "sv-double", "150 steps", "4 games", "mean score", "bootstrap"):
-        assert word in result.stdout
-
-
 def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
     pytest.importorskip("ale_py")
     options = ("--preset", "smoke", "--steps", 64, "--threads", 1, "--eval-epsilon", 1, "--out", tmp_path / "run")
@@ -76,10 +69,6 @@ def test_an_unfinished_run_plays_as_its_checkpoint(svrl, svrl_json, tmp_path, mo
     row = svrl_json("eval", run, "--episodes", 2)
     assert row["steps"] == 91
     assert row["arm"] == "dqn"
-
-
-def test_one_game_is_one(svrl, trained):
-    assert "1 game\n" in svrl("eval", trained, "--episodes", 1).stdout
 
 
 PACKAGE = """

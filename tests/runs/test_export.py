@@ -63,25 +63,6 @@ def test_runs_without_a_row_are_counted_by_their_states(trained, tmp_path):
     assert export(store, specs[:2], tmp_path / "all.csv")["left_out"] == {}
 
 
-def test_the_same_store_gives_the_same_bytes(trained, tmp_path):
-    store, specs = trained
-    for name in ("one.csv", "two.csv"):
-        export(store, specs, tmp_path / name)
-    assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "two.csv").read_bytes()
-
-
-def test_rows_of_runs_under_way_are_there_too(trained, tmp_path):
-    store, specs = trained
-    done = export(store, specs, tmp_path / "games.csv", rows="episodes")
-    rows = table(tmp_path / "games.csv")
-    assert [(row["run"], row["steps"], row["score"]) for row in rows] == [
-        (specs[0].id, "10", "1.5"),
-        (specs[2].id, "10", "7.0"),
-        (specs[2].id, "20", "8.0"),
-    ]
-    assert done["runs"] == 2
-
-
 def test_a_column_with_the_name_of_a_setting_is_told_apart(tmp_path):
     specs = [training(arm="sv-dqn", observe=share) for share in (0.7, 0.9)] + [training()]
     store = sweep_of(tmp_path / "store", specs)

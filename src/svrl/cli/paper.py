@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,8 +40,8 @@ _LOOK = {
     "not run at this scale": "dim",
 }
 """Colours of verdicts."""
-_NAME, _WIDE, _PIPE = 26, 160, 200
-"""Width of a claim's name in a terminal that is not wide, the width from which one is, and that of a pipe."""
+_PIPE = 200
+"""Columns where there is no terminal."""
 
 
 def _names() -> list[str]:
@@ -285,17 +284,10 @@ class Asked:
         together: int = TOGETHER,
         where: list[str] | None = None,
     ) -> list[str]:
-        """Do the runs that figures need and that are missing.
+        """Do the runs that figures need and that are missing; the options are those of `svrl paper run`.
 
-        Args:
-            figures: Whose runs.
-            device: "cpu", "cuda" or "cuda:1".
-            command: As it asks for the runs again, for their provenance.
-            on: This machine, or Ray.
-            address: Of a Ray cluster.
-            jobs: Runs at a time; None takes as many as there is room for, and at smoke scale this process alone.
-            together: Trainings at a time that share a GPU.
-            where: Only some of the runs.
+        At smoke scale this process does them alone, unless `jobs` or a GPU is given. `command` asks for the runs again,
+        for their provenance.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
@@ -465,18 +457,15 @@ def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
         scale: That was asked for; where a claim was judged from another one, this is said.
     """
     out = console(_PIPE)
-    width = _NAME if out.width < _WIDE else out.width
     table = Table(box=None, pad_edge=False)
     for name in ("figure", "claim", "paper", "ours (95% interval)", "verdict", "scale"):
-        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+        table.add_column(name, overflow="fold")
     for row in rows:
         verdict = row["verdict"]
         shown = f"[{_LOOK[verdict]}]{verdict}[/]"
         judged = "" if verdict.startswith("not run") else f"{row['scale']}, {row['source']}"
         judged = "from what it prints" if row["source"] == "the paper" else judged
-        table.add_row(
-            row["figure"], _in_lines(row["claim"], width), _plain(row["paper"]), _plain(row["ours"]), shown, judged
-        )
+        table.add_row(row["figure"], row["claim"], _plain(row["paper"]), _plain(row["ours"]), shown, judged)
     out.print(table)
     for whose, some in (
         ("of the paper", [row for row in rows if not row["addition"]]),
@@ -492,11 +481,6 @@ def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
     if elsewhere:
         others = " and ".join(elsewhere)
         out.print(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
-
-
-def _in_lines(name: str, width: int) -> str:
-    """A name in lines that end at hyphens: a table breaks at blanks alone, and else in the middle of a word."""
-    return "\n".join(textwrap.wrap(name, width))
 
 
 def _plain(text: str) -> str:

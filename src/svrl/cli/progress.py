@@ -90,4 +90,5 @@ class Bars(Progress):
             while not self._over.wait(LINE_EVERY):
                 for task in self.tasks:
                     share = "" if task.total is None else f"{task.percentage:.0f}%"
-                    self.say(f"{task.description}: {', '.join(filter(None, (share, task.fields['detail'])))}")
+                    told = ", ".join(filter(None, (share, task.fields["detail"])))
+                    self.say(": ".join(filter(None, (task.description, told))))

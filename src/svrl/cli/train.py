@@ -36,6 +36,7 @@ from svrl.cli.flags import Device, Json, Seed, command_line, flag, flagged, give
 from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS
 from svrl.runs.settings import ARMS, widths
+from svrl.runs.train_run import STRUCTURE
 from svrl.runtime.device import is_gpu, usable_cores
 from svrl.runtime.names import nearest_name, printable
 
@@ -259,10 +260,9 @@ def _no_agent(got: str, known: Sequence[str]) -> BadInputError:
 
 def _refuse_useless(given: Mapping[str, Any], configs: Iterable[AgentConfig], remedy: str) -> None:
     """Refuse an option of structure where no agent is structured: it would change nothing."""
-    names = [field.name for field in dataclasses.fields(AgentConfig)]
-    for name in names[names.index("structured") + 1 : names.index("discount")]:
-        if given.get(name) is not None and not any(config.structured for config in configs):
-            raise BadInputError(f"{flag(name)} belongs to structured agents: {remedy}.")
+    useless = [name for name, value in given.items() if value is not None and name in STRUCTURE]
+    if useless and not any(config.structured for config in configs):
+        raise BadInputError(f"{flag(useless[0])} belongs to structured agents: {remedy}.")
 
 
 def default_threads(config: AgentConfig, device: str, together: int = 1) -> int:
@@ -383,7 +383,7 @@ def _train(
             if together == 1:
                 raise
             bars.stop()
-            say(stopping.at_once)
+            say(stopping.sentence)
             os._exit(INTERRUPTED)  # the interpreter's end aborts below threads that are in the middle of native code
     if failed is not None:
         _end_with(failed, stopping)
@@ -440,18 +440,14 @@ def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 def _end_with(error: PopulationError, stopping: Stopping) -> None:
     """Name the runs that failed, each with its reason, and end; a mistake of the program ends with its traceback."""
-    told: dict[str, list[str]] = {}
     mistakes = []
     for folder, failure in error.failures.items():
         sentence = _sentence_of(failure, folder)
         if sentence is None:
             mistakes.append(failure)
-            sentence = f"{type(failure).__name__}: {failure}"
-        told.setdefault(sentence, []).append(str(folder))
-    for sentence, folders in told.items():
-        say(f"Error: {', '.join(folders)} failed: {sentence}")
+        say(f"Error: {folder} failed: {sentence or f'{type(failure).__name__}: {failure}'}")
     if error.signal is not None:
-        say(stopping.saved)
+        say(stopping.sentence)
     elif any(stopping.place.glob("*/config.json")):
         say(f"What was done is in {stopping.place}. When that is repaired, resume with: {stopping.again}")
     if mistakes:
