@@ -36,12 +36,6 @@ def test_the_games_are_those_of_the_library(svrl_json, trained):
     assert svrl_json("eval", trained, "--episodes", 9, "--seed", 5)["scores"] != row["scores"]
 
 
-def test_epsilon_is_passed_on(svrl_json, trained):
-    greedy, random = (svrl_json("eval", trained, "--episodes", 3, "--epsilon", chance) for chance in (0, 1))
-    assert greedy["epsilon"] == 0
-    assert greedy["scores"] != random["scores"]
-
-
 @pytest.mark.parametrize("command", ["eval", "watch"])
 def test_the_default_epsilon_is_whatever_the_run_has(svrl, svrl_json, trained, command):
     assert svrl_json("eval", trained, "--episodes", 1)["epsilon"] == 0.5

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import shlex
 import signal
@@ -29,33 +27,10 @@ from svrl.runtime.stop_signals import ONE_REQUEST
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
 TIMINGS = ("seconds_backup", "seconds_estimate", "break_even_cost", "break_even_cost_against_value_iteration")
 SVP = (*SMALL, "--observe", 0.5, "--iterations", 25)
-KEYS = {
-    "task",
-    "variant",
-    "method",
-    "estimator",
-    "observe",
-    "states",
-    "actions",
-    "seed",
-    "iterations",
-    "backups",
-    "sweep_equivalents",
-    "seconds_backup",
-    "seconds_estimate",
-    "rank_99",
-    "rank_tight",
-    "rank_99_centred",
-    "rank_tight_centred",
-    "policy_loss",
-    "policy_loss_relative",
-    "discounted_return",
-    "optimal_return",
-    "metric",
-    "certified_error",
-    "outcome",
-    "break_even_cost",
-}
+KEYS = {"task", "variant", "method", "estimator", "observe", "states", "actions", "seed", "iterations", "backups"}
+KEYS |= {"sweep_equivalents", "seconds_backup", "seconds_estimate", "policy_loss", "policy_loss_relative", "outcome"}
+KEYS |= {"rank_99", "rank_tight", "rank_99_centred", "rank_tight_centred", "discounted_return", "optimal_return"}
+KEYS |= {"metric", "certified_error", "break_even_cost"}
 FILES = {"config.json", "rows.jsonl", "policy.npy", "values.npy", "result.json", "convergence.png"}
 PICTURES = {"policy.png", "trajectories.png"}
 
@@ -163,15 +138,6 @@ def test_the_run_directory(svrl, tmp_path):
     assert json.loads((out / "result.json").read_text())["out"] == str(out)
     for word in ("svp", "optimum", "sweeps", "norm_rad", "estimate of Q", "certified", str(out)):
         assert word in result.stdout.replace("\n", "") or word in result.stdout
-
-
-def test_factors_are_written_as_factors(svrl_json, tmp_path, plain):
-    out = tmp_path / "run"
-    svrl_json(*SMALL, "--method", "cross", "--rank", 5, "--iterations", 20, "--out", out)
-    factors = np.load(out / "factors.npz")
-    assert factors["left"].shape[0] == 100
-    assert factors["left"].shape[1] == factors["right"].shape[0] <= 5
-    assert not (out / "q.npy").exists()
 
 
 def test_a_finished_run_is_not_written_over(svrl, tmp_path, plain):
@@ -388,17 +354,3 @@ def test_other_tasks(svrl_json, tmp_path):
         assert (tmp_path / "run" / picture).stat().st_size > 5000
     row = svrl_json("plan", "mountain-car", "--states", "8x9", "--actions", 5, *quick)
     assert row["metric"]["name"] == "time_to_goal"
-
-
-def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
-    @functools.wraps(inverted_pendulum)
-    def broken(**switches):
-        task = inverted_pendulum(**switches)
-        return dataclasses.replace(task, step=lambda s, a, n: task.step(s, a, n) + torch.log(s[..., :1]) * 0)
-
-    monkeypatch.setitem(TASKS, "inverted-pendulum", broken)
-    result = svrl(*SVP, "--out", tmp_path / "run")
-    assert result.exit_code == 2
-    assert "is not finite at state" in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

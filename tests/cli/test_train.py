@@ -12,19 +12,13 @@ from training_runs import ROWS, SMOKE, assert_same_run, names, unexplained, weig
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.cli.train import PANELS, arms_of, config_of
+from svrl.cli.train import arms_of, config_of
 from svrl.runtime.rows import read_rows
 
 FILES = {"config.json", *ROWS, "agent.npz", "learning_curve.png", "result.json"}
 
 
 # What can be asked for.
-
-
-def test_the_panels_of_the_help(svrl):
-    shown = svrl("train", "--help").stdout
-    for panel in PANELS.values():
-        assert f"─ {panel} ─" in shown
 
 
 @pytest.mark.parametrize(
@@ -121,12 +115,6 @@ def test_the_table_and_the_warning(svrl, tmp_path, plain):
         assert word in re.sub(r"\s+", " ", result.stdout)
     assert "2 actions leave little structure to find" in result.stderr
     assert result.stderr.count("\n") == 1
-
-
-def test_the_warning_comes_once_for_several_runs(svrl, tmp_path, plain):
-    result = svrl(*SMOKE, "--steps", 80, "--agents", "sv-dqn,sv-double", "--seeds", 2, "--out", tmp_path / "runs")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.count("little structure to find") == 1
 
 
 def test_control_tasks_are_compared_with_the_planned_q(svrl_json, tmp_path, plain):

@@ -149,24 +149,6 @@ def test_a_failed_run_leaves_the_others(svrl, tmp_path, monkeypatch, alone, plai
     assert_same_run(alone / FOLDERS[0], tmp_path / FOLDERS[0])
 
 
-def test_all_failures_are_named(svrl, tmp_path, monkeypatch, plain):
-    def call(self: TrainProgress) -> None:
-        if " double " in self._label:
-            raise OSError(28, "No space left on device")
-        fail()
-
-    monkeypatch.setattr(TrainProgress, "__call__", call)
-    result = svrl(*SMOKE, "--agents", "dqn,double,dueling", "--together", 2, "--out", tmp_path)
-    assert result.exit_code == 2
-    one, other, third = (tmp_path / f"{arm}-seed0" for arm in ("dqn", "double", "dueling"))
-    assert set(result.stderr.strip().splitlines()) == {
-        f"Error: {one} failed: The loss is nan.",
-        f"Error: {third} failed: The loss is nan.",
-        f"Error: {other} failed: {other}: No space left on device.",
-    }
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_mistake_of_the_program_keeps_its_traceback(svrl, tmp_path, monkeypatch, plain):
     monkeypatch.setattr(TrainProgress, "__call__", at_step(60, lambda: [] + 1, label=" dqn "))  # type: ignore[operator]
     result = svrl(*TWO, "--together", 2, "--out", tmp_path)

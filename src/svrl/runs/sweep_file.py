@@ -22,7 +22,7 @@ seed = [1, 2]
 
 [resources]                         # of each run
 cores = 1
-gpus = 0.25                         # share of a card
+gpus = 0.25                         # share of a GPU
 memory_gb = 4
 
 [budget]
@@ -56,7 +56,7 @@ class Resources:
 
     Attributes:
         cores: CPU cores, at least 1.
-        gpus: The share of a card that a run on one takes, at most 1; 0 is all of it.
+        gpus: The share of a GPU that a run on one takes, at most 1; 0 is all of it.
         memory_gb: Most memory in 10^9 bytes; None is not watched.
     """
 
@@ -74,7 +74,7 @@ class Resources:
         if self.memory_gb == 0:
             raise ValueError("resources.memory_gb is more than 0; leave it out for no limit.")
         if self.gpus > 1:
-            raise ValueError(f"A run trains on one card; [resources] gpus must be at most 1, got {self.gpus}.")
+            raise ValueError(f"A run trains on one GPU; [resources] gpus must be at most 1, got {self.gpus}.")
 
 
 @dataclass(frozen=True, kw_only=True)
