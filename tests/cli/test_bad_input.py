@@ -14,48 +14,28 @@ WRONG = {
         toy --method svq                                      | Did you mean svp?
         toy --estimator softimpute                            | Did you mean soft-impute?
         mountain-car --variant author                         | Did you mean authors?
-        mountain-car --states 0x50                            | at least 2 on every axis
-        mountain-car --states -5                              | at least 2 on every axis
         mountain-car --states abc                             | --states must look like 50x50
         mountain-car --states 50                              | square
-        mountain-car --states 5x5x5                           | 3 axes
         cart-pole --states 1000                               | 4th power
         three-motor-pendulum --actions 100                    | --actions of three-motor-pendulum is a cube
-        toy --states 0                                        | at least 1
         mountain-car --actions 0                              | --actions must be at least 1
-        mountain-car --actions 1                              | at least 2
         toy --observe 0                                       | --observe is a share of the pairs in (0, 1], got 0.0.
-        toy --observe 1.5                                     | (0, 1]
-        toy --observe nan                                     | (0, 1]
         toy --iterations 0                                    | --iterations must be at least 1
         toy --method value-iteration --observe 0.2            | no option observe
-        toy --method cross --estimator usvt                   | no option estimator
         toy --estimator usvt --rank 3                         | --rank belongs to factor-als and hard-impute: usvt has
-        mountain-car --noise -1                               | --noise must be at least 0
         toy --method averaged --sample-noise -1               | --sample-noise must be at least 0
         toy --sample-noise 1                                  | svp needs exact backups
         toy --method averaged-svp                             | --sample-noise is needed
         toy --variant paper                                   | --variant belongs to the control tasks
-        toy --noise 1                                         | --noise belongs to the control tasks
         mountain-car --time-step 0                            | time_step
-        mountain-car --reward-offset inf                      | reward_offset
         mountain-car --reward-offset 1e308                    | none may be above 1e+30. Rescale the reward
         mountain-car --reward-offset 1e10                     | hardly tells apart
-        mountain-car --time-step 1e300                        | is too large at state
-        mountain-car --noise 1e300                            | noise level for each
         toy --method averaged-svp --sample-noise 1e200        | noise level of 0 to 1e+30, got 1e+200
         toy --device gpu                                      | There is no device 'gpu'. Use cpu, cuda or cuda:N.
-        toy --device mps                                      | Use cpu, cuda or cuda:N.
-        toy --device cuda:x                                   | Use cpu, cuda or cuda:N.
         toy --device cuda:77                                  | cuda:77 is not available: torch finds
-        toy --starts 0                                        | --starts must be at least 1
         toy --threads 0                                       | --threads must be between 1 and 1024, got 0.
-        toy --threads 1025                                    | --threads must be between 1 and 1024
-        toy --backup-cost -3                                  | --backup-cost must be at least 0
         toy --states 50 --actions 10 --observe 0.01           | Observe at least 0.1
         toy --rank 1.5                                        | --rank is a whole number below 10^19
-        toy --rank 1e999999999                                | --rank is a whole number below 10^19
-        toy --seed 1e18x                                      | --seed is a whole number below 10^19
         toy --seed 9.3e18                                     | --seed is a whole number from 0 to 2^63 - 1
         toy --observe much                                    | Invalid value for '--observe': SEE
         toy --nois 1                                          | No such option: --nois SEE
@@ -67,37 +47,24 @@ WRONG = {
         CartPole-v1 --estimator softimpute                    | Did you mean soft-impute?
         CartPole-v1 --scale rows                              | Did you mean row?
         CartPole-v1 --observe 0                               | Error: --observe
-        CartPole-v1 --observe 1.5                             | (0, 1], got 1.5
-        CartPole-v1 --structured --observe nan                | Error: --observe
-        CartPole-v1 --batch-size 0                            | Error: --batch-size
         CartPole-v1 --learn-from 3                            | --learn-from must be at least the batch size
         CartPole-v1 --hidden axb                              | --hidden must look like 128x128
-        CartPole-v1 --hidden 0                                | --hidden needs at least one width
         CartPole-v1 --steps 0                                 | Error: --steps
-        CartPole-v1 --steps 1.5                               | --steps is a whole number below 10^19, as in 200000
         CartPole-v1 --steps many                              | as in 200000 or 2e5; got 'many'.
         CartPole-v1 --steps 1e999999999                       | --steps is a whole number
-        CartPole-v1 --steps ""                                | got ''.
         CartPole-v1 --threads 0                               | --threads must be between 1 and
         CartPole-v1 --seeds 0                                 | '--seeds': Input should be greater SEE
-        CartPole-v1 --seeds many                              | '--seeds' SEE
         CartPole-v1 --seed -1                                 | '--seed' SEE
-        CartPole-v1 --device gpu                              | Use cpu, cuda or cuda:N
         CartPole-v1 --device cuda:77                          | cuda:77 is not available
         CartPole-v1 --precision bf16                          | --precision bf16 needs a GPU: add --device cuda
-        CartPole-v1 --precision tf23                          | Did you mean tf32?
         CartPole-v1 --env-threads 2                           | --env-threads belongs to atari/GAME
         CartPole-v1 --seeds 2 --together 2 --wandb mine       | give --together 1
-        CartPole-v1 --agents dqn,sv-duble                     | Did you mean sv-double?
         CartPole-v1 --agents dqn,sv-ddqn                      | Did you mean sv-double?
         CartPole-v1 --agents dqn,dqn                          | --agents is a list of different agents
-        CartPole-v1 --agents ,                                | --agents is a list of different agents
         CartPole-v1 --agents dqn --structured                 | --agents says which agents
-        CartPole-v1 --agent sv-dqn                            | mean --agent dqn --structured, or --agents sv-dqn?
+        CartPole-v1 --agent sv-dqn                            | mean --agent dqn --structured?
         CartPole-v1 --agent ddqn                              | Did you mean double?
-        CartPole-v1 --agent sv-ddqn                           | Did you mean --agent double --structured
         CartPole-v1 --checkpoint-every 0                      | --checkpoint-every must be more than 0 seconds, got 0
-        CartPole-v1 --checkpoint-every nan                    | --checkpoint-every must be more than 0 seconds
         CartPole-v1 --resume                                  | no run to resume
         CartPole-v1 --wandb mine                              | pip install "svrl[wandb]"
         CartPole-v1 --network nature                          | nature
@@ -113,7 +80,6 @@ WRONG = {
         RUN --episodes 0                                      | --episodes must be at least 1
         RUN --epsilon 1.5                                     | --epsilon is a probability
         RUN --device gpu                                      | Use cpu, cuda or cuda:N
-        RUN --episodes many                                   | '--episodes' SEE
     """,
     "rank": """
         RUN --batches 0                                       | --batches must be at least 1
@@ -129,8 +95,6 @@ WRONG = {
         RUN --out nodir/x/film.gif                            | nodir/x/film.gif: the folder nodir/x does not exist.
         RUN --out /proc/film.gif                              | /proc/film.gif:
         RUN --out film.gif --episodes 0                       | --episodes must be at least 1
-        RUN --out film.gif --max-steps 0                      | --max-steps must be at least 1
-        RUN --out film.gif --epsilon 2                        | --epsilon is a probability
         RUN                                                   | Missing option '--out' SEE
     """,
     "complete": """
@@ -138,16 +102,10 @@ WRONG = {
         holes.npy --centre rows                               | Did you mean row?
         holes.npy --method hard-impute                        | --rank
         holes.npy --method usvt --rank 3                      | usvt has no --rank; it belongs to factor-als,
-        holes.npy --method row-mean --shrinkage 1             | row-mean has no --shrinkage
-        holes.npy --method usvt --centre row                  | usvt has no --centre
-        holes.npy --method usvt --max-steps 3                 | usvt has no --max-steps
         holes.npy --method soft-impute --shrinkage -1         | above 0
         holes.npy --method soft-impute --tolerance 0          | tolerance above 0
-        holes.npy --shrinkage inf                             | finite
         holes.npy --rank 0                                    | between 1 and
         holes.npy --rank 26                                   | shorter side of the matrix, 25
-        holes.npy --rank 1e9                                  | '--rank' SEE
-        holes.npy --seed -1                                   | '--seed' SEE
         holes.npy --seed 99999999999999999999999              | '--seed' SEE
         holes.npy --plot p.doc                                | --plot must end in .png
     """,
@@ -188,12 +146,6 @@ def test_bad_input_gets_one_sentence(svrl, request, tmp_path, monkeypatch, holes
         assert part.strip() in result.stderr
     assert ("SEE" in words) == (SEE in result.stderr)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_resume_of_a_plan_needs_a_folder(svrl):
-    result = svrl("plan", "toy", "--resume")
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "needs --out" in result.stderr
 
 
 COMMANDS = {

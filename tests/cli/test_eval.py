@@ -36,25 +36,12 @@ def test_the_games_are_those_of_the_library(svrl_json, trained):
     assert svrl_json("eval", trained, "--episodes", 9, "--seed", 5)["scores"] != row["scores"]
 
 
-def test_epsilon_is_passed_on(svrl_json, trained):
-    greedy, random = (svrl_json("eval", trained, "--episodes", 3, "--epsilon", chance) for chance in (0, 1))
-    assert greedy["epsilon"] == 0
-    assert greedy["scores"] != random["scores"]
-
-
 @pytest.mark.parametrize("command", ["eval", "watch"])
 def test_the_default_epsilon_is_whatever_the_run_has(svrl, svrl_json, trained, command):
     assert svrl_json("eval", trained, "--episodes", 1)["epsilon"] == 0.5
     shown = re.sub(r"[│\s]+", " ", svrl(command, "--help").stdout)
     assert "(default: the run's own)" in shown
     assert ".001" not in shown
-
-
-def test_words_for_people(svrl, trained_minatar):
-    result = svrl("eval", trained_minatar, "--episodes", 4)
-    assert result.exit_code == 0, result.stderr
-    for word in ("minatar/breakout", "sv-double", "150 steps", "4 games", "mean score", "bootstrap"):
-        assert word in result.stdout
 
 
 def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
@@ -76,10 +63,6 @@ def test_an_unfinished_run_plays_as_its_checkpoint(svrl, svrl_json, tmp_path, mo
     row = svrl_json("eval", run, "--episodes", 2)
     assert row["steps"] == 91
     assert row["arm"] == "dqn"
-
-
-def test_one_game_is_one(svrl, trained):
-    assert "1 game\n" in svrl("eval", trained, "--episodes", 1).stdout
 
 
 PACKAGE = """

@@ -14,13 +14,6 @@ from svrl.agents.config import PRESETS, AgentConfig
 from svrl.runs.plan_run import METHODS, TASKS, PlanSettings
 
 
-def test_help_names_every_command(svrl):
-    result = svrl("--help")
-    assert result.exit_code == 0
-    for word in ("complete", "bench", "--install-completion"):
-        assert word in result.stdout
-
-
 def test_version(svrl):
     assert svrl("--version").stdout.strip() == f"svrl {package.__version__}"
 

@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from svrl.cli.paper import RunProgress
+from svrl.cli.run_list import Follower
 from svrl.paper.catalogue import FIGURES, load_experiment
-from svrl.runs.grid import chosen
 from svrl.runs.local import run_locally
-from svrl.runs.spec import Kind, Result, RunSpec
+from svrl.runs.spec import RunSpec
 from svrl.runs.store import Store
-from svrl.runs.train_run import TRAIN
 
 ARMS = ["dqn", "sv-dqn"]
 """Of CartPole at smoke scale, one seed each."""
@@ -47,18 +44,6 @@ def test_the_list_has_every_figure(svrl, svrl_json, tmp_path):
     shown = svrl("paper", "list", "--scale", "laptop", "--store", tmp_path).stdout
     assert "fig30" in shown
     assert "atari_batch_size" in shown
-
-
-def test_the_list_counts_as_kept_what_run_does_not_compute(svrl, svrl_json, tmp_path):
-    """At laptop scale everything is computed again, though it ships with svrl; at short scale it is read."""
-    toy, ways = ({row["figure"]: row for row in _listed(svrl_json, scale, tmp_path)} for scale in ("laptop", "short"))
-    assert toy["fig1"]["kept"] == 0
-    assert toy["fig1"]["shipped"] == toy["fig1"]["cells"] > 0
-    assert ways["ways"]["kept"] == ways["ways"]["shipped"] == ways["ways"]["cells"] > 0
-
-
-def _listed(svrl_json, scale: str, store: Path) -> list[dict]:
-    return svrl_json("paper", "list", "--scale", scale, "--store", store)
 
 
 def test_a_figure_is_run_drawn_and_judged(svrl, svrl_json, store, tmp_path):
@@ -107,24 +92,6 @@ def test_check_is_a_row_for_every_claim(svrl, svrl_json, store):
     assert f"{ours} claims of our additions:" in shown.stdout
 
 
-def test_the_claims_of_some_figures_can_be_checked_alone(svrl, svrl_json, store):
-    rows = svrl_json("paper", "check", "fig1", "table1", "--store", store)
-    assert {row["figure"] for row in rows} == {"fig1", "table1"}
-    shown = svrl("paper", "check", "ways", "--store", store)
-    assert "Claims that smoke scale cannot judge or settle were judged from short scale." in shown.stdout
-    wrong = svrl("paper", "check", "fig99", "--store", store)
-    assert wrong.exit_code == 2
-    assert "There is no figure or experiment 'fig99'." in wrong.stderr
-
-
-def test_names_of_claims_are_not_broken_within_a_word(svrl, store, monkeypatch):
-    monkeypatch.setattr("svrl.cli.paper._console", lambda: Console(width=90))
-    shown = svrl("paper", "check", "fig1", "--store", store).stdout
-    lines = [line for line in shown.splitlines() if "toy-rank-stays-low-under-" in line]
-    assert len(lines) == 1
-    assert "reconstruction" in shown
-
-
 def test_a_half_finished_run_is_not_judged(svrl_json, store, tmp_path):
     mine = tmp_path / "store"
     shutil.copytree(store, mine)
@@ -159,16 +126,6 @@ def test_a_damaged_result_is_named(svrl, store, tmp_path):
     shown = svrl("paper", "check", "--store", mine)
     assert shown.exit_code == 2
     assert f"{path} is damaged" in shown.stderr
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_no_write_permission(svrl, store, tmp_path):
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
-    for command in (("run", "fig1"), ("report",)):
-        shown = svrl("paper", *command, "--store", store, "--out", closed / "inside")
-        assert shown.exit_code == 2
-        assert "cannot be written to" in shown.stderr
 
 
 def test_a_file_in_the_way(svrl, store, tmp_path):
@@ -258,56 +215,12 @@ def test_what_no_run_has_is_refused_before_any_work(cartpole, tmp_path, where, w
     assert not (tmp_path / "store").exists()
 
 
-def test_short_is_a_scale(svrl_json, tmp_path):
-    rows = {row["figure"]: row for row in svrl_json("paper", "list", "--scale", "short", "--store", tmp_path)}
-    assert {row["scale"] for row in rows.values()} == {"short"}
-    assert rows["values"]["cells"] == 57 * 3 * 3
-    assert (rows["minatar"]["cells"], rows["cartpole"]["cells"]) == (5 * 3 * 10, 0)
-
-
-def test_settings_of_the_agent_can_be_asked_for():
-    """Batches of 128 are a change of the preset, those of 32 are the preset's, and an arm has settings of its own."""
-    specs = list(load_experiment("atari_batch_size").budgets["short"].cells)
-    for size in (32, 64, 128):
-        found, _ = chosen("", specs, {"batch_size": [size], "env": ["atari/sea*"]})
-        assert len(found) == 3 * 3
-        assert {spec.settings["overrides"].get("batch_size", 32) for spec in found} == {size}
-        assert {spec.settings["env"] for spec in found} == {"atari/seaquest"}
-    found, _ = chosen("", specs, {"value": ["network"], "structured": [True]})
-    assert {spec.settings["arm"] for spec in found} == {"sv-dqn-network"}
-
-
-@pytest.mark.parametrize("number", ["0", "65"])
-def test_trainings_at_a_time_are_between_1_and_64(cartpole, number):
-    assert cartpole("--together", number).exit_code == 2
-
-
 def test_a_signal_keeps_what_is_done_and_the_same_command_resumes(cartpole, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(RunProgress, "begins", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        patch.setattr(Follower, "begins", lambda *_: os.kill(os.getpid(), signal.SIGINT))
         shown = cartpole()
     assert shown.exit_code == 130
     assert "Stopped; what was done is kept, and the same command resumes." in shown.stderr
     assert arms_kept(tmp_path / "store") == {}
     assert cartpole().exit_code == 0
     assert sorted(arms_kept(tmp_path / "store")) == ARMS
-
-
-def test_the_bar_counts_by_minutes_and_moves_inside_trainings(tmp_path, monkeypatch, capsys):
-    kind = Kind(name="square", compute=lambda settings, work: Result(rows=[]))
-    short, long = (RunSpec(kind=kind, settings={"x": x}, minutes=x) for x in (1.0, 3.0))
-    training = RunSpec(kind=TRAIN, settings={"env": "CartPole-v1", "seed": 0}, steps=100, minutes=6.0)
-    monkeypatch.setattr(Store, "steps", lambda self, run: 50)
-    progress = RunProgress([short, long, training], Store(tmp_path))
-    (task,) = progress._bar.tasks
-    for spec in (long, training):
-        progress.begins(spec)
-    progress.ends(long, "done", "")
-    assert (task.completed, task.total) == (3.0, 10.0)
-    assert capsys.readouterr().err == "1 of 3: square: x 3.0\n"
-    progress._shown = True
-    progress.looks()
-    assert task.completed == 6.0
-    progress.ends(training, "stopped", "")
-    progress.looks()
-    assert task.completed == 3.0

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 import shlex
 import signal
@@ -29,33 +27,10 @@ from svrl.runtime.stop_signals import ONE_REQUEST
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
 TIMINGS = ("seconds_backup", "seconds_estimate", "break_even_cost", "break_even_cost_against_value_iteration")
 SVP = (*SMALL, "--observe", 0.5, "--iterations", 25)
-KEYS = {
-    "task",
-    "variant",
-    "method",
-    "estimator",
-    "observe",
-    "states",
-    "actions",
-    "seed",
-    "iterations",
-    "backups",
-    "sweep_equivalents",
-    "seconds_backup",
-    "seconds_estimate",
-    "rank_99",
-    "rank_tight",
-    "rank_99_centred",
-    "rank_tight_centred",
-    "policy_loss",
-    "policy_loss_relative",
-    "discounted_return",
-    "optimal_return",
-    "metric",
-    "certified_error",
-    "outcome",
-    "break_even_cost",
-}
+KEYS = {"task", "variant", "method", "estimator", "observe", "states", "actions", "seed", "iterations", "backups"}
+KEYS |= {"sweep_equivalents", "seconds_backup", "seconds_estimate", "policy_loss", "policy_loss_relative", "outcome"}
+KEYS |= {"rank_99", "rank_tight", "rank_99_centred", "rank_tight_centred", "discounted_return", "optimal_return"}
+KEYS |= {"metric", "certified_error", "break_even_cost"}
 FILES = {"config.json", "rows.jsonl", "policy.npy", "values.npy", "result.json", "convergence.png"}
 PICTURES = {"policy.png", "trajectories.png"}
 
@@ -68,12 +43,6 @@ def exact() -> tuple[GridMDP, np.ndarray]:
     for _ in range(600):
         v = model.backup(v).max(1).values
     return model, v.numpy()
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No lines of progress on stderr, however busy the machine is."""
-    monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 60.0)
 
 
 @pytest.fixture
@@ -124,16 +93,6 @@ def test_json_of_methods(svrl_json, options, loss):
     assert 0 <= row["rank_99_centred"] <= row["rank_tight_centred"] <= 15
 
 
-def test_value_iteration_saves_nothing_and_says_so(svrl_json):
-    row = svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 30, "--backup-cost", 1000)
-    assert row["backups"] == 30 * 1500
-    assert row["estimator"] is None
-    assert row["estimator_reason"]
-    assert row["break_even_cost"] is None
-    assert row["pays"] is False
-    assert row["certified_error"] <= 0.95**30 / 0.05  # its rate, over the range of the rewards
-
-
 def test_numbers_against_brute_force(svrl_json, tmp_path, exact, plain):
     model, best = exact
     out = tmp_path / "run"
@@ -179,15 +138,6 @@ def test_the_run_directory(svrl, tmp_path):
     assert json.loads((out / "result.json").read_text())["out"] == str(out)
     for word in ("svp", "optimum", "sweeps", "norm_rad", "estimate of Q", "certified", str(out)):
         assert word in result.stdout.replace("\n", "") or word in result.stdout
-
-
-def test_factors_are_written_as_factors(svrl_json, tmp_path, plain):
-    out = tmp_path / "run"
-    svrl_json(*SMALL, "--method", "cross", "--rank", 5, "--iterations", 20, "--out", out)
-    factors = np.load(out / "factors.npz")
-    assert factors["left"].shape[0] == 100
-    assert factors["left"].shape[1] == factors["right"].shape[0] <= 5
-    assert not (out / "q.npy").exists()
 
 
 def test_a_finished_run_is_not_written_over(svrl, tmp_path, plain):
@@ -278,7 +228,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(svrl, svrl_json, tmp_pat
         result = svrl(*command, "--out", broken)
     assert result.exit_code == code, result.stderr
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
-    assert result.stderr.startswith("Stopped at once; the last" if code == 130 and where != "svp" else "Stopped; what")
+    assert result.stderr.startswith("Stopped; what")
     assert result.stderr.count("\n") == 1
     saved = {"config.json"} if where == "solving exactly" else {"config.json", "checkpoint.pt"}
     assert {path.name for path in broken.iterdir()} == saved
@@ -360,12 +310,12 @@ def test_no_optimum_of_a_large_problem_where_none_was_asked_for(svrl, svrl_json,
 
 
 def test_a_pipe_gets_a_line_that_says_what_is_being_done(svrl, monkeypatch):
-    monkeypatch.setattr("svrl.cli.plan.FIRST_LINE", 0.2)
+    monkeypatch.setattr("svrl.cli.progress.LINE_EVERY", 0.6)
     at_iteration(2, lambda: time.sleep(1.0))(monkeypatch)
     result = svrl(*SVP, "--json")
     json.loads(result.stdout)
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stderr.split(",")[0].strip() in ("starting", "building the table", "solving exactly", "svp")
+    stages = ("beginning", "building the table", "solving exactly", "svp: ", "judging")
+    assert result.stderr.startswith(stages)
 
 
 def test_compare(svrl_json, svrl):
@@ -388,32 +338,6 @@ def test_compare(svrl_json, svrl):
     assert row["pays"] is (saved > 0)
 
 
-def test_a_comparison_leaves_a_picture_of_all_methods(svrl, tmp_path):
-    out = tmp_path / "run"
-    result = svrl(*SVP, "--compare", "--out", out)
-    assert result.exit_code == 0, result.stderr
-    assert (out / "comparison.png").stat().st_size > 5000
-    assert "…" not in result.stdout, "no number is cut in a pipe"
-
-
-def test_compare_of_noisy_methods(svrl):
-    result = svrl(*SMALL, "--method", "averaged", "--sample-noise", 0.1, "--iterations", 5, "--compare")
-    assert result.exit_code == 0, result.stderr
-    for word in ("averaged", "optimum", "value-iteration", "incumbent"):
-        assert word in result.stdout
-
-
-def test_json_is_alone_on_stdout_and_repeats(svrl_json):
-    one, other = (svrl_json(*SVP, "--seed", 5) for _ in range(2))
-    assert untimed(one) == untimed(other)
-
-
-def test_rollout_noise_changes_returns_and_not_the_plan(svrl_json):
-    quiet, loud = (svrl_json(*SVP, "--noise", level) for level in (0, 3))
-    assert quiet["policy_loss"] == loud["policy_loss"]
-    assert quiet["metric"]["optimal"] < loud["metric"]["optimal"]
-
-
 def test_switches_reach_the_task(svrl_json):
     options = ("--variant", "authors", "--reward-offset", -2, "--time-step", 0.1)
     problem = svrl_json(*SMALL, "--method", "value-iteration", "--iterations", 3, *options)["problem"]
@@ -430,17 +354,3 @@ def test_other_tasks(svrl_json, tmp_path):
         assert (tmp_path / "run" / picture).stat().st_size > 5000
     row = svrl_json("plan", "mountain-car", "--states", "8x9", "--actions", 5, *quick)
     assert row["metric"]["name"] == "time_to_goal"
-
-
-def test_dynamics_that_are_not_finite_are_named(svrl, tmp_path, monkeypatch):
-    @functools.wraps(inverted_pendulum)
-    def broken(**switches):
-        task = inverted_pendulum(**switches)
-        return dataclasses.replace(task, step=lambda s, a, n: task.step(s, a, n) + torch.log(s[..., :1]) * 0)
-
-    monkeypatch.setitem(TASKS, "inverted-pendulum", broken)
-    result = svrl(*SVP, "--out", tmp_path / "run")
-    assert result.exit_code == 2
-    assert "is not finite at state" in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

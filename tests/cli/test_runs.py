@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 
 from svrl.cli.train import TrainProgress
-from svrl.runs.grid import runs_of
 from svrl.runs.settings import spec_of
-from svrl.runs.store import Store
-from svrl.runs.sweep_file import parse_sweep
 from svrl.runtime.rows import read_rows
 
 
@@ -107,20 +104,6 @@ def test_a_folder_without_runs(svrl, svrl_json, tmp_path, monkeypatch):
     assert (result.exit_code, result.stdout) == (0, "No runs in runs.\n")
     (tmp_path / "runs").touch()
     assert "runs is not a folder" in svrl("runs").stderr
-
-
-def test_runs_of_a_sweep_stand_in_the_order_of_their_names(svrl_json, tmp_path, trained):
-    seeds = (10, 9, 2)
-    text = 'kind = "train"\n[fixed]\nenv = "CartPole-v1"\npreset = "smoke"\n[axes]\nseed = [10, 9, 2]\n'
-    specs = dict(zip(seeds, runs_of(parse_sweep(text, "test")), strict=True))
-    store = Store(tmp_path / "sweep")
-    for spec in specs.values():
-        store.add(spec)
-        shutil.copytree(trained, store.folder(spec.id) / "run")
-    for name in ("alone", "zoo"):
-        shutil.copytree(trained, tmp_path / name)
-    wanted = [tmp_path / "alone", *(store.folder(specs[seed].id) / "run" for seed in sorted(seeds)), tmp_path / "zoo"]
-    assert [row["run"] for row in svrl_json("runs", tmp_path)] == [str(path) for path in wanted]
 
 
 def _but(name, **fields):

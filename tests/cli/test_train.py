@@ -12,19 +12,13 @@ from training_runs import ROWS, SMOKE, assert_same_run, names, unexplained, weig
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.cli.train import PANELS, arms_of, config_of, widths
+from svrl.cli.train import arms_of, config_of
 from svrl.runtime.rows import read_rows
 
 FILES = {"config.json", *ROWS, "agent.npz", "learning_curve.png", "result.json"}
 
 
 # What can be asked for.
-
-
-def test_the_panels_of_the_help(svrl):
-    shown = svrl("train", "--help").stdout
-    for panel in PANELS.values():
-        assert f"─ {panel} ─" in shown
 
 
 @pytest.mark.parametrize(
@@ -48,7 +42,6 @@ def test_presets_follow_the_family(env, preset, network):
 def test_given_options_go_over_the_preset():
     config = config_of("CartPole-v1", {"hidden": "16,8", "observe": 0.5, "clip_rewards": True, "steps": None})
     assert config == AgentConfig.of("classic", hidden=(16, 8), observe=0.5, clip_rewards=True)
-    assert widths("128x64") == (128, 64)
     assert arms_of("dqn, sv-double") == ["dqn", "sv-double"]
 
 
@@ -122,12 +115,6 @@ def test_the_table_and_the_warning(svrl, tmp_path, plain):
         assert word in re.sub(r"\s+", " ", result.stdout)
     assert "2 actions leave little structure to find" in result.stderr
     assert result.stderr.count("\n") == 1
-
-
-def test_the_warning_comes_once_for_several_runs(svrl, tmp_path, plain):
-    result = svrl(*SMOKE, "--steps", 80, "--agents", "sv-dqn,sv-double", "--seeds", 2, "--out", tmp_path / "runs")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.count("little structure to find") == 1
 
 
 def test_control_tasks_are_compared_with_the_planned_q(svrl_json, tmp_path, plain):
@@ -227,9 +214,11 @@ def test_a_missing_package_is_named_with_its_command(svrl, tmp_path, monkeypatch
 
 
 def test_lines_where_there_is_no_terminal(svrl, tmp_path, monkeypatch, plain):
-    monkeypatch.setattr("svrl.cli.train.LINE_EVERY", 0.0)
-    result = svrl(*SMOKE, "--steps", 100, "--out", tmp_path / "run")
+    monkeypatch.setattr("svrl.cli.progress.LINE_EVERY", 0.02)
+    monkeypatch.setattr("svrl.cli.train.REFRESH", 0.0)
+    result = svrl(*SMOKE, "--seeds", 2, "--together", 2, "--out", tmp_path)
     lines = result.stderr.splitlines()
-    assert len(lines) == 100
-    for word in ("100 of 100 steps (100%)", "steps/s", "updates/s", "score", "epsilon", "left"):
-        assert word in lines[-1]
+    for seed in range(2):
+        said = " ".join(line for line in lines if line.startswith(f"CartPole-v1 dqn seed {seed}: "))
+        for word in ("%, ", "of 400 steps", "steps/s", "score", "epsilon"):
+            assert word in said

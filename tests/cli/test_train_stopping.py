@@ -212,19 +212,6 @@ def test_a_finished_run_that_cannot_grow_stays_as_it_is(svrl, svrl_json, tmp_pat
     assert svrl_json("eval", run, "--episodes", 1)["steps"] == 200
 
 
-def test_a_run_that_grows_says_where_its_learning_rate_goes(svrl, svrl_json, tmp_path, plain):
-    run = tmp_path / "run"
-    falling = (*SMOKE, "--learning-rate", 0.001, "--learning-rate-left", 0.1, "--out", run)
-    svrl_json(*falling, "--steps", 200, "--keep-replay")
-    result = svrl(*falling, "--steps", 400, "--resume")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.count("\n") == 1, result.stderr
-    now, later = 34, 84  # updates after 200 and 400 steps
-    for rate in (0.001 * 0.1, 0.001 * (1 - 0.9 * now / later)):
-        assert f" {rate:.3g} " in result.stderr
-    assert json.loads((run / "config.json").read_text())["steps"] == 400
-
-
 @pytest.mark.parametrize(
     ("target", "trouble", "code"),
     [
@@ -257,14 +244,6 @@ def test_an_error_after_a_checkpoint_leaves_a_run_to_resume(svrl, tmp_path, monk
         assert svrl(*SMOKE, "--checkpoint-every", 1e-9, "--out", run).exit_code == 1
     assert svrl(*SMOKE, "--out", run, "--resume").exit_code == 0
     assert_same_run(straight, run)
-
-
-def test_a_run_goes_on_with_its_own_number_of_steps(svrl, svrl_json, tmp_path, monkeypatch, plain):
-    run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainProgress, "__call__", interrupting(50, sending(signal.SIGINT)))
-        assert svrl(*SMOKE, "--steps", 120, "--out", run).exit_code == 130
-    assert svrl_json(*SMOKE, "--out", run, "--resume")["steps"] == 120
 
 
 def test_two_processes_do_not_train_in_one_folder(svrl, tmp_path, plain):

@@ -15,7 +15,7 @@ from training_runs import SMOKE, assert_same_run, names, sending
 
 from svrl.agents import evaluation
 from svrl.agents.config import AgentConfig
-from svrl.cli.train import Board, TrainProgress, default_env_threads, default_threads, default_together
+from svrl.cli.train import TrainProgress, default_env_threads, default_threads, default_together
 
 ARMS = ("dqn", "sv-double")
 TWO = (*SMOKE, "--agents", ",".join(ARMS), "--steps", 300, "--eval-every", 150, "--eval-episodes", 2)
@@ -149,23 +149,6 @@ def test_a_failed_run_leaves_the_others(svrl, tmp_path, monkeypatch, alone, plai
     assert_same_run(alone / FOLDERS[0], tmp_path / FOLDERS[0])
 
 
-def test_all_failures_are_named(svrl, tmp_path, monkeypatch, plain):
-    def call(self: TrainProgress) -> None:
-        if " double " in self._label:
-            raise OSError(28, "No space left on device")
-        fail()
-
-    monkeypatch.setattr(TrainProgress, "__call__", call)
-    result = svrl(*SMOKE, "--agents", "dqn,double,dueling", "--together", 2, "--out", tmp_path)
-    assert result.exit_code == 2
-    one, other, third = (tmp_path / f"{arm}-seed0" for arm in ("dqn", "double", "dueling"))
-    assert set(result.stderr.strip().splitlines()) == {
-        f"Error: {one}, {third} failed: The loss is nan.",
-        f"Error: {other} failed: {other}: No space left on device.",
-    }
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_mistake_of_the_program_keeps_its_traceback(svrl, tmp_path, monkeypatch, plain):
     monkeypatch.setattr(TrainProgress, "__call__", at_step(60, lambda: [] + 1, label=" dqn "))  # type: ignore[operator]
     result = svrl(*TWO, "--together", 2, "--out", tmp_path)
@@ -214,7 +197,7 @@ def test_a_second_signal_ends_at_once(tmp_path):
     done = subprocess.run([sys.executable, "-c", TWICE.format(options)], capture_output=True, text=True, check=False)
     assert done.returncode == 130, done.stderr
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith(f"Stopped at once; the last checkpoint is in {tmp_path}. Resume with: svrl train ")
+    assert last.startswith(f"Stopped; what was done is in {tmp_path}. Resume with: svrl train ")
 
 
 def test_runs_with_different_threads_are_not_trained_together(svrl, tmp_path, monkeypatch, plain):
@@ -229,28 +212,6 @@ def test_runs_with_different_threads_are_not_trained_together(svrl, tmp_path, mo
     assert "these want 1 and 2. Train them one at a time" in refused.stderr
     result = svrl(*command, 1, "--json")
     assert [found["threads"] for found in json.loads(result.stdout)] == [1, 2]
-
-
-def test_lines_name_their_run(svrl, tmp_path, monkeypatch, plain):
-    monkeypatch.setattr("svrl.cli.train.LINE_EVERY", 0.0)
-    result = svrl(*SMOKE, "--steps", 70, "--seeds", 2, "--together", 2, "--out", tmp_path)
-    assert result.exit_code == 0, result.stderr
-    lines = result.stderr.splitlines()
-    for seed in range(2):
-        assert sum(line.startswith(f"CartPole-v1 dqn seed {seed}: ") for line in lines) == 70
-    assert len(lines) == 140
-
-
-def test_a_board_has_a_bar_for_each_run():
-    board = Board(["one", "the second"])
-    for label in ("one", "the second"):
-        board.bars.add_task(label, total=10, completed=5, numbers=f"numbers of {label}")
-    with board.console.capture() as shown:
-        for part in board.bars.get_renderables():
-            board.console.print(part)
-    lines = shown.get().splitlines()
-    assert [line.strip() for line in lines[1::2]] == ["numbers of one", "numbers of the second"]
-    assert lines[0].index("5/10") == lines[2].index("5/10"), "bars stand below one another"
 
 
 # What is taken where nothing is given.

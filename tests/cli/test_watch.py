@@ -36,17 +36,6 @@ def test_an_mp4_of_a_game(svrl_json, trained, tmp_path):
     assert seconds == pytest.approx(21 / 20, abs=0.1)
 
 
-def test_two_films_of_one_seed_are_equal(svrl, trained_minatar, tmp_path):
-    films = [tmp_path / name for name in ("one.gif", "two.gif", "other.gif")]
-    for film, seed in zip(films, (1, 1, 2), strict=True):
-        result = svrl("watch", trained_minatar, "--out", film, "--seed", seed, "--epsilon", 1)
-        assert result.exit_code == 0, result.stderr
-        assert "score" in result.stdout
-    one, two, other = (film.read_bytes() for film in films)
-    assert one == two
-    assert one != other
-
-
 @pytest.mark.parametrize("shape", [(10, 10), (84, 84), (210, 160), (401, 603)])
 def test_pictures_are_enlarged_whole_and_have_even_sides(shape):
     picture = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
@@ -59,13 +48,6 @@ def test_pictures_are_enlarged_whole_and_have_even_sides(shape):
     words = np.asarray(film)[:28]
     assert (words.max(-1) > 200).any(), "the score is burned in"
     assert not np.array_equal(words, np.asarray(framed(picture, "score 13"))[:28])
-
-
-def test_a_missing_package_is_named_with_its_command(svrl, trained, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    result = svrl("watch", trained, "--out", tmp_path / "film.mp4")
-    assert result.exit_code == 2
-    assert 'pip install "svrl[video]"' in result.stderr
 
 
 def test_nothing_but_the_answer_reaches_the_terminal(svrl_json, plain, tmp_path):

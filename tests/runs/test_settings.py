@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import sys
 from typing import Any
 
-import gymnasium
 import pytest
 
 from svrl.agents.config import AgentConfig
@@ -13,13 +11,7 @@ from svrl.mdp.catalogue import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.runs.grid import runs_of
 from svrl.runs.plan_run import EXACT_BASELINES, PlanSettings
-from svrl.runs.settings import (
-    STRUCTURE,
-    check_registered,
-    known_settings,
-    spec_of,
-    why_not_here,
-)
+from svrl.runs.settings import STRUCTURE, spec_of, why_not_here
 from svrl.runs.sweep_file import parse_sweep
 from svrl.runs.train_run import config_of
 
@@ -111,12 +103,6 @@ def test_what_decides_nothing_changes_no_id():
     assert spec_of("plan", PLAN).id == spec_of("plan", {**PLAN, "method": "svp", "starts": 1000}).id
 
 
-def test_all_settings_are_known_by_name():
-    assert {"env", "seed", "agent", "learning_rate", "device", "precision"} <= set(known_settings("train"))
-    assert {"task", "seed", "method", "observe", "device"} <= set(known_settings("plan"))
-    assert "preset" in known_settings("train")
-
-
 EQUAL_TRAININGS = (
     ({"observe": 1}, {"observe": 1.0}),
     ({"learning_rate": 1}, {"learning_rate": 1.0}),
@@ -153,25 +139,13 @@ def test_the_actions_of_a_control_task_are_written_out(task):
     assert (fewer.settings["actions"], fewer.id == left.id) == (8, False)
 
 
-def test_other_environments_have_no_actions_to_write_out():
-    assert spec_of("train", TRAINING).settings["actions"] == 0
-    assert config_of(spec_of("train", TRAINING).settings).actions == 0
-
-
 @pytest.mark.parametrize("wrong", ["CartPoleX-v1", "CartPole-v9", "CartPole", "NoSuchGame-v7"])
-def test_gymnasium_is_asked_for_an_id_without_making_an_environment(wrong, monkeypatch):
-    def made(*_: object, **__: object) -> None:
-        raise AssertionError("an environment was made")
-
-    monkeypatch.setattr(gymnasium, "make", made)
-    for right in ("CartPole-v1", "atari/pong", "control/mountain-car", "minatar/asterix"):
-        check_registered(right)
-    with pytest.raises(ValueError, match=f"There is no environment '{wrong}'"):
-        check_registered(wrong)
+def test_an_id_that_gymnasium_does_not_know_is_told(wrong):
+    assert f"There is no environment '{wrong}'" in str(why_not_here(wrong))
 
 
 def test_an_id_with_a_module_is_left_to_its_run():
-    check_registered("no_such_module:Thing-v0")
+    assert why_not_here("no_such_module:Thing-v0") is None
     assert "no_such_module" not in sys.modules
 
 
@@ -292,33 +266,15 @@ def test_every_task_is_written_out(task):
     assert spec_of("plan", given).settings == full
 
 
-def test_steps_are_known_only_where_they_were_given():
-    assert spec_of("plan", PLAN).steps is None
-    assert spec_of("plan", {**PLAN, "iterations": 7}).steps == 7
-
-
-DAY = datetime.date(1979, 5, 27)
 WRONG_TRAININGS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"preset": 3}, "preset is a text, got 3."),
-    ({"preset": DAY}, "preset is a text, got 1979-05-27."),
-    ({"preset": ["smoke"]}, "preset is a text, got ['smoke']."),
-    ({"agent": 3}, "agent is a text, got 3."),
-    ({"arm": 3}, "arm is a text, got 3."),
     ({"arm": "svdqn"}, "There is no arm 'svdqn'. Did you mean sv-dqn or dqn?"),
     ({"arm": "sv-dueling-dqn"}, "There is no arm 'sv-dueling-dqn'. Did you mean sv-dueling or dueling?"),
-    ({"arm": "sv-"}, "There is no arm 'sv-'. Did you mean sv-dqn or sv-double?"),
     ({"arm": "x"}, "There is no arm 'x'. Choose one of double, dqn, dueling, sv-double, sv-dqn, sv-dueling."),
-    ({"estimator": True}, "estimator is a text, got True."),
-    ({"estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
     ({"structured": False, "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
-    ({"device": 0}, "device is a text, got 0."),
     ({"device": "gpu"}, "There is no device 'gpu'. Use cpu, cuda or cuda:N."),
-    ({"device": "cuda:x"}, "There is no device 'cuda:x'. Use cpu, cuda or cuda:N."),
-    ({"device": "cpu:0"}, "There is no device 'cpu:0'. Use cpu, cuda or cuda:N."),
-    ({"precision": 32}, "precision is a text, got 32."),
     ({"precision": "float23"}, "There is no precision 'float23'. Did you mean float32?"),
     ({"precision": "bf16"}, "precision bf16 needs a CUDA device, and the device is cpu. Take float32."),
-    ({"precision": "tf32"}, "precision tf32 needs a CUDA device, and the device is cpu. Take float32."),
     ({"hidden": "abc"}, "hidden must look like 128x128, got 'abc'."),
     ({"observe": "much"}, "observe is a finite number, got 'much'."),
     ({"structured": False, "observe": "much"}, "observe is a finite number, got 'much'."),
@@ -339,20 +295,13 @@ def test_a_wrong_training_is_refused_with_one_sentence(wrong, sentence):
 WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"method": ["svp"]}, "method is a text, got ['svp']."),
     ({"task": ["toy"]}, "every run needs task, as a text; got ['toy']."),
-    ({"estimator": 1}, "estimator is a text, got 1."),
-    ({"estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
     ({"method": "value-iteration", "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
-    ({"variant": 1}, "variant is a text, got 1."),
     ({"variant": "author"}, "There is no variant 'author'. Did you mean authors?"),
     ({"device": "tpu"}, "There is no device 'tpu'. Use cpu, cuda or cuda:N."),
     ({"starts": 10.0}, "starts is a whole number, got 10.0."),
-    ({"starts": "ten"}, "starts is a whole number, got 'ten'."),
     ({"rank": 2.5}, "rank is a whole number, got 2.5."),
     ({"method": "value-iteration", "rank": 2.5}, "rank is a whole number, got 2.5."),
-    ({"iterations": True}, "iterations is a whole number, got True."),
-    ({"actions": 1e3}, "actions is a whole number, got 1000.0."),
     ({"actions": -8}, "actions must be at least 1 and finite, got -8."),
-    ({**THREE, "actions": -8}, "actions must be at least 1 and finite, got -8."),
     ({**THREE, "actions": 10**400}, f"actions must be at least 1 and fewer than 2^63, got {10**400}."),
     (
         {**THREE, "actions": 30},
@@ -361,19 +310,14 @@ WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"compare": "yes"}, "compare is true or false, got 'yes'."),
     ({"final_sweep": 1}, "final_sweep is true or false, got 1."),
     ({"observe": "much"}, "observe is a finite number, got 'much'."),
-    ({"method": "cross", "observe": "much"}, "observe is a finite number, got 'much'."),
     ({"sample_noise": float("inf")}, "sample_noise is a finite number, got inf."),
     ({"backup_cost": float("nan")}, "backup_cost is a finite number, got nan."),
     ({"states": "5x5x5"}, "states 5x5x5 has 3 axes, and the task has 2, as in 50x50."),
-    ({"states": [5, 5, 5]}, "states 5x5x5 has 3 axes, and the task has 2, as in 50x50."),
     ({"states": 50}, "states 50 is not the square of a whole number. Write the grid points of each axis, as in 50x50."),
     ({"states": "abc"}, "states must look like 50x50 or be one number, got 'abc'."),
     ({"states": 2500.0}, "states must look like 50x50 or be one number, got '2500.0'."),
-    ({"states": True}, "states must look like 50x50 or be one number, got 'True'."),
-    ({"states": []}, "states must look like 50x50 or be one number, got ''."),
     ({"states": 10**400}, f"states must be fewer than 2^63, got '{10**400}'."),
     ({**TOY, "states": "5x5"}, "states 5x5 has 2 axes, and the task has 1, as in 1000."),
-    ({"p": 0.5, "observe": 0.5}, "p is another name of observe: give one of them, not both."),
 )
 
 

@@ -4,8 +4,6 @@ import csv
 from collections import Counter
 from importlib import resources
 
-import pytest
-
 from svrl.runs.grid import runs_of
 from svrl.runs.plan_run import PlanSettings
 from svrl.runs.sweep_file import read_sweep
@@ -58,41 +56,3 @@ THREE = ("inverted-pendulum", "mountain-car", "double-integrator")
 def test_plans_that_are_shipped_are_requests_that_a_plan_accepts():
     for spec in runs_of(read_sweep("paper-control")):
         assert PlanSettings.of(spec.settings).written_out() == PlanSettings.of(spec.settings)
-
-
-REFUSED = {
-    "preset=3": "preset is a text, got 3.",
-    "preset=1979-05-27": "preset is a text, got 1979-05-27.",
-    "device=gpu": "There is no device 'gpu'. Use cpu, cuda or cuda:N.",
-    "precision=bf16": "precision bf16 needs a CUDA device, and the device is cpu. Take float32.",
-    "estimator=usv": "There is no estimator 'usv'. Did you mean usvt?",
-    "hidden=abc": "hidden must look like 128x128, got 'abc'.",
-    "observe=much": "observe is a finite number, got 'much'.",
-}
-REFUSED_PLANS = {
-    "starts=1.5": "starts is a whole number, got 1.5.",
-    "starts=0": "starts must be at least 1 and finite, got 0.",
-    "rank=0": "rank must be at least 1 and finite, got 0.",
-    "variant=paper": "variant belongs to the control tasks: toy has none.",
-    "compare=maybe": "compare is true or false, got 'maybe'.",
-    "observe=2": "observe is a share of the pairs in (0, 1], got 2.",
-    "method=[1]": "method is a text, got [1].",
-    "states=5x5": "states 5x5 has 2 axes, and the task has 1, as in 1000.",
-}
-
-
-@pytest.mark.parametrize("command", ["plan", "run"])
-@pytest.mark.parametrize(
-    ("kind", "change", "sentence"),
-    [("train", *pair) for pair in REFUSED.items()] + [("plan", *pair) for pair in REFUSED_PLANS.items()],
-)
-def test_what_is_wrong_is_said_before_anything_begins(svrl, tmp_path, command, kind, change, sentence):
-    file = tmp_path / "mine.toml"
-    file.write_text(f'kind = "{kind}"\n[axes]\n' + ('env = "CartPole-v1"' if kind == "train" else 'task = "toy"'))
-    store = tmp_path / "store"
-    result = svrl("sweep", command, file, "--store", store, "--set", change)
-    assert result.exit_code == 2, result.stderr
-    assert result.stderr.startswith("Error: ")
-    assert sentence in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert not store.exists()

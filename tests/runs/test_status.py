@@ -13,7 +13,6 @@ from tests.runs.stores_by_hand import begin, end, finish, games, plan, sweep_of,
 
 from svrl import stats
 from svrl.envs.atari_games import human_normalised
-from svrl.reporting.tables import totals_lines
 from svrl.runs.settings import spec_of
 from svrl.runs.status import look
 from svrl.runs.store import Store
@@ -34,61 +33,18 @@ def test_every_state_is_told_with_its_progress(tmp_path):
     (store.folder(specs[1].id) / "log.txt").write_text("began\nplayed 3 games\n\n")
     with store.working_on(specs[1].id):
         seen = look(store, specs)
-    assert [run.state for run in seen.runs] == ["done", "running", "failed", "stopped", "waiting"]
-    assert [run.steps for run in seen.runs] == [1000, 30, 10, 20, 0]
-    assert [run.score for run in seen.runs] == [21.0, 2.0, 5.0, 5.0, None]
-    assert [run.attempts for run in seen.runs] == [1, 1, 1, 1, 0]
-    assert seen.runs[1].reason == "played 3 games"
-    assert seen.runs[2].reason == "The loss is NaN."
-    assert seen.runs[2].last_lines == ("one", "100% two")
-    assert not seen.is_over
-    told = seen.as_json()
+    assert [run["state"] for run in seen["runs"]] == ["done", "running", "failed", "stopped", "waiting"]
+    assert [run["steps"] for run in seen["runs"]] == [1000, 30, 10, 20, 0]
+    assert [run["score"] for run in seen["runs"]] == [21.0, 2.0, 5.0, 5.0, None]
+    assert [run["attempts"] for run in seen["runs"]] == [1, 1, 1, 1, 0]
+    assert seen["runs"][1]["reason"] == "played 3 games"
+    assert seen["runs"][2]["reason"] == "The loss is NaN."
+    assert seen["runs"][2]["last_lines"] == ["one", "100% two"]
+    told = seen
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     assert told["totals"]["states"] == {"done": 1, "running": 1, "failed": 1, "stopped": 1, "waiting": 1}
     assert (told["totals"]["steps"], told["totals"]["steps_in_all"]) == (1060, 5000)
     assert told["totals"]["best"] == {"id": specs[0].id, "label": specs[0].label, "score": 21.0}
-
-
-def bar_of(seen):
-    """Shares of the bar by its ink, and the line above it."""
-    name, bar = totals_lines(seen.as_json(), width=101).plain.splitlines()[:2]
-    assert len(bar) == 100
-    return {ink: bar.count(ink) for ink in bar}, name
-
-
-def test_the_bar_goes_on_by_steps_not_by_runs(tmp_path):
-    specs = [training(seed=0, steps=4000), training(seed=1, steps=1000)]
-    store = sweep_of(tmp_path, specs)
-    begin(store, specs[0], [0] * 100, began=time.time() - 10)  # 1000 steps
-    with store.working_on(specs[0].id):
-        seen = look(store, specs)
-        assert bar_of(seen)[0] == {"▓": 20, "░": 80}
-        write_rows(store, specs[0].id, "episodes.jsonl", games([0] * 200, after=1000))
-        assert bar_of(look(store, specs, before=seen))[0] == {"▓": 60, "░": 40}
-        finish(store, specs[1], 1.0)
-        inks, line = bar_of(look(store, specs))
-    assert inks == {"█": 20, "▓": 60, "░": 20}
-    assert "1 of 2 runs done" in line
-
-
-def test_a_failed_run_is_over_in_the_bar_and_one_that_has_told_nothing_is_seen(tmp_path):
-    specs = [training(seed=seed) for seed in range(2)]
-    store = sweep_of(tmp_path, specs)
-    begin(store, specs[0], [0])
-    end(store, specs[0].id, "failed", reason="no")
-    begin(store, specs[1])
-    with store.working_on(specs[1].id):
-        assert bar_of(look(store, specs))[0] == {"✗": 49, "▓": 1, "░": 50}
-
-
-@pytest.mark.parametrize("more", [{}, {"iterations": 500}], ids=["no limit", "a limit that few reach"])
-def test_of_plans_the_bar_counts_runs(tmp_path, more):
-    specs = [spec_of("plan", {"task": "toy", "seed": seed, **more}) for seed in range(4)]
-    store = sweep_of(tmp_path, specs)
-    finish(store, specs[0], 0.25)
-    inks, line = bar_of(look(store, specs))
-    assert inks == {"█": 25, "░": 75}
-    assert "1 of 4 runs done" in line
 
 
 def test_speed_is_that_of_the_attempt_and_the_rest_is_the_mean_of_finished_runs(tmp_path):
@@ -101,9 +57,9 @@ def test_speed_is_that_of_the_attempt_and_the_rest_is_the_mean_of_finished_runs(
     finish(store, specs[1], 1.0)  # took 20 s
     with store.working_on(specs[0].id):
         seen = look(store, specs)
-    assert seen.runs[0].steps_per_second == pytest.approx(20, rel=0.1)
-    assert seen.runs[0].eta_seconds == pytest.approx(25, rel=0.1)
-    assert seen.eta_seconds == pytest.approx(20.0 * 2.5)  # half a run under way and two that wait
+    assert seen["runs"][0]["steps_per_second"] == pytest.approx(20, rel=0.1)
+    assert seen["runs"][0]["eta_seconds"] == pytest.approx(25, rel=0.1)
+    assert seen["totals"]["eta_seconds"] == pytest.approx(20.0 * 2.5)  # half a run under way and two that wait
 
 
 def test_results_of_another_svrl_are_noted(tmp_path):
@@ -115,7 +71,7 @@ def test_results_of_another_svrl_are_noted(tmp_path):
             finish(store, spec, 1.0) if spec is specs[0] else None
     (store.folder(specs[1].id) / "run").mkdir()
     (store.folder(specs[1].id) / "run" / "result.json").write_text("{}")
-    (note,) = look(store, specs).notes
+    (note,) = look(store, specs)["notes"]
     assert note.startswith("Note: not all results are of this svrl, 0.1.0")
     assert note.endswith(": 1 by svrl 0.0.9 (abc).")
 
@@ -130,20 +86,20 @@ def test_atari_is_human_normalised_and_averaged_over_games(tmp_path):
     for (env, arm, seed), spec in specs.items():
         finish(store, spec, raw[env, arm][seed])
     seen = look(store, list(specs.values()))
-    assert seen.measure.name == "human_normalised"
+    assert seen["measure"]["name"] == "human_normalised"
     normal = {key: [human_normalised(key[0], score) for score in found] for key, found in raw.items()}
-    pong = next(group for group in seen.groups if (group.subject, group.variant) == ("atari/pong", "dqn"))
-    assert pong.mean == pytest.approx(np.mean(normal["atari/pong", "dqn"]))
-    assert (pong.mean_low, pong.mean_high) == pytest.approx(mean_interval(normal["atari/pong", "dqn"]))
-    assert pong.best == pytest.approx(max(normal["atari/pong", "dqn"]))
-    assert pong.best_run == specs["atari/pong", "dqn", 2].id
-    overall = {group.variant: group for group in seen.variants}
+    pong = next(group for group in seen["groups"] if (group["subject"], group["variant"]) == ("atari/pong", "dqn"))
+    assert pong["mean"] == pytest.approx(np.mean(normal["atari/pong", "dqn"]))
+    assert (pong["mean_low"], pong["mean_high"]) == pytest.approx(mean_interval(normal["atari/pong", "dqn"]))
+    assert pong["best"] == pytest.approx(max(normal["atari/pong", "dqn"]))
+    assert pong["best_run"] == specs["atari/pong", "dqn", 2].id
+    overall = {group["variant"]: group for group in seen["variants"]}
     games_of_dqn = [np.array(normal[env, "dqn"]) for env in ("atari/pong", "atari/breakout")]
-    assert overall["dqn"].iqm == pytest.approx(float(stats.iqm(games_of_dqn)))
-    assert (overall["dqn"].iqm_low, overall["dqn"].iqm_high) == stats.stratified_interval(stats.iqm, games_of_dqn)
-    assert overall["dqn"].subject is None
-    assert (overall["sv-dqn"].mean_low, overall["sv-dqn"].iqm_low) == (None, None)  # one seed has no interval
-    assert seen.as_json()["totals"]["best"]["label"] == "atari/breakout sv-dqn seed 0"
+    assert overall["dqn"]["iqm"] == pytest.approx(float(stats.iqm(games_of_dqn)))
+    assert (overall["dqn"]["iqm_low"], overall["dqn"]["iqm_high"]) == stats.stratified_interval(stats.iqm, games_of_dqn)
+    assert overall["dqn"]["subject"] is None
+    assert (overall["sv-dqn"]["mean_low"], overall["sv-dqn"]["iqm_low"]) == (None, None)  # one seed has no interval
+    assert seen["totals"]["best"]["label"] == "atari/breakout sv-dqn seed 0"
 
 
 def test_raw_scores_of_several_environments_are_not_taken_together(tmp_path):
@@ -152,10 +108,10 @@ def test_raw_scores_of_several_environments_are_not_taken_together(tmp_path):
     finish(store, specs[0], 200.0)
     finish(store, specs[1], -90.0)
     seen = look(store, specs)
-    assert seen.variants == ()
-    assert seen.as_json()["totals"]["best"] is None
-    assert seen.measure.reason == "scores of 2 environments are on 2 scales"
-    assert [group.mean for group in seen.groups] == [200.0, -90.0]
+    assert seen["variants"] == []
+    assert seen["totals"]["best"] is None
+    assert seen["measure"]["reason"] == "scores of 2 environments are on 2 scales"
+    assert [group["mean"] for group in seen["groups"]] == [200.0, -90.0]
 
 
 def test_settings_that_vary_are_not_averaged_over(tmp_path):
@@ -164,8 +120,8 @@ def test_settings_that_vary_are_not_averaged_over(tmp_path):
     store = sweep_of(tmp_path, specs)
     for at, spec in enumerate(specs):
         finish(store, spec, float(at))
-    groups = look(store, specs).groups
-    assert [(group.variant, group.runs, group.mean) for group in groups] == [
+    groups = look(store, specs)["groups"]
+    assert [(group["variant"], group["runs"], group["mean"]) for group in groups] == [
         ("dqn batch_size=32", 2, 0.5),
         ("dqn batch_size=64", 2, 2.5),
         ("sv-dqn batch_size=32", 1, 4.0),
@@ -178,11 +134,11 @@ def test_only_finished_runs_count_unless_none_is(tmp_path):
     begin(store, specs[0], [10])
     end(store, specs[0].id, "failed", reason="no")
     begin(store, specs[1], [20])
-    group = look(store, specs).groups[0]
-    assert (group.mean, group.scored, group.provisional) == (20.0, 1, True)  # a failed run is no evidence
+    group = look(store, specs)["groups"][0]
+    assert (group["mean"], group["scored"], group["provisional"]) == (20.0, 1, True)  # a failed run is no evidence
     finish(store, specs[2], 70.0)
-    group = look(store, specs).groups[0]
-    assert (group.mean, group.scored, group.provisional, group.done) == (70.0, 1, False, 1)
+    group = look(store, specs)["groups"][0]
+    assert (group["mean"], group["scored"], group["provisional"], group["done"]) == (70.0, 1, False, 1)
 
 
 def test_plans_are_judged_by_what_their_policies_lose(tmp_path):
@@ -193,13 +149,13 @@ def test_plans_are_judged_by_what_their_policies_lose(tmp_path):
     begin(store, specs[2])
     with store.working_on(specs[2].id):
         seen = look(store, specs)
-    told = seen.as_json()
+    told = seen
     assert told["measure"]["less_is_better"] is True
     assert told["totals"]["best"]["label"] == "cart-pole svp seed 0"
     assert told["totals"]["steps_in_all"] is None
-    assert seen.runs[0].steps == 80
-    assert seen.variants[0].mean == pytest.approx(0.13)
-    assert seen.eta_seconds == pytest.approx(20.0 * 1.5)
+    assert seen["runs"][0]["steps"] == 80
+    assert seen["variants"][0]["mean"] == pytest.approx(0.13)
+    assert seen["totals"]["eta_seconds"] == pytest.approx(20.0 * 1.5)
 
 
 def test_a_finished_run_is_read_once(tmp_path):
@@ -208,7 +164,7 @@ def test_a_finished_run_is_read_once(tmp_path):
     finish(store, spec, 5.0)
     seen = look(store, specs)
     shutil.rmtree(store.folder(spec.id))
-    assert look(store, specs, before=seen).runs == seen.runs
+    assert look(store, specs, before=seen)["runs"] == seen["runs"]
 
 
 def test_runs_that_are_half_there_or_damaged_do_not_stop_a_look(tmp_path):
@@ -224,10 +180,10 @@ def test_runs_that_are_half_there_or_damaged_do_not_stop_a_look(tmp_path):
     finish(store, specs[4], None)
     (store.folder(specs[4].id) / "run" / "result.json").write_text("{}")
     seen = look(store, specs)
-    assert [run.state for run in seen.runs] == ["waiting", "waiting", "failed", "stopped", "done"]
-    assert seen.runs[2].reason.startswith("Its files cannot be read: ")
-    assert (seen.runs[3].steps, seen.runs[3].score) == (20, 1.5)
-    json.dumps(seen.as_json(), allow_nan=False)
+    assert [run["state"] for run in seen["runs"]] == ["waiting", "waiting", "failed", "stopped", "done"]
+    assert seen["runs"][2]["reason"].startswith("Its files cannot be read: ")
+    assert (seen["runs"][3]["steps"], seen["runs"][3]["score"]) == (20, 1.5)
+    json.dumps(seen, allow_nan=False)
 
 
 def test_looks_stand_runs_that_come_and_go_meanwhile(tmp_path):
@@ -250,13 +206,13 @@ def test_looks_stand_runs_that_come_and_go_meanwhile(tmp_path):
     finally:
         over.set()
         writer.join()
-    assert {run.state for overview in seen for run in overview.runs} >= {"done", "waiting"}
+    assert {run["state"] for overview in seen for run in overview["runs"]} >= {"done", "waiting"}
 
 
 def test_a_real_run_is_read(tmp_path):
     spec = spec_of("train", {"env": "CartPole-v1", "preset": "smoke"})
     store = sweep_of(tmp_path, [spec])
     train_in_directory(spec.subject, config_of(spec.settings), folder=store.folder(spec.id) / "run")
-    (run,) = look(store, [spec]).runs
+    (run,) = look(store, [spec])["runs"]
     result = store.result(spec.id)
-    assert (run.state, run.steps, run.score) == ("done", 400, result["score_last_100"])
+    assert (run["state"], run["steps"], run["score"]) == ("done", 400, result["score_last_100"])

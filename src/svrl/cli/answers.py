@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from svrl.agents.foreign_names import FOREIGN_NAMES
@@ -32,12 +31,11 @@ class BadInputError(Exception):
 
 
 @contextmanager
-def answering(interrupted: str = "Stopped; nothing was written.", saved: str | None = None) -> Iterator[None]:
+def answering(stopped: str = "Stopped; nothing was written.") -> Iterator[None]:
     """Turn bad input into one sentence on stderr and exit code 2, and a stop into 128 and its signal: Ctrl-C is 130.
 
     Args:
-        interrupted: What to say if it was stopped at once.
-        saved: What to say if all that was done is on disk; by default the same.
+        stopped: What to say if a signal came.
     """
     try:
         yield
@@ -46,9 +44,9 @@ def answering(interrupted: str = "Stopped; nothing was written.", saved: str | N
     except OSError as error:
         _stop(f"Error: {of_the_system(error, 'A file')}", BAD_INPUT)
     except KeyboardInterrupt:
-        _stop(interrupted, INTERRUPTED)
-    except Stopped as stopped:
-        _stop(saved or interrupted, 128 + stopped.number)
+        _stop(stopped, INTERRUPTED)
+    except Stopped as signal:
+        _stop(stopped, 128 + signal.number)
 
 
 class Stopping(NamedTuple):
@@ -63,19 +61,14 @@ class Stopping(NamedTuple):
     again: str
 
     @property
-    def at_once(self) -> str:
-        """If the last checkpoint counts."""
-        return f"Stopped at once; the last checkpoint is in {self.place}. Resume with: {self.again}"
-
-    @property
-    def saved(self) -> str:
-        """If everything is on disk."""
+    def sentence(self) -> str:
+        """What to say if a signal came."""
         return f"Stopped; what was done is in {self.place}. Resume with: {self.again}"
 
     @contextmanager
     def said(self) -> Iterator[None]:
-        """End with one of the two if a signal stops the block, or what the system refuses, as on a full disk."""
-        with answering(self.at_once, saved=self.saved):
+        """End with the sentence if a signal stops the block, or with what the system refuses, as on a full disk."""
+        with answering(self.sentence):
             try:
                 yield
             except OSError as error:
@@ -187,12 +180,15 @@ def usage_sentence(error: Any) -> str:
     return f"Error: {said} {command} --help shows all options."
 
 
+def console(width: int) -> Console:
+    """On stdout; a pipe has no width, and gets `width` columns."""
+    own = Console(highlight=False)
+    return own if own.is_terminal else Console(highlight=False, width=max(own.width, width))
+
+
 def print_table(table: Table) -> None:
     """A table as wide as it needs to be where stdout is no terminal: a pipe has no width, and no number is cut."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, Console(width=WIDEST).measure(table).maximum))
-    console.print(table)
+    console(Console(width=WIDEST).measure(table).maximum).print(table)
 
 
 def say(sentence: str) -> None:
@@ -209,19 +205,6 @@ def tell(line: str) -> None:
 def _stop(sentence: str, code: int) -> NoReturn:
     say(sentence)
     raise typer.Exit(code)
-
-
-def progress_line() -> Progress:
-    """What is going on and for how long, on stderr, gone at the end; silent where nobody looks."""
-    console = Console(stderr=True)
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
 
 
 def nearest(what: str, got: str, known: Iterable[str]) -> BadInputError:

@@ -21,11 +21,11 @@ from svrl.cli.answers import (
     check_picture,
     nearest,
     print_json,
-    progress_line,
     say,
     writing_to,
 )
 from svrl.cli.flags import Json, Seed
+from svrl.cli.progress import Bars
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,8 +95,8 @@ def complete(
         _check_places(source, out, plot)
         target = files.enter_context(writing_to("--out", out))
         picture = None if plot is None else files.enter_context(writing_to("--plot", plot))
-        progress = files.enter_context(progress_line())
-        task = progress.add_task("reading")
+        bars = files.enter_context(Bars())
+        bars.stage("reading")
         matrix = read_matrix(source)
         observed = _observe(matrix, allow_empty)
         _check_numbers(rank, shrinkage, centre, matrix.shape)
@@ -108,8 +108,8 @@ def complete(
             "max_steps": max_steps,
         }
         estimator = build_estimator(method, keep_observed, given)
-        row, estimate = _run(estimator, observed, seed, lambda text: progress.update(task, description=text))
-        progress.update(task, description="writing")
+        row, estimate = _run(estimator, observed, seed, bars)
+        bars.stage("writing")
         completed = as_array(estimate.matrix)
         if not np.isfinite(completed).all():
             raise BadInputError(f"The result is not finite, so nothing was written. {estimate.outcome.value}")
@@ -178,14 +178,14 @@ def _observe(matrix: np.ndarray, allow_empty: bool) -> Observed:
         raise BadInputError(sentence) from error
 
 
-def _run(estimator: Estimator, observed: Observed, seed: int, say: Any) -> tuple[dict[str, Any], Estimate]:
+def _run(estimator: Estimator, observed: Observed, seed: int, bars: Bars) -> tuple[dict[str, Any], Estimate]:
     import torch
 
     from svrl.matrix.held_out import held_out_error
 
-    say("judging on hidden entries")
+    bars.stage("judging on hidden entries")
     error = held_out_error(estimator, observed, generator=torch.Generator().manual_seed(seed))
-    say("completing")
+    bars.stage("completing")
     began = time.perf_counter()
     estimate = estimator(observed, generator=torch.Generator().manual_seed(seed))
     seconds = time.perf_counter() - began
@@ -249,17 +249,12 @@ def read_matrix(path: Path) -> np.ndarray:
     check_ending(path)
     if not path.exists():
         raise BadInputError(f"There is no file {path}.")
-    if path.is_dir():
-        raise BadInputError(f"{path} is a folder; give a file that ends in {', '.join(ENDINGS)}.")
     if not path.is_file():
         raise BadInputError(f"{path} is not a regular file; give one that ends in {', '.join(ENDINGS)}.")
-    try:
-        if path.stat().st_size == 0:
-            raise BadInputError(f"{path} is empty.")
-        _refuse_large(path, path.stat().st_size)
-        matrix = _read_csv(path) if path.suffix.lower() == ".csv" else _read_numpy(path)
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if path.stat().st_size == 0:
+        raise BadInputError(f"{path} is empty.")
+    _refuse_large(path, path.stat().st_size)
+    matrix = _read_csv(path) if path.suffix.lower() == ".csv" else _read_numpy(path)
     if matrix.ndim != 2:
         raise BadInputError(f"{path} holds an array of shape {matrix.shape}; a matrix has two axes, rows and columns.")
     if 0 in matrix.shape:
@@ -287,35 +282,29 @@ def write_matrix(path: Path, matrix: np.ndarray, ending: str) -> None:
 
 
 def _read_numpy(path: Path) -> np.ndarray:
+    """The array of a .npy; of a .npz the only one, or that called matrix."""
     import numpy as np
 
     try:
         loaded = np.load(path, allow_pickle=False)
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise BadInputError(f"{path} is not a NumPy file: {error}.") from error
-    except (ValueError, EOFError, ImportError) as error:
-        raise BadInputError(f"{path} is not a NumPy file of numbers, or is damaged.") from error
-    except Exception as error:  # a damaged archive fails in as many ways as zip has parts
-        raise BadInputError(f"{path} is damaged: {error}.") from error
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
-        names = list(loaded.files)
-        name = "matrix" if "matrix" in names else names[0] if len(names) == 1 else None
-        if name is None:
-            raise BadInputError(
-                f"{path} holds {len(names)} arrays ({', '.join(names) or 'none'}); name one of them 'matrix'."
-            )
-        _refuse_large(
-            path, sum(one.file_size for one in loaded.zip.infolist() if one.filename in (name, f"{name}.npy"))
-        )
-        try:
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            names = list(loaded.files)
+            name = "matrix" if "matrix" in names else names[0] if len(names) == 1 else None
+            if name is None:
+                held = ", ".join(names) or "none"
+                raise BadInputError(f"{path} holds {len(names)} arrays ({held}); name one of them 'matrix'.")
+            parts = [one.file_size for one in loaded.zip.infolist() if one.filename in (name, f"{name}.npy")]
+            _refuse_large(path, sum(parts))
             array: np.ndarray = loaded[name]
-        except Exception as error:
-            raise BadInputError(f"Array {name!r} of {path} cannot be read: {error}.") from error
-        return array
+            return array
+    except BadInputError:
+        raise
+    except Exception as error:  # a damaged file fails in as many ways as zip and NumPy have parts
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise BadInputError(f"{path} is not a NumPy file of numbers, or is damaged.") from error
 
 
 def _refuse_large(path: Path, size: int) -> None:

@@ -97,9 +97,12 @@ def flagged(record: type) -> Iterator[None]:
         raise BadInputError(f"{flag(first)} {rest}" if first in known else str(error)) from error
 
 
-def command_line(words: Iterable[str], record: type, options: Mapping[str, Any]) -> str:
-    """The command that asks for these options; None was not given, nor was False, but for fields of the record."""
-    switches = {field.name for field in dataclasses.fields(record)}
+def command_line(words: Iterable[str], options: Mapping[str, Any], record: type | None = None) -> str:
+    """The command that asks for these options; a list stands for an option that is repeated.
+
+    None was not given, nor was False, but for fields of the record.
+    """
+    switches = {field.name for field in dataclasses.fields(record)} if record is not None else set()
     line = list(words)
     for name, value in options.items():
         if value is True:
@@ -107,7 +110,7 @@ def command_line(words: Iterable[str], record: type, options: Mapping[str, Any])
         elif value is False and name in switches:
             line.append(f"--no-{dashed(name)}")
         elif value is not None and value is not False:
-            line += [flag(name), str(value)]
+            line += [word for one in (value if isinstance(value, list) else [value]) for word in (flag(name), str(one))]
     return shlex.join(line)
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import shlex
-import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from svrl.cli import run_list
-from svrl.cli.answers import BadInputError, answering, check_device, nearest, print_json, progress_line, say, sentences
-from svrl.cli.run_list import STORE, Address, Jobs, Json, Kept, On, Where
+from svrl.cli.answers import BadInputError, answering, check_device, console, nearest, print_json, say, sentences
+from svrl.cli.flags import Device, Json, command_line
+from svrl.cli.progress import Bars
+from svrl.cli.run_list import STORE, Address, Jobs, Kept, On, Where
 
 if TYPE_CHECKING:
     from svrl.paper.catalogue import PaperFigure
@@ -43,8 +40,8 @@ _LOOK = {
     "not run at this scale": "dim",
 }
 """Colours of verdicts."""
-_NAME, _WIDE = 26, 160
-"""Width of a claim's name in a terminal that is not wide, and the width from which one is."""
+_PIPE = 200
+"""Columns where there is no terminal."""
 
 
 def _names() -> list[str]:
@@ -69,7 +66,6 @@ Figures = Annotated[
     typer.Argument(metavar="FIG...", autocompletion=_names, help="fig1, table1, an experiment, or all."),
 ]
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
 Together = Annotated[
     int, typer.Option(metavar="N", min=1, max=64, help="Trainings at a time in one process, on a GPU that they share.")
 ]
@@ -139,8 +135,7 @@ def run(
         run_list.check_engine(on, address)
         wanted = _chosen(figures or [])
         asked = _asked(scale, store, device, out)
-        command = f"svrl paper run {shlex.join(figures or ['all'])} --scale {scale}"
-        command += "".join(f" --where {shlex.quote(text)}" for text in where or [])
+        command = command_line(("svrl", "paper", "run", *(figures or ["all"])), {"scale": scale, "where": where})
         lacking = asked.compute(
             wanted,
             device=device,
@@ -284,21 +279,15 @@ class Asked:
         together: int = TOGETHER,
         where: list[str] | None = None,
     ) -> list[str]:
-        """Do the runs that figures need and that are missing.
+        """Do the runs that figures need and that are missing; the options are those of `svrl paper run`.
 
-        Args:
-            figures: Whose runs.
-            device: "cpu", "cuda" or "cuda:1".
-            command: As it asks for the runs again, for their provenance.
-            on: This machine, or Ray.
-            address: Of a Ray cluster.
-            jobs: Runs at a time; None takes as many as there is room for, and at smoke scale this process alone.
-            together: Trainings at a time that share a GPU.
-            where: Only some of the runs.
+        At smoke scale this process does them alone, unless `jobs` or a GPU is given. `command` asks for the runs again,
+        for their provenance.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
         """
+        from svrl.reporting.tables import duration
         from svrl.runs.driver import Effort
         from svrl.runs.sweep_file import Resources
 
@@ -314,24 +303,21 @@ class Asked:
         for spec in specs:
             if self.store.folder(spec.id).exists() and self.store.state(spec.id) == "failed":
                 self.store.retry(spec.id)
-        begun = sum(self.store.state(spec.id) == "stopped" for spec in specs)
-        going = f", {begun} of them begun before" if begun else ""
-        say(f"{self.scale} scale: {len(specs)} runs{going}, about {_minutes(sum(s.minutes for s in specs))} of a core.")
-        command += (f" --device {device} --together {together}" if device != "cpu" else "") + (
-            f" --jobs {jobs}" if jobs is not None else ""
+        cost = duration(60 * sum(spec.minutes for spec in specs))
+        say(f"{self.scale} scale: {len(specs)} runs, about {cost} of a core.")
+        if device != "cpu":
+            command += f" --device {device} --together {together}"
+        if jobs is not None:
+            command += f" --jobs {jobs}"
+        found = run_list.carry_out(
+            specs,
+            self.store,
+            on=on,
+            address=address,
+            resources=Resources(gpus=1.0 / together),
+            effort=Effort(jobs=jobs, command=command),
+            here=self.scale == "smoke" and jobs is None and device == "cpu",
         )
-        progress = RunProgress(specs, self.store)
-        with progress.shown():
-            found = run_list.carry_out(
-                specs,
-                self.store,
-                on=on,
-                address=address,
-                resources=Resources(gpus=1.0 / together),
-                effort=Effort(jobs=jobs, command=command),
-                listener=cast(Any, progress),
-                here=self.scale == "smoke" and jobs is None and device == "cpu",
-            )
         if found.broken:
             raise BadInputError(f"{found.broken} What was done is kept. When that is repaired, run the same command.")
         if found.stopped is not None:
@@ -367,79 +353,14 @@ class Asked:
         from svrl.runtime.files import writing
 
         _refuse_unwritable(folder)
-        with progress_line() as line:
-            task = line.add_task("drawing")
-            page = build_page(self.library(), self.scale, progress=lambda name: line.update(task, description=name))
-            line.update(task, description="writing")
+        with Bars() as bars:
+            update = bars.stage("drawing")
+            page = build_page(self.library(), self.scale, progress=lambda name: update(0, name))
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "index.html"
         with writing(path) as temporary:
             temporary.write_text(render_html(page), encoding="utf-8")
         return path
-
-
-class RunProgress:
-    """How runs go, on stderr: a bar in a terminal, elsewhere a line for every run that is done."""
-
-    def __init__(self, specs: Sequence[RunSpec], store: Store) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._shown, self._store = self._console.is_terminal, store
-        self._minutes = {spec.id: spec.minutes for spec in specs}
-        self._running: dict[str, RunSpec] = {}
-        self._ended: set[str] = set()
-        self._bar = Progress(
-            SpinnerColumn(),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._shown,
-        )
-        self._task = self._bar.add_task("", total=sum(self._minutes.values()))
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show it for as long as the block lasts."""
-        with self._bar:
-            yield
-
-    def begins(self, spec: RunSpec) -> None:
-        """A process works on a run now."""
-        self._running[spec.id] = spec
-        self._describe(spec)
-
-    def ends(self, spec: RunSpec, ended: str, reason: str) -> None:
-        """It no longer does."""
-        self._running.pop(spec.id, None)
-        if ended in ("failed", "killed"):
-            self.notes(f"{ended} {spec.label}: {reason}")
-        if ended == "done":
-            self._ended.add(spec.id)
-            self._describe(spec)
-            if not self._shown:
-                self._console.print(f"{len(self._ended)} of {len(self._minutes)}: {spec.label}", markup=False)
-
-    def looks(self) -> None:
-        """Move the bar inside trainings."""
-        if not self._shown:
-            return
-        inside = 0.0
-        for spec in self._running.values():
-            if spec.kind.name == "train" and spec.steps:
-                inside += spec.minutes * min(1.0, self._store.steps(spec.id) / spec.steps)
-        self._bar.update(self._task, completed=sum(self._minutes[run] for run in self._ended) + inside)
-
-    def notes(self, sentence: str) -> None:
-        """Something that a person should know."""
-        self._console.print(sentence, markup=False)
-
-    def _describe(self, spec: RunSpec) -> None:
-        room = max(self._console.width - 70, 20)
-        said = f"{len(self._ended)} of {len(self._minutes)} runs; {spec.label[:room]}"
-        self._bar.update(self._task, description=said, completed=sum(self._minutes[run] for run in self._ended))
 
 
 def _in_order(specs: Iterable[RunSpec], device: str) -> list[RunSpec]:
@@ -495,11 +416,13 @@ def _refuse_unwritable(folder: Path) -> None:
 
 def _print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
     """Every figure, the experiment that makes it, what it costs and whether it is there."""
+    from svrl.reporting.tables import duration
+
     table = Table(title=f"The paper at {scale} scale", title_justify="left", box=None, pad_edge=False)
     for name in ("name", "section", "experiment", "what", "about", "kept", "shipped", "needs"):
         table.add_column(name, no_wrap=name != "what", overflow="fold")
     for row in rows:
-        cost = _minutes(row["minutes"]) if row["cells"] else "-"
+        cost = duration(60 * row["minutes"]) if row["cells"] else "-"
         nothing = "a diagram" if row["experiment"] == "diagrams" else "not at this scale"
         kept = f"{row['kept']} of {row['cells']}" if row["cells"] else nothing
         table.add_row(
@@ -512,7 +435,7 @@ def _print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
             str(row["shipped"] or ""),
             ", ".join(row["needs"]),
         )
-    _console().print(table)
+    console(_PIPE).print(table)
 
 
 def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
@@ -522,20 +445,17 @@ def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
         rows: The claims.
         scale: That was asked for; where a claim was judged from another one, this is said.
     """
-    console = _console()
-    width = _NAME if console.width < _WIDE else console.width
+    out = console(_PIPE)
     table = Table(box=None, pad_edge=False)
     for name in ("figure", "claim", "paper", "ours (95% interval)", "verdict", "scale"):
-        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+        table.add_column(name, overflow="fold")
     for row in rows:
         verdict = row["verdict"]
         shown = f"[{_LOOK[verdict]}]{verdict}[/]"
         judged = "" if verdict.startswith("not run") else f"{row['scale']}, {row['source']}"
         judged = "from what it prints" if row["source"] == "the paper" else judged
-        table.add_row(
-            row["figure"], _in_lines(row["claim"], width), _plain(row["paper"]), _plain(row["ours"]), shown, judged
-        )
-    console.print(table)
+        table.add_row(row["figure"], row["claim"], _plain(row["paper"]), _plain(row["ours"]), shown, judged)
+    out.print(table)
     for whose, some in (
         ("of the paper", [row for row in rows if not row["addition"]]),
         ("of our additions", [row for row in rows if row["addition"]]),
@@ -543,34 +463,15 @@ def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
         counts = Counter(row["verdict"] for row in some)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _LOOK if counts[verdict])
         if some:
-            console.print(f"{len(some)} claim{'s' * (len(some) != 1)} {whose}: {words}.")
+            out.print(f"{len(some)} claim{'s' * (len(some) != 1)} {whose}: {words}.")
     if not rows:
-        console.print("No claims.")
+        out.print("No claims.")
     elsewhere = sorted({row["scale"] for row in rows if row["ours"]} - {scale})
     if elsewhere:
         others = " and ".join(elsewhere)
-        console.print(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
-
-
-def _minutes(minutes: float) -> str:
-    if minutes < 1:
-        return f"{max(60 * minutes, 1):.0f} s"
-    if minutes < 120:
-        return f"{minutes:.0f} min"
-    return f"{minutes / 60:.0f} h" if minutes < 2880 else f"{minutes / 1440:.0f} days"
-
-
-def _in_lines(name: str, width: int) -> str:
-    """A name in lines that end at hyphens: a table breaks at blanks alone, and else in the middle of a word."""
-    return "\n".join(textwrap.wrap(name, width))
+        out.print(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
 
 
 def _plain(text: str) -> str:
     """Text in which rich finds no markup."""
     return text.replace("[", "\\[")
-
-
-def _console() -> Console:
-    """A table in a file or a pipe is not cut to the width of a terminal that is not there."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=200)

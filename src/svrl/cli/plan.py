@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from svrl.cli.answers import (
     BadInputError,
@@ -25,64 +22,8 @@ from svrl.cli.answers import (
     torch_threads,
 )
 from svrl.cli.flags import Device, Json, command_line, flagged, given_of, with_fields
+from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS, METHODS, TASKS, VARIANTS, PlanSettings, plan_and_judge, plan_in_directory
-
-FIRST_LINE, LINE_EVERY = 3.0, 30.0
-"""Seconds until the first line and between two of them, where stderr is no terminal."""
-
-
-class Bars:
-    """Bars on stderr, one a stage, gone at the end; where stderr is no terminal, a plain line now and then.
-
-    Enter it before torch is imported, which takes seconds.
-    """
-
-    def __init__(self) -> None:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._over = threading.Event()
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[detail]}"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-    def __enter__(self) -> Bars:
-        self._progress.start()
-        if self._progress.disable:
-            threading.Thread(target=self._lines, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._progress.stop()
-
-    def _lines(self) -> None:
-        delay = FIRST_LINE
-        while not self._over.wait(delay):
-            if not self._progress.tasks:
-                self._progress.console.print("starting")
-            for stage in self._progress.tasks:
-                done = "" if stage.total is None else f", {stage.completed:,.0f} of {stage.total:,.0f}"
-                detail = f", {stage.fields['detail']}" if stage.fields["detail"] else ""
-                self._progress.console.print(f"{stage.description}{done}{detail}", markup=False)
-            delay = LINE_EVERY
-
-    def stage(self, description: str, total: int | None = None) -> Callable[..., None]:
-        """Begin a stage in place of the last, see `svrl.runs.plan_run.Show`."""
-        for task in self._progress.task_ids:
-            self._progress.remove_task(task)
-        bar = self._progress.add_task(description, total=total, detail="")
-
-        def update(done: int, detail: str = "", total: int | None = total) -> None:
-            self._progress.update(bar, completed=done, total=total, detail=detail)
-
-        return update
 
 
 @with_fields(
@@ -140,7 +81,7 @@ def _again(settings: PlanSettings, device: str, threads: int | None, out: Path) 
     given = {one.name: getattr(settings, one.name) for one in fields_of(settings) if one.name != "task"}
     options = {name: value for name, value in given.items() if value != getattr(PlanSettings, name)}
     options |= {"device": None if device == "cpu" else device, "threads": threads, "out": out, "resume": True}
-    return command_line(("svrl", "plan", settings.task), PlanSettings, options)
+    return command_line(("svrl", "plan", settings.task), options, PlanSettings)
 
 
 def _print(result: dict[str, Any]) -> None:

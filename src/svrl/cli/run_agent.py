@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from svrl.cli.answers import BadInputError, progress_line
+from svrl.cli.answers import BadInputError
 from svrl.cli.flags import flag
+from svrl.cli.progress import Bars
 from svrl.runtime.run_directory import AGENT, CONFIG
 
 if TYPE_CHECKING:
@@ -94,9 +95,9 @@ def working_with(
     run: Path, device: str = "cpu", env: str | None = None
 ) -> Iterator[tuple[Agent, Callable[[str], None]]]:
     """The agent of a run, and what shows a person how the work with it goes; see `agent_of`."""
-    with progress_line() as progress:
-        task = progress.add_task("loading")
-        yield agent_of(run, device, env), lambda text: progress.update(task, description=text)
+    with Bars() as bars:
+        update = bars.stage(str(run))
+        yield agent_of(run, device, env), lambda text: update(0, text)
 
 
 def _refuse_another(agent: Agent, env: str, called: str) -> None:

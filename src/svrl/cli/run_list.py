@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from svrl.cli.answers import BadInputError, nearest, say
+from svrl.cli.progress import Bars
+from svrl.runtime.names import printable
 
 if TYPE_CHECKING:
-    from svrl.runs.driver import Effort, Listener, Summary
+    from svrl.runs.driver import Effort, Summary
     from svrl.runs.spec import RunSpec
     from svrl.runs.store import Store
     from svrl.runs.sweep_file import Resources
 
 STORE = "runs/store"
 ENGINES = ("local", "ray")
+REFRESH = 2.0
+"""Seconds between two looks at the rows of trainings under way."""
 _LISTS = ("hidden", "states")
 """Settings whose values may be lists, as in [50, 50]: that is one value."""
 
@@ -42,7 +47,6 @@ Address = Annotated[
 Jobs = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Runs at a time (default: what cores, GPUs and memory allow).")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
 def pairs(flag: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
@@ -121,16 +125,74 @@ def carry_out(
     address: str | None,
     resources: Resources,
     effort: Effort,
-    listener: Listener,
     here: bool = False,
 ) -> Summary:
-    """Have runs carried out, by processes of this machine, in this process, or by Ray."""
+    """Have runs carried out, by processes of this machine, in this process, or by Ray, and show how they go."""
     from svrl.runs.local import run_locally
     from svrl.runs.ray_pool import run_on_ray
 
-    if on == "ray":
-        return run_on_ray(specs, store.address, cluster=address, resources=resources, effort=effort, listener=listener)
-    return run_locally(specs, store.address, resources=resources, effort=effort, listener=listener, here=here)
+    with Bars() as bars:
+        listener = cast(Any, Follower(specs, store, bars))
+        if on == "ray":
+            return run_on_ray(
+                specs, store.address, cluster=address, resources=resources, effort=effort, listener=listener
+            )
+        return run_locally(specs, store.address, resources=resources, effort=effort, listener=listener, here=here)
+
+
+class Follower:
+    """Shows how runs go: one bar for all, by the time that they are expected to take, and a line for each that ends.
+
+    Args:
+        specs: The runs.
+        store: Where they are.
+        bars: Shows them.
+    """
+
+    def __init__(self, specs: Sequence[RunSpec], store: Store, bars: Bars) -> None:
+        self._store, self._bars = store, bars
+        self._minutes = {spec.id: spec.minutes for spec in specs}
+        self._over = {spec.id for spec in specs if store.result(spec.id) is not None}
+        self._at_work: dict[str, RunSpec] = {}
+        self._looked = self._inside = 0.0
+        self._bar = bars.add_task("", total=sum(self._minutes.values()), detail="")
+        self._show()
+
+    def begins(self, spec: RunSpec) -> None:
+        """A process works on a run now."""
+        self._at_work[spec.id] = spec
+        self._show()
+
+    def ends(self, spec: RunSpec, ended: str, reason: str) -> None:
+        """It no longer does."""
+        self._at_work.pop(spec.id, None)
+        if ended in ("done", "failed"):
+            self._over.add(spec.id)
+        if self._bars.disable or ended in ("failed", "killed"):
+            self.notes(f"{ended:8} {spec.label}" + (f": {reason}" if reason else ""))
+        self._show()
+
+    def looks(self) -> None:
+        """Move the bar inside trainings, now and then."""
+        if time.monotonic() - self._looked > REFRESH:
+            self._looked = time.monotonic()
+            self._inside = sum(map(self._made, self._at_work.values()))
+            self._show()
+
+    def notes(self, sentence: str) -> None:
+        """Something that a person should know."""
+        self._bars.say(sentence)
+
+    def _made(self, spec: RunSpec) -> float:
+        """Minutes of a training that are done."""
+        trains = spec.kind.name == "train" and spec.steps
+        return spec.minutes * min(1.0, self._store.steps(spec.id) / spec.steps) if trains and spec.steps else 0.0
+
+    def _show(self) -> None:
+        done = sum(self._minutes[run] for run in self._over) + self._inside
+        counts = f"{len(self._over)} of {len(self._minutes)} runs over"
+        labels = ", ".join(spec.label for spec in self._at_work.values())
+        self._bars.update(self._bar, completed=done, description=counts, detail=printable(labels))
 
 
 def _values(name: str, text: str) -> list[Any]:

@@ -24,16 +24,10 @@ RUNS = Path("runs")
 """Where svrl train and svrl plan put them by default: if it is not there, nobody has run anything yet."""
 WINDOW = 100
 _OF_GAMES = {"episodes", "mean", "ci_low", "ci_high"}
-_KINDS: tuple[tuple[set[str], Any, str], ...] = (
-    ({"env", "task", "method"}, str, "a word"),
-    ({"seed", "steps", "steps_wanted", "updates", "episodes", "score_episodes", "iterations"}, int, "a whole number"),
-    (
-        {"score_last_100", "steps_per_second", "policy_loss_relative", "mean", "ci_low", "ci_high"},
-        int | float,
-        "a number",
-    ),
-)
-"""Fields of a row, and what they are."""
+_TEXTS = {"env", "task", "method"}
+_NUMBERS = {"seed", "steps", "steps_wanted", "updates", "episodes", "score_episodes", "iterations", "mean", "ci_low"}
+_NUMBERS |= {"ci_high", "score_last_100", "steps_per_second", "policy_loss_relative"}
+"""Fields of a row that are texts, and numbers."""
 
 
 def runs(
@@ -97,12 +91,12 @@ def _checked(row: dict[str, Any]) -> dict[str, Any]:
     if evaluation is not None and not (isinstance(evaluation, dict) and set(evaluation) >= _OF_GAMES):
         raise ValueError(f"The evaluation in {RESULT} lacks some of {', '.join(sorted(_OF_GAMES))}.")
     for fields, may_lack in ((row, True), (row.get("last_evaluation") or {}, False), (evaluation or {}, False)):
-        for names, kind, words in _KINDS:
-            for name in names & set(fields):
-                value = fields[name]
-                fits = isinstance(value, kind) and not isinstance(value, bool)
-                if not (fits or (value is None and may_lack)):
-                    raise ValueError(f"{name} is {reprlib.repr(value)} in its files, not {words}.")
+        for name, value in fields.items():
+            is_text, is_number = name in _TEXTS, name in _NUMBERS and not (value is None and may_lack)
+            if is_text and not isinstance(value, str | None):
+                raise ValueError(f"{name} is {reprlib.repr(value)} in its files, not a word.")
+            if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ValueError(f"{name} is {reprlib.repr(value)} in its files, not a number.")
     json.dumps(row, allow_nan=False)
     return row
 

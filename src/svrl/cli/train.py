@@ -8,17 +8,12 @@ import os
 import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Column
-from rich.text import Text
 
 from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, PRESETS, AgentConfig, default_precision, family_of
 from svrl.cli.answers import (
@@ -38,9 +33,12 @@ from svrl.cli.answers import (
     tell,
 )
 from svrl.cli.flags import Device, Json, Seed, command_line, flag, flagged, given_of, with_fields
+from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS
+from svrl.runs.settings import ARMS, widths
+from svrl.runs.train_run import STRUCTURE
 from svrl.runtime.device import is_gpu, usable_cores
-from svrl.runtime.names import printable
+from svrl.runtime.names import nearest_name, printable
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
@@ -55,8 +53,6 @@ PANELS = {
     "steps": "Length and measuring",
 }
 """The first field of each panel of the help; the fields after it follow."""
-ARMS = tuple(f"{prefix}{kind}" for prefix in ("", "sv-") for kind in CHOICES["agent"])
-"""What --agents chooses from; sv- is --structured."""
 ATARI = "atari/"
 CURVES = "learning_curves.png"
 _OTHER_NAMES = {"ddqn": "double", "double-dqn": "double", "duelling": "dueling", "dueling-dqn": "dueling"}
@@ -234,19 +230,11 @@ def config_of(env: str, fields: Mapping[str, Any]) -> AgentConfig:
     preset = changes.pop("preset", BY_FAMILY[family_of(env)])
     for name, got in (("preset", preset), *changes.items()):
         if name in _WORDS and got not in _WORDS[name]:
-            raise _no_agent(got) if name == "agent" else nearest(name, got, _WORDS[name])
-    if "hidden" in changes:
-        changes["hidden"] = widths(changes["hidden"])
+            raise _no_agent(got, _WORDS[name]) if name == "agent" else nearest(name, got, _WORDS[name])
     with flagged(AgentConfig):
+        if "hidden" in changes:
+            changes["hidden"] = tuple(widths(changes["hidden"]))
         return AgentConfig.for_env(env, preset, **changes)
-
-
-def widths(text: str) -> tuple[int, ...]:
-    """Widths of layers from "128x128" or "128,128"."""
-    try:
-        return tuple(int(part) for part in text.lower().replace(",", "x").split("x"))
-    except ValueError:
-        raise BadInputError(f"--hidden must look like 128x128, got {text!r}.") from None
 
 
 def arms_of(text: str) -> list[str]:
@@ -254,35 +242,27 @@ def arms_of(text: str) -> list[str]:
     arms = [part.strip() for part in text.split(",") if part.strip()]
     for arm in arms:
         if arm not in ARMS:
-            meant = "".join(_prefix_and_kind(arm))
-            if meant in ARMS:
-                raise BadInputError(f"There is no agent {arm!r}. Did you mean {meant}?")
-            raise nearest("agent", arm, ARMS)
+            raise _no_agent(arm, ARMS)
     if not arms or len(set(arms)) < len(arms):
         raise BadInputError(f"--agents is a list of different agents, as in dqn,sv-dqn; got {text!r}.")
     return arms
 
 
-def _prefix_and_kind(name: str) -> tuple[str, str]:
-    """The sv- of an agent's name, or nothing, and the kind that was meant by the rest."""
-    rest = name.removeprefix("sv-")
-    return name[: len(name) - len(rest)], _OTHER_NAMES.get(rest, rest)
-
-
-def _no_agent(got: str) -> BadInputError:
-    prefix, kind = _prefix_and_kind(got)
-    if kind not in CHOICES["agent"]:
-        return nearest("agent", got, CHOICES["agent"])
-    meant = f"--agent {kind} --structured, or --agents {prefix}{kind}" if prefix else kind
-    return BadInputError(f"There is no agent {got!r}. Did you mean {meant}?")
+def _no_agent(got: str, known: Sequence[str]) -> BadInputError:
+    """With the agent that was meant, also by the name that others give it, or by that of a structured one."""
+    kind = got.removeprefix("sv-")
+    kind = _OTHER_NAMES.get(kind, kind)
+    if kind in known and got.startswith("sv-") and f"sv-{kind}" not in known:
+        return BadInputError(f"There is no agent {got!r}. Did you mean --agent {kind} --structured?")
+    meant = f"sv-{kind}" if got.startswith("sv-") else kind
+    return BadInputError(f"There is no agent {got!r}. {nearest_name(meant, known)}")
 
 
 def _refuse_useless(given: Mapping[str, Any], configs: Iterable[AgentConfig], remedy: str) -> None:
     """Refuse an option of structure where no agent is structured: it would change nothing."""
-    names = [field.name for field in dataclasses.fields(AgentConfig)]
-    for name in names[names.index("structured") + 1 : names.index("discount")]:
-        if given.get(name) is not None and not any(config.structured for config in configs):
-            raise BadInputError(f"{flag(name)} belongs to structured agents: {remedy}.")
+    useless = [name for name, value in given.items() if value is not None and name in STRUCTURE]
+    if useless and not any(config.structured for config in configs):
+        raise BadInputError(f"{flag(useless[0])} belongs to structured agents: {remedy}.")
 
 
 def default_threads(config: AgentConfig, device: str, together: int = 1) -> int:
@@ -372,7 +352,7 @@ def _again(env: str, fields: Mapping[str, Any], own: Mapping[str, Any], place: P
     """The command that resumes what this one began."""
     given = {name: value for name, value in own.items() if value != _DEFAULTS.get(name)}
     options = {**fields, **given, "out": place, "resume": True}
-    return command_line(("svrl", "train", env), AgentConfig, options)
+    return command_line(("svrl", "train", env), options, AgentConfig)
 
 
 # The runs are made, and what stops them is said.
@@ -384,16 +364,16 @@ def _train(
     """Train runs; of a single one the error is that of the command, of several each is told with its folder."""
     from svrl.training.population import PopulationError, train_population
 
-    board = Board(map(_label, members))
-    once = _once(board.say)
+    bars = Bars(width=max(map(len, map(_label, members))))
+    once = _once(bars.say)
     manner = dataclasses.replace(
         manner,
         env_threads=manner.env_threads or default_env_threads(str(members[0].env), together),
-        progress=lambda member, training: TrainProgress(training, _label(member), board),
+        progress=lambda member, training: TrainProgress(training, _label(member), bars),
         say=lambda _, sentence: once(sentence),
     )
     failed: PopulationError | None = None
-    with stopping.said(), sentences(), board.bars:
+    with stopping.said(), sentences(), bars:
         try:
             train_population(members, together=together, manner=manner, signals=signals)
         except PopulationError as error:
@@ -403,8 +383,8 @@ def _train(
         except KeyboardInterrupt:
             if together == 1:
                 raise
-            board.bars.stop()
-            say(stopping.at_once)
+            bars.stop()
+            say(stopping.sentence)
             os._exit(INTERRUPTED)  # the interpreter's end aborts below threads that are in the middle of native code
     if failed is not None:
         _end_with(failed, stopping)
@@ -461,18 +441,14 @@ def _once(tell: Callable[[str], None]) -> Callable[[str], None]:
 
 def _end_with(error: PopulationError, stopping: Stopping) -> None:
     """Name the runs that failed, each with its reason, and end; a mistake of the program ends with its traceback."""
-    told: dict[str, list[str]] = {}
     mistakes = []
     for folder, failure in error.failures.items():
         sentence = _sentence_of(failure, folder)
         if sentence is None:
             mistakes.append(failure)
-            sentence = f"{type(failure).__name__}: {failure}"
-        told.setdefault(sentence, []).append(str(folder))
-    for sentence, folders in told.items():
-        say(f"Error: {', '.join(folders)} failed: {sentence}")
+        say(f"Error: {folder} failed: {sentence or f'{type(failure).__name__}: {failure}'}")
     if error.signal is not None:
-        say(stopping.saved)
+        say(stopping.sentence)
     elif any(stopping.place.glob("*/config.json")):
         say(f"What was done is in {stopping.place}. When that is repaired, resume with: {stopping.again}")
     if mistakes:
@@ -510,79 +486,26 @@ def _draw(members: Sequence[Member]) -> None:
         save_figure(draw_learning(curves, evaluations=evaluations, title=str(members[0].env)), temporary)
 
 
-# How training goes, on stderr: a bar a run in a terminal, elsewhere a plain line now and then.
+# How training goes.
 
 REFRESH = 0.25
-"""Seconds between two looks at the numbers in a terminal."""
-LINE_EVERY = 30.0
-"""Seconds between two lines elsewhere."""
-WINDOW = 40
-"""Looks that a rate is taken over."""
-
-
-class _TwoLines(Progress):
-    """Bars, each with its numbers below, because both together are wider than many terminals."""
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        """A bar, its numbers, and the next one."""
-        for task in self.tasks:
-            yield self.make_tasks_table([task])
-            yield Text(f"  {task.fields['numbers']}", no_wrap=True, overflow="ellipsis")
-
-    def stop(self) -> None:
-        """Take the bars away; a terminal that was closed has none."""
-        with suppress(OSError):
-            super().stop()
-
-
-class Board:
-    """Where all runs of a command show how they go; any thread may write to it.
-
-    Args:
-        labels: Of the runs, so that their bars stand below one another.
-
-    Attributes:
-        console: On stderr.
-        bars: A bar a run; silent where there is no terminal.
-    """
-
-    def __init__(self, labels: Iterable[str] = ()) -> None:
-        width = max(map(len, labels), default=0)
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self.bars = _TwoLines(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False, table_column=Column(min_width=width)),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-
-    def say(self, sentence: str) -> None:
-        """One line, above the bars."""
-        self.console.print(printable(sentence), markup=False)
+"""Seconds between two looks at the numbers."""
 
 
 class TrainProgress:
-    """The bar, or the lines, of one run. Call it as often as you like; it looks at the clock first.
+    """The bar of one run. Call it as often as you like; it looks at the clock first.
 
     Args:
         training: The run.
         label: What to call it.
-        board: Where it is shown, beside other runs.
+        bars: Where it is shown, beside other runs.
     """
 
-    def __init__(self, training: Training, label: str, board: Board) -> None:
-        self._training = training
-        self._label = label = printable(label)
-        self._console, self._bar = board.console, board.bars
-        self._shown = self._console.is_terminal
-        self._task = self._bar.add_task(label, total=training.config.steps, completed=training.steps, numbers="")
-        self._pause = REFRESH if self._shown else LINE_EVERY
-        self._next = time.monotonic() + self._pause
-        self._marks: deque[tuple[float, int, int]] = deque(maxlen=WINDOW)
-        self._mark()
+    def __init__(self, training: Training, label: str, bars: Bars) -> None:
+        self._training, self._label, self._bars = training, label, bars
+        total, done = training.config.steps, training.steps
+        self._task = bars.add_task(printable(label), total=total, completed=done, detail="")
+        self._next = 0.0
 
     @contextmanager
     def shown(self) -> Iterator[TrainProgress]:
@@ -597,56 +520,25 @@ class TrainProgress:
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + self._pause
-        self._mark()
-        if self._shown:
-            self._bar.update(
-                self._task, description=self._label, completed=self._training.steps, numbers=self._numbers()
-            )
-        else:
-            training = self._training
-            share = training.steps / training.config.steps
-            done = f"{training.steps:,} of {training.config.steps:,} steps ({share:.0%})"
-            self._console.print(f"{self._label}: {done}, {self._numbers()}", markup=False)
+        self._next = now + REFRESH
+        training = self._training
+        speed = next((task.speed for task in self._bars.tasks if task.id == self._task), None)
+        scores = training.recent_scores
+        parts = [
+            f"{training.steps:,} of {training.config.steps:,} steps",
+            *([f"{speed:,.0f} steps/s"] if speed is not None else []),
+            f"score {sum(scores) / len(scores):.4g} (last {len(scores)})" if scores else "no game over yet",
+            f"epsilon {training.epsilon:.3g}",
+        ]
+        self.say(", ".join(parts))
 
     def say(self, what: str) -> None:
-        """Show what is done instead of training, in a terminal only, and no rates of it."""
-        done = self._training.steps
-        self._bar.update(self._task, description=f"{self._label}: {what}", completed=done, numbers="")
+        """Show what is done."""
+        self._bars.update(self._task, completed=self._training.steps, detail=what)
 
     def evaluating(self, done: int, of: int) -> None:
         """Show how far an evaluation is."""
         self.say(f"evaluating, {done} of {of} games")
 
     def skip(self) -> None:
-        """Begin to measure anew, after something that was not training."""
-        self._marks.clear()
-        self._mark()
-
-    def _mark(self) -> None:
-        self._marks.append((time.monotonic(), self._training.steps, self._training.updates))
-
-    def _numbers(self) -> str:
-        training = self._training
-        (began, first_steps, first_updates), (now, steps, updates) = self._marks[0], self._marks[-1]
-        seconds = max(now - began, 1e-9)
-        rate = (steps - first_steps) / seconds
-        scores = training.recent_scores
-        parts = [
-            f"{rate:,.0f} steps/s",
-            f"{(updates - first_updates) / seconds:,.0f} updates/s",
-            f"score {sum(scores) / len(scores):.4g} (last {len(scores)})" if scores else "no game over yet",
-            f"epsilon {training.epsilon:.3g}",
-        ]
-        if rate > 0:
-            parts.append(f"{duration((training.config.steps - steps) / rate)} left")
-        return ", ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as 4:05, 2:07:05 or 3 d 2 h."""
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
-    if hours >= 48:
-        return f"{hours // 24} d {hours % 24} h"
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+        """After an evaluation: the speed is that of the last half minute, so it comes back by itself."""

@@ -170,88 +170,53 @@ def _number(value: float | None, form: str) -> str:
 
 COLOURS = {"done": "green", "running": "blue", "failed": "red", "stopped": "yellow", "waiting": "bright_black"}
 MARKS = {"done": "✓", "running": "▶", "failed": "✗", "stopped": "‖", "waiting": "·"}
-_INK = {"done": "█", "running": "▓", "failed": "✗", "stopped": "▒", "waiting": "░"}
-"""A letter a state, so that they differ without colour."""
 _WIDEST = 120
-"""Columns of the widest bar and table: in a longer line the eye gets lost."""
+"""Columns of the widest table: in a longer line the eye gets lost."""
+_MOST = 12
+"""Rows of each table; the number of the others is printed below them."""
 
 
-def sweep_view(overview: Row, *, width: int, most: int = 12) -> Group:
+def sweep_view(overview: Row, *, width: int) -> Group:
     """A sweep: its totals, scores by subject and arm, the running and the failed runs.
 
     Args:
         overview: As `svrl sweep status --json` has it.
         width: Columns of the terminal.
-        most: Rows of each table; the number of the others is printed below them.
     """
-    parts: list[RenderableType] = [totals_lines(overview, width=width)]
+    parts: list[RenderableType] = [_totals(overview)]
     if any(group["scored"] for group in overview["groups"]):
-        parts += ["", _groups_table(overview, most)]
-    states = {run["state"] for run in overview["runs"]}
-    if "running" in states:
-        parts += ["", _running_table(overview, min(width, _WIDEST), most)]
-    if "failed" in states:
-        parts += ["", _failed_table(overview, min(width, _WIDEST), most)]
+        parts += ["", _groups_table(overview)]
+    running, failed = ([run for run in overview["runs"] if run["state"] == state] for state in ("running", "failed"))
+    if running:
+        parts += ["", _running_table(overview, running, min(width, _WIDEST))]
+    if failed:
+        parts += ["", _failed_table(failed, min(width, _WIDEST))]
     return Group(*parts)
 
 
-def totals_lines(overview: Row, *, width: int) -> Text:
-    """The name, a bar with the states, and the steps, speed and best score of all."""
+def _totals(overview: Row) -> Text:
+    """The name, the states, and the steps, speed and best score of all."""
     totals = overview["totals"]
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(overview["name"] or "runs", "bold")
     text.append(f"  {totals['states']['done']:,} of {totals['runs']:,} runs done, code {overview['code']}\n", "dim")
-    text.append(_bar(overview, max(min(width, _WIDEST) - 1, 10))).append("\n")
     for state, count in totals["states"].items():
         if count:
             text.append(f"{MARKS[state]} {count:,} {state}   ", COLOURS[state])
-    text.append("\n")
     facts = [_short_of(totals) + " steps"] if totals["steps"] else []
     facts += [f"{_short(totals['steps_per_second'])} steps/s"] if totals["steps_per_second"] is not None else []
     facts += [f"about {duration(totals['eta_seconds'])} left"] if totals["eta_seconds"] is not None else []
-    text.append(" · ".join(facts))
+    text.append("\n" + " · ".join(facts))
     if totals["best"] is not None:
         text.append(f"\nbest so far: {number(overview, totals['best']['score'])}  {totals['best']['label']}")
     text.rstrip()
     return text
 
 
-def _bar(overview: Row, width: int) -> Text:
-    """The shares of the states; a state that has runs has a letter, however small its share."""
-    extents = _extents(overview)
-    whole = max(sum(extents.values()), 1)
-    counts = overview["totals"]["states"]
-    lengths = {
-        state: max(1, int(width * extent / whole)) for state, extent in extents.items() if extent or counts[state]
-    }
-    if lengths:
-        largest = max(lengths, key=lambda state: lengths[state])
-        lengths[largest] = max(1, lengths[largest] + width - sum(lengths.values()))
-    bar = Text()
-    for state, length in lengths.items():
-        bar.append(_INK[state] * length, COLOURS[state])
-    return bar
-
-
-def _extents(overview: Row) -> Mapping[str, float]:
-    """How much of the sweep is in each state: steps of trainings, where what is left of a run waits; else runs."""
-    runs = overview["runs"]
-    states: Mapping[str, int] = overview["totals"]["states"]
-    if not all(run["kind"] == "train" and run["steps_in_all"] for run in runs):
-        return states
-    extents = dict.fromkeys(states, 0.0)
-    for run in runs:
-        whole = run["steps_in_all"]
-        done = whole if run["state"] in ("done", "failed") else min(run["steps"], whole)
-        extents[run["state"]] += done
-        extents["waiting"] += whole - done
-    return extents
-
-
-def _groups_table(overview: Row, most: int) -> Table:
+def _groups_table(overview: Row) -> Table:
     """Scores over seeds by subject and arm, and by arm over all subjects where they have a common scale."""
     over_all = [group for group in overview["variants"] if group["subjects_scored"] > 1]
-    groups = [group for group in overview["groups"] if group["scored"]]
+    groups = [group for group in overview["groups"] if group["scored"]][:_MOST]
     caption = f"{overview['measure']['text']}, with 95% intervals over seeds: "
     caption += "interquartile mean over all subjects, mean of one subject." if over_all else "mean."
     if len({group["subjects_scored"] for group in over_all}) > 1:
@@ -263,37 +228,35 @@ def _groups_table(overview: Row, most: int) -> Table:
     table = _table(
         ["subject", "arm", "done", "score", "best"], left=("subject", "arm"), title="Scores", caption=caption
     )
-    for group in [*over_all, *groups[:most]]:
+    for group in [*over_all, *groups]:
         whole = group["subject"] is None
         subject = f"all ({group['subjects_scored']} of {group['subjects']})" if whole else group["subject"]
         score = _with_interval(overview, group, "iqm" if whole else "mean")
         done, best = f"{group['done']}/{group['runs']}", number(overview, group["best"])
         table.add_row(*map(Text, (subject, group["variant"], done, score, best)), style="bold" if whole else "")
-    return _with_more(table, len(overview["groups"]) - min(len(groups), most))
+    return _with_more(table, len(overview["groups"]) - len(groups))
 
 
-def _running_table(overview: Row, width: int, most: int) -> Table:
+def _running_table(overview: Row, runs: Sequence[Row], width: int) -> Table:
     table = _table(["run", "steps", "", "steps/s", "left", "score"], left=("run",), title="Running")
     table.columns[0].ratio, table.width = 1, width
-    runs = [run for run in overview["runs"] if run["state"] == "running"]
-    for run in runs[:most]:
+    for run in runs[:_MOST]:
         share = f"{min(1.0, run['steps'] / run['steps_in_all']):4.0%}" if run["steps_in_all"] else ""
         speed, left = _short(run["steps_per_second"]), duration(run["eta_seconds"])
         label = Text(printable(run["label"]), overflow="ellipsis")
         table.add_row(label, *map(Text, (_short_of(run), share, speed, left, number(overview, run["score"]))))
-    return _with_more(table, len(runs) - most)
+    return _with_more(table, len(runs) - _MOST)
 
 
-def _failed_table(overview: Row, width: int, most: int) -> Table:
+def _failed_table(runs: Sequence[Row], width: int) -> Table:
     table = _table(["run", "attempts", "reason"], left=("run", "reason"), title="Failed")
     table.columns[0].ratio, table.columns[2].ratio, table.width = 2, 3, width
     table.columns[0].no_wrap = table.columns[2].no_wrap = False
-    runs = [run for run in overview["runs"] if run["state"] == "failed"]
-    for run in runs[:most]:
+    for run in runs[:_MOST]:
         reason = run["reason"] or "it did not say why"
         reason = reason if len(reason) <= 3 * width else reason[: 3 * width - 1] + "…"
         table.add_row(*map(Text, map(printable, (run["label"], str(run["attempts"]), reason))))
-    return _with_more(table, len(runs) - most)
+    return _with_more(table, len(runs) - _MOST)
 
 
 def number(overview: Row, score: float | None) -> str:

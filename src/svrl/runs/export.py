@@ -15,13 +15,12 @@ import csv
 import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.status import value_of, varied
-from svrl.runs.store import STATES, State, Store
+from svrl.runs.store import STATES, Store
 from svrl.runtime.files import writing
 
 RowsOf = Literal["results", "episodes", "learning", "evaluations", "trace"]
@@ -39,24 +38,7 @@ _REPEATED = ("run", "out", "env", "task", "arm", "seed")
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
-    """What was written.
-
-    Attributes:
-        rows: How many.
-        runs: Of how many runs; those without a row are not among them.
-        columns: Their names, in order.
-        left_out: The runs without a row, by their states.
-    """
-
-    rows: int
-    runs: int
-    columns: tuple[str, ...]
-    left_out: Mapping[State, int] = field(default_factory=dict)
-
-
-def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "results") -> Exported:
+def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "results") -> Row:
     """Write a table of runs.
 
     Args:
@@ -64,6 +46,10 @@ def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "r
         specs: The runs.
         path: The file; what is there is replaced when the new one is whole.
         rows: results for one row a finished run, episodes, learning or evaluations of trainings, trace of plans.
+
+    Returns:
+        What was written: how many rows of how many runs, the names of the columns, and under left_out how many runs
+        have no row, by their states.
 
     Raises:
         ValueError: If something asked for is not known, if pyarrow is missing, or if there is no row at all.
@@ -78,7 +64,7 @@ def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "r
     table = [row for rows_of_run in found.values() for row in rows_of_run]
     if not table:
         raise ValueError(f"None of {len(specs):,} runs has {rows} yet, so there is nothing to write.")
-    columns = tuple(dict.fromkeys(name for row in table for name in row))
+    columns = list(dict.fromkeys(name for row in table for name in row))
     table = [{name: row.get(name) for name in columns} for row in table]
     with writing(path) as temporary:
         if pyarrow is not None:
@@ -92,12 +78,8 @@ def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "r
                 writer.writerow(columns)
                 writer.writerows([str(x).lower() if isinstance(x, bool) else x for x in row.values()] for row in table)
     without = [store.state(run) for run, its in found.items() if not its]
-    return Exported(
-        rows=len(table),
-        runs=len(found) - len(without),
-        columns=columns,
-        left_out={state: without.count(state) for state in STATES if state in without},
-    )
+    left_out = {state: without.count(state) for state in STATES if state in without}
+    return {"rows": len(table), "runs": len(found) - len(without), "columns": columns, "left_out": left_out}
 
 
 def _rows_of(store: Store, spec: RunSpec, names: Sequence[str], rows: RowsOf) -> Iterator[Row]:

@@ -75,8 +75,13 @@ def chosen(what: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any
             _refuse_setting(name, specs)
     found = [spec for spec in specs if matches(spec, wanted)]
     if found:
-        return found, [_not_found(specs, wanted, *pair) for pair in _unmatched(found, wanted)]
-    asked = _asked(wanted)
+        return found, [
+            f"Note: none of these runs has {setting}={shown(value)}. {_there(specs, setting, [value])}"
+            for setting, values in wanted.items()
+            for value in values
+            if not _any(found, {setting: [value]})
+        ]
+    asked = ", ".join(f"{setting}={' or '.join(map(shown, values))}" for setting, values in wanted.items())
     alone = {setting: values for setting, values in wanted.items() if not _any(specs, {setting: values})}
     there = " ".join(_there(specs, setting, values) for setting, values in alone.items())
     raise ValueError(f"{what} no run with {asked}. " + (there or "Some have each, and none has all of them."))
@@ -92,23 +97,6 @@ def _refuse_setting(given: str, specs: Sequence[RunSpec]) -> None:
 
 def _any(specs: Iterable[RunSpec], wanted: Mapping[str, Iterable[Any]]) -> bool:
     return any(matches(spec, wanted) for spec in specs)
-
-
-def _asked(wanted: Mapping[str, Iterable[Any]]) -> str:
-    return ", ".join(f"{setting}={_listed(values)}" for setting, values in wanted.items())
-
-
-def _unmatched(found: Sequence[RunSpec], wanted: Mapping[str, Sequence[Any]]) -> list[tuple[str, Any]]:
-    """Values that no run has of those that were found by others."""
-    pairs = [(setting, value) for setting, values in wanted.items() for value in values]
-    return [(setting, value) for setting, value in pairs if not _any(found, {setting: [value]})]
-
-
-def _not_found(specs: Sequence[RunSpec], wanted: Mapping[str, Iterable[Any]], setting: str, value: Any) -> str:
-    others = {other: values for other, values in wanted.items() if other != setting}
-    beside = f" with {_asked(others)}" if others else ""
-    rest = [spec for spec in specs if matches(spec, others)]
-    return f"Note: no run{beside} has {setting}={shown(value)}. {_there(rest, setting, [value])}"
 
 
 def _there(specs: Iterable[RunSpec], setting: str, wanted: Sequence[Any]) -> str:
@@ -224,10 +212,6 @@ def _number(value: Any) -> Any:
         return float(value) if isinstance(value, str) else value
     except ValueError:
         return value
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return " or ".join(shown(value) for value in values)
 
 
 def _joined(values: Sequence[str]) -> str:

@@ -474,21 +474,13 @@ def _result(settings: PlanSettings, method: Method, found: Plan, score: Score, j
             "actions": model.n_actions,
             "seed": found.seed,
             "device": str(model.device),
-            "iterations": found.iterations,
             "backups": found.ledger.backups,
-            "sweep_equivalents": found.sweep_equivalents,
-            "seconds_backup": found.ledger.seconds_backup,
-            "seconds_estimate": found.ledger.seconds_estimate,
+            **_numbers(found, score),
             **ranks(found, model),
-            **_or_reason("policy_loss", score.policy_loss, NO_OPTIMUM),
-            **_or_reason("policy_loss_relative", score.policy_loss_relative, NO_OPTIMUM),
-            "discounted_return": score.discounted_return,
             **_or_reason("optimal_return", optimal and optimal.discounted_return, NO_OPTIMUM),
             **_metric(task, score, optimal),
-            "policy_followed_by": score.followed,
             **_certificate(judge, found),
             "converged": found.converged,
-            "outcome": found.outcome,
             "problem": found.problem,
             "method_repr": found.method,
             **_or_reason("optimum", optimum and optimal and _comparison_row("optimum", optimum, optimal), NO_OPTIMUM),
@@ -499,22 +491,24 @@ def _result(settings: PlanSettings, method: Method, found: Plan, score: Score, j
 
 def _comparison_row(name: str, found: Plan, score: Score) -> dict[str, Any]:
     """One line of the closing table."""
-    main = score.metric.get("name")
-    return finite(
-        {
-            "method": name,
-            "iterations": found.iterations,
-            "sweep_equivalents": found.sweep_equivalents,
-            "seconds_backup": found.ledger.seconds_backup,
-            "seconds_estimate": found.ledger.seconds_estimate,
-            "policy_loss": score.policy_loss,
-            "policy_loss_relative": score.policy_loss_relative,
-            "discounted_return": score.discounted_return,
-            **_or_reason("metric", None if main is None else score.metric[main], "the problem has no metric"),
-            "policy_followed_by": score.followed,
-            "outcome": found.outcome,
-        }
-    )
+    metric = score.metric[score.metric["name"]] if score.metric else None
+    beside = _or_reason("metric", metric, "the problem has no metric")
+    return finite({"method": name, **_numbers(found, score), **beside})
+
+
+def _numbers(found: Plan, score: Score) -> dict[str, Any]:
+    """What a plan cost, and what it is worth."""
+    return {
+        "iterations": found.iterations,
+        "sweep_equivalents": found.sweep_equivalents,
+        "seconds_backup": found.ledger.seconds_backup,
+        "seconds_estimate": found.ledger.seconds_estimate,
+        **_or_reason("policy_loss", score.policy_loss, NO_OPTIMUM),
+        **_or_reason("policy_loss_relative", score.policy_loss_relative, NO_OPTIMUM),
+        "discounted_return": score.discounted_return,
+        "policy_followed_by": score.followed,
+        "outcome": found.outcome,
+    }
 
 
 def _estimator_name(method: Method) -> str | None:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
-import math
 import re
+import sys
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, family_of
 from svrl.agents.foreign_names import FOREIGN_NAMES
@@ -26,23 +26,15 @@ from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.train_run import STRUCTURE, training
 from svrl.runtime.names import nearest_name
 
-Form = Literal["text", "whole", "number", "switch"]
-
-_WORDS: dict[Form, str] = {
-    "text": "a text",
-    "whole": "a whole number",
-    "number": "a finite number",
-    "switch": "true or false",
-}
-
+LARGEST = sys.float_info.max
+_WORDS = {str: "a text", int: "a whole number", float: "a finite number", bool: "true or false"}
 _NEEDS = {
     "atari": ("ale_py", 'Atari needs ale-py, which is not installed. Run: pip install "svrl[atari]".'),
     "minatar": ("minatar", 'MinAtar needs minatar, which is not installed. Run: pip install "svrl[minatar]".'),
 }
 """Families of environments whose package is an extra: the module, and what to say where it is missing."""
-_FORM_OF: dict[Any, Form] = {str: "text", int: "whole", float: "number", bool: "switch"}
-PLAN_FORMS: dict[str, Form] = {
-    name: _FORM_OF[next(kind for kind in (*typing.get_args(hint), hint) if kind in _FORM_OF)]
+_PLAN_FORMS: dict[str, type] = {
+    name: next(kind for kind in (*typing.get_args(hint), hint) if kind in _WORDS)
     for name, hint in typing.get_type_hints(PlanSettings).items()
     if name not in ("states", "seed")
 }
@@ -52,14 +44,13 @@ OF_THE_MACHINE = ("device", "precision")
 _FIELDS = [entry.name for entry in dataclasses.fields(AgentConfig)]
 _FLOATS = frozenset(entry.name for entry in dataclasses.fields(AgentConfig) if isinstance(entry.default, float))
 OTHER_NAMES = {"p": "observe"}
-PLAIN_ARMS = CHOICES["agent"]
-ARMS = (*PLAIN_ARMS, *(f"sv-{agent}" for agent in PLAIN_ARMS))
+ARMS = tuple(f"{prefix}{agent}" for prefix in ("", "sv-") for agent in CHOICES["agent"])
 """What `arm` may be: an agent, plain or structured."""
 
 
 def known_settings(kind: str) -> list[str]:
     """Names that a sweep may set, beside `arm` and `seeds`, which stand for others."""
-    own = [*_FIELDS, *OF_THE_MACHINE] if kind == "train" else [*PLAN_FORMS, "states", "device"]
+    own = [*_FIELDS, *OF_THE_MACHINE] if kind == "train" else [*_PLAN_FORMS, "states", "device"]
     return list(dict.fromkeys([SUBJECT[kind], "seed", *own]))
 
 
@@ -121,26 +112,27 @@ def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
     if name == "states" and spec.kind == PLAN and value is not None:
         return grid_in_one_form(spec.subject, value)
     if name == "hidden" and isinstance(value, str) and "*" not in value:
-        return _widths(value)
+        return widths(value)
     if name == "hidden" and isinstance(value, int):
         return [value]
     return value
 
 
 def _training(settings: dict[str, Any]) -> RunSpec:
-    check_forms(settings, dict.fromkeys(("preset", "agent", "estimator", *OF_THE_MACHINE), "text"))
-    check_forms(settings, dict.fromkeys(_FLOATS, "number"))
-    env, device = settings["env"], settings.get("device", "cpu")
-    precision = settings.get("precision")
-    if family_of(env) != "gymnasium":  # which is asked before runs begin, see `check_registered`
+    _check_forms(settings, dict.fromkeys(("preset", "agent", "estimator", *OF_THE_MACHINE), str))
+    _check_forms(settings, dict.fromkeys(_FLOATS, float))
+    env, precision = settings["env"], settings.get("precision")
+    if family_of(env) != "gymnasium":  # which is asked before runs begin, see `why_not_here`
         _check_name("environment", env, _environments())
-    check_device(device)
+    device = _device_in(settings)
     if precision is not None:
-        check_precision(precision, device)
+        _check_name("precision", precision, PRECISIONS)
+        if precision != "float32" and device == "cpu":
+            raise ValueError(f"precision {precision} needs a CUDA device, and the device is cpu. Take float32.")
     if "estimator" in settings:
-        _check_name("estimator", settings["estimator"], _estimators())
+        _check_name("estimator", settings["estimator"], ESTIMATORS)
     if isinstance(settings.get("hidden"), str):
-        settings["hidden"] = _widths(settings["hidden"])
+        settings["hidden"] = widths(settings["hidden"])
     config = _config(settings)  # with what a plain agent has no use for, which may be wrong nevertheless
     if not config.structured:
         settings = {name: value for name, value in settings.items() if name not in STRUCTURE}
@@ -156,7 +148,7 @@ def _config(settings: Mapping[str, Any]) -> AgentConfig:
     return AgentConfig.for_env(env, settings.get("preset", BY_FAMILY[family_of(env)]), **changes)
 
 
-def _widths(text: str) -> list[int]:
+def widths(text: str) -> list[int]:
     """Widths of layers from "128x128" or "128,128"."""
     try:
         return [int(part) for part in text.lower().replace(",", "x").split("x")]
@@ -171,7 +163,7 @@ def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
     for name in ("agent", "structured"):
         if name in settings:
             raise ValueError(f"arm stands for agent and structured, so {name} has no place beside it.")
-    check_forms(settings, {"arm": "text"})
+    _check_forms(settings, {"arm": str})
     arm = settings["arm"]
     _check_name("arm", arm, ARMS, most=2)
     rest = {name: value for name, value in settings.items() if name != "arm"}
@@ -189,12 +181,6 @@ def _refuse_unknown(kind: str, settings: Mapping[str, Any]) -> None:
             raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known, synonyms=FOREIGN_NAMES)}")
 
 
-def _estimators() -> Mapping[str, Any]:
-    from svrl.matrix.catalogue import ESTIMATORS
-
-    return ESTIMATORS
-
-
 @functools.cache
 def _environments() -> frozenset[str]:
     from svrl.envs.catalogue import known_environments
@@ -203,9 +189,8 @@ def _environments() -> frozenset[str]:
 
 
 def _planning(settings: Mapping[str, Any]) -> RunSpec:
-    check_forms(settings, {**PLAN_FORMS, "device": "text"})
-    device = settings.get("device", "cpu")
-    check_device(device)
+    _check_forms(settings, {**_PLAN_FORMS, "device": str})
+    device = _device_in(settings)
     if "estimator" in settings:
         _check_name("estimator", settings["estimator"], ESTIMATORS)
     method = settings.get("method", PlanSettings.method)
@@ -228,38 +213,27 @@ def _check_name(what: str, got: str, known: Any, most: int = 1) -> None:
         raise ValueError(f"There is no {what} {got!r}. {nearest_name(got, known, most=most)}")
 
 
-def check_forms(settings: Mapping[str, Any], forms: Mapping[str, Form]) -> None:
+def _check_forms(settings: Mapping[str, Any], forms: Mapping[str, type]) -> None:
     """Raise ValueError for the first setting that has not the form it should have."""
     for name, value in settings.items():
-        if name in forms and not _has(value, forms[name]):
+        if name in forms and not _is(value, forms[name]):
             got = repr(value) if isinstance(value, str) else str(value)
             raise ValueError(f"{name} is {_WORDS[forms[name]]}, got {got}.")
 
 
-def check_device(device: str) -> None:
-    """Raise ValueError unless it is cpu, cuda or cuda:N. Whether the GPU is there is known where the run is done."""
+def _is(value: object, form: type) -> bool:
+    """True and false are no numbers, and what is too large for a float is none either."""
+    if form is not bool and isinstance(value, bool):
+        return False
+    return isinstance(value, int | float) and abs(value) <= LARGEST if form is float else isinstance(value, form)
+
+
+def _device_in(settings: Mapping[str, Any]) -> str:
+    """cpu, cuda or cuda:N. Whether the GPU is there is known where the run is done."""
+    device = str(settings.get("device", "cpu"))
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"There is no device {device!r}. Use cpu, cuda or cuda:N.")
-
-
-def check_precision(precision: str, device: str) -> None:
-    """Raise ValueError if there is no such precision, or not on this device."""
-    _check_name("precision", precision, PRECISIONS)
-    if precision != "float32" and device == "cpu":
-        raise ValueError(f"precision {precision} needs a CUDA device, and the device is cpu. Take float32.")
-
-
-def check_registered(env: str) -> None:
-    """Raise ValueError, with the nearest name, for an id that Gymnasium does not know. No environment is made.
-
-    An id such as "module:Name-v0" is left to its run, because looking it up would import the module.
-    """
-    if family_of(env) != "gymnasium" or ":" in env:
-        return
-    from svrl.envs.catalogue import known_environments
-    from svrl.envs.classic import registered
-
-    registered(env, also=known_environments(), trusted=False)
+    return device
 
 
 def extra_of(spec: RunSpec) -> str:
@@ -285,23 +259,3 @@ def why_not_here(env: str) -> str | None:
     except ValueError as error:
         return str(error)
     return None
-
-
-def as_float(value: float) -> float:
-    """1 as 1.0 and -0.0 as 0.0, so that equal numbers are written alike."""
-    return float(value) + 0.0
-
-
-def _has(value: object, form: Form) -> bool:
-    if form == "text":
-        return isinstance(value, str)
-    if form == "switch":
-        return isinstance(value, bool)
-    if form == "whole":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False

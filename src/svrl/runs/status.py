@@ -2,145 +2,45 @@
 
 A look reads what lies in the store and asks nobody. Others write while it reads, so a run that cannot be read is read
 once more, and then shown as unreadable; a look does not fail for it.
+
+The score of a training is the mean of its last 100 games, so far if it goes on. Where all subjects are Atari games it
+is human-normalised, (score - random) / (human - random). The score of a plan is what its policy loses against the
+optimum, over the range of the optimal values: less is better.
+
+Scores are taken together over the seeds of a variant on a subject: of the finished runs, or, where none is finished, of
+those under way, which is said. Over several subjects only scores of one scale are taken together, so raw scores of
+several environments are not. Subjects weigh the same. Intervals are of 95%, by the rules of `svrl.stats`; the
+interquartile mean of fewer than ten runs of one subject has none, since the bootstrap's is too narrow there.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import re
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import fmean
 from typing import Any
 
-from svrl.runs import scores
 from svrl.runs.spec import SUBJECT, RunSpec, shown
-from svrl.runs.store import STATES, State, Store, failure_of, this_version
+from svrl.runs.store import STATES, Store, failure_of, this_version
 from svrl.runs.train_run import STRUCTURE, TRAIN
 
+ATARI = "atari/"
+LAST_GAMES = 100
 LAST_LINES = 20
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _TOLD_OTHERWISE = (*SUBJECT.values(), "seed", "agent", "structured", "method")
 """Settings that are the subject, the seed or the arm."""
+_NUMBERS = ("mean", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
+
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunView:
-    """One run at the moment of a look.
-
-    Attributes:
-        id: The hash of its configuration.
-        label: A name for people.
-        kind: train or plan.
-        subject: Its environment or task.
-        arm: What is compared, as dqn or sv-dqn.
-        variant: The arm with the settings that vary within the sweep.
-        seed: Of everything random.
-        state: done, running, failed, stopped or waiting.
-        steps: Agent steps so far; iterations of a finished plan.
-        steps_in_all: Steps at its end; None if only its method knows.
-        steps_per_second: Of a running one since it was begun or resumed; of a finished training over its whole time.
-        eta_seconds: Until it is done, if it runs.
-        score: Its number, by the measure of the sweep.
-        attempts: How often it was begun.
-        reason: Why it failed, or the last line that a running one printed.
-        last_lines: What a failed one printed last.
-        seconds: Time of all attempts of a finished one.
-    """
-
-    id: str
-    label: str
-    kind: str
-    subject: str
-    arm: str
-    variant: str
-    seed: int
-    state: State = "waiting"
-    steps: int = 0
-    steps_in_all: int | None = None
-    steps_per_second: float | None = None
-    eta_seconds: float | None = None
-    score: float | None = None
-    attempts: int = 0
-    reason: str = ""
-    last_lines: tuple[str, ...] = ()
-    seconds: float | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """For the answer to --json."""
-        return {**vars(self), "last_lines": list(self.last_lines)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overview:
-    """A sweep at one moment.
-
-    Attributes:
-        name: Of the sweep.
-        time: When it was looked at, in seconds since 1970.
-        runs: Its runs, in its order.
-        groups: For every subject and variant, over seeds.
-        variants: For every variant over all subjects; none where scores have no common scale.
-        measure: What the runs are compared by.
-        notes: What a person should know before comparing them.
-    """
-
-    name: str
-    time: float
-    runs: tuple[RunView, ...]
-    groups: tuple[scores.Group, ...]
-    variants: tuple[scores.Group, ...]
-    measure: scores.Measure
-    notes: tuple[str, ...] = ()
-
-    def count(self, state: State) -> int:
-        """Runs in that state."""
-        return sum(run.state == state for run in self.runs)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all runs are done or failed."""
-        return all(run.state in ("done", "failed") for run in self.runs)
-
-    @property
-    def eta_seconds(self) -> float | None:
-        """Until all are done that have not failed: the mean time of a finished run, for each that is left."""
-        taken = [run.seconds for run in self.runs if run.seconds]
-        running = self.count("running")
-        left = len(self.runs) - self.count("done") - self.count("failed")
-        # Those that run are half done, on the average.
-        return fmean(taken) * (left - 0.5 * running) / running if taken and running else None
-
-    def as_json(self) -> dict[str, Any]:
-        """For the answer to --json and the table; lists, texts and numbers only."""
-        in_all = [run.steps_in_all for run in self.runs]
-        speeds = [run.steps_per_second for run in self.runs if run.state == "running" and run.steps_per_second]
-        best = scores.best_of(self.measure, map(_scored, self.runs))
-        labels = {run.id: run.label for run in self.runs}
-        return {
-            "name": self.name,
-            "code": " ".join(filter(None, this_version())),
-            "time": self.time,
-            "measure": vars(self.measure).copy(),
-            "totals": {
-                "runs": len(self.runs),
-                "states": {state: self.count(state) for state in STATES},
-                "steps": sum(run.steps for run in self.runs),
-                "steps_in_all": None if None in in_all else sum(steps or 0 for steps in in_all),
-                "steps_per_second": sum(speeds) if speeds else None,
-                "eta_seconds": self.eta_seconds,
-                "best": None if best is None else {"id": best.id, "label": labels[best.id], "score": best.score},
-            },
-            "variants": [group.as_json() for group in self.variants],
-            "groups": [group.as_json() for group in self.groups],
-            "runs": [run.as_json() for run in self.runs],
-            "notes": list(self.notes),
-        }
-
-
-def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Overview | None = None) -> Overview:
+def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Mapping[str, Any] | None = None) -> Row:
     """See how runs stand.
 
     Args:
@@ -148,22 +48,38 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Over
         specs: The runs.
         name: Of their sweep.
         before: An earlier look at the same runs; those that were done are not read again.
+
+    Returns:
+        The answer to `svrl sweep status --json`: lists, texts and numbers only.
+
+        - name, code (svrl's version), time (seconds since 1970), and notes for a person who compares the runs.
+        - measure: what the runs are compared by (name, text, less_is_better), and the reason why that may not be taken
+          together over subjects; empty if it may.
+        - totals: of all runs, with eta_seconds until all are done and the best run.
+        - runs: each with id, label, kind, subject, arm, variant (the arm with the settings that vary), seed, state,
+          steps (of a plan, iterations), steps_in_all, steps_per_second, eta_seconds, score, attempts, the reason why it
+          failed or the line that it printed last, last_lines of a failed one, and seconds of a finished one.
+        - groups: for each subject and variant, over seeds, how many runs there are, are done and are scored, the mean
+          and interquartile mean (iqm) of the scores with their intervals, and the best; provisional if those that are
+          scored are under way.
+        - variants: the same for each variant over all subjects; none where scores have no common scale.
     """
-    now, names, measure = time.time(), varied(specs), scores.measure_of(specs)
-    done = {run.id: run for run in before.runs if run.state == "done"} if before else {}
-    runs = tuple(done.get(spec.id) or _view(store, spec, names, measure, now) for spec in specs)
-    scored = [_scored(run) for run in runs]
-    finished = [run.id for run in runs if run.state == "done"]
-    notes = before.notes if before and len(done) == len(finished) else tuple(store.notes_on_versions(finished))
-    return Overview(
-        name=name,
-        time=now,
-        runs=runs,
-        groups=scores.groups_of(measure, scored),
-        variants=scores.variants_of(measure, scored),
-        measure=measure,
-        notes=notes,
-    )
+    now, names, measure = time.time(), varied(specs), _measure_of(specs)
+    done = {run["id"]: run for run in before["runs"] if run["state"] == "done"} if before else {}
+    runs = [done.get(spec.id) or _run(store, spec, names, measure, now) for spec in specs]
+    finished = [run["id"] for run in runs if run["state"] == "done"]
+    same = before is not None and len(done) == len(finished)
+    return {
+        "name": name,
+        "code": " ".join(filter(None, this_version())),
+        "time": now,
+        "measure": measure,
+        "totals": _totals(runs, measure),
+        "variants": _over_subjects(measure, runs),
+        "groups": _over_seeds(measure, runs),
+        "runs": runs,
+        "notes": before["notes"] if before is not None and same else list(store.notes_on_versions(finished)),
+    }
 
 
 def varied(specs: Iterable[RunSpec]) -> list[str]:
@@ -178,12 +94,6 @@ def value_of(spec: RunSpec, name: str) -> Any:
     return spec.given.get(name, spec.settings.get(name)) if _has(spec, name) else None
 
 
-def variant_of(spec: RunSpec, names: Sequence[str]) -> str:
-    """As in "sv-dqn batch_size=64", of the settings in `names`."""
-    values = {name: value_of(spec, name) for name in names}
-    return " ".join([spec.arm, *(f"{name}={shown(value)}" for name, value in values.items() if value is not None)])
-
-
 def _has(spec: RunSpec, name: str) -> bool:
     """A plain agent has fields of structure too, which decide nothing."""
     return name in spec.given or not (spec.kind == TRAIN and name in STRUCTURE and not spec.settings["structured"])
@@ -193,51 +103,87 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _view(store: Store, spec: RunSpec, names: Sequence[str], measure: scores.Measure, now: float) -> RunView:
-    what: dict[str, Any] = {
+def _totals(runs: Sequence[Row], measure: Row) -> Row:
+    states = {state: sum(run["state"] == state for run in runs) for state in STATES}
+    in_all = [run["steps_in_all"] for run in runs]
+    speeds = [run["steps_per_second"] for run in runs if run["state"] == "running" and run["steps_per_second"]]
+    taken = [run["seconds"] for run in runs if run["seconds"]]
+    running, left = states["running"], len(runs) - states["done"] - states["failed"]
+    best = None if measure["reason"] else _best(measure, runs)
+    return {
+        "runs": len(runs),
+        "states": states,
+        "steps": sum(run["steps"] for run in runs),
+        "steps_in_all": None if None in in_all else sum(in_all),
+        "steps_per_second": sum(speeds) if speeds else None,
+        # The mean time of a finished run, for each that is left; those that run are half done, on the average.
+        "eta_seconds": fmean(taken) * (left - 0.5 * running) / running if taken and running else None,
+        "best": best and {name: best[name] for name in ("id", "label", "score")},
+    }
+
+
+# A run.
+
+
+def _run(store: Store, spec: RunSpec, names: Sequence[str], measure: Row, now: float) -> Row:
+    values = {name: value_of(spec, name) for name in names}
+    run: Row = {
         "id": spec.id,
         "label": spec.label,
         "kind": spec.kind.name,
         "subject": spec.subject,
         "arm": spec.arm,
-        "variant": variant_of(spec, names),
+        "variant": " ".join(
+            [spec.arm, *(f"{name}={shown(value)}" for name, value in values.items() if value is not None)]
+        ),
         "seed": spec.seed,
+        "state": "waiting",
+        "steps": 0,
         "steps_in_all": spec.steps,
+        "steps_per_second": None,
+        "eta_seconds": None,
+        "score": None,
+        "attempts": 0,
+        "reason": "",
+        "last_lines": [],
+        "seconds": None,
     }
     said = ""
     for _ in range(2):
         try:
-            return RunView(**{**what, **_progress(store, spec, measure, now)})
+            return run | _progress(store, spec, measure, now)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             said = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
-    return RunView(**what, state="failed", reason=f"Its files cannot be read: {said}")
+    return run | {"state": "failed", "reason": f"Its files cannot be read: {said}"}
 
 
-def _progress(store: Store, spec: RunSpec, measure: scores.Measure, now: float) -> dict[str, Any]:
+def _progress(store: Store, spec: RunSpec, measure: Row, now: float) -> Row:
     """The fields of a run that change."""
     run, state = spec.id, store.state(spec.id)
     if state == "waiting":
-        return {"state": state}
+        return {}
     attempts = store.attempts(run)
     begun = [row for row in attempts if "began" in row]
-    found: dict[str, Any] = {"state": state, "attempts": len(begun)}
+    found: Row = {"state": state, "attempts": len(begun)}
     if state == "done":
         result = store.result(run) or {}
         steps = int(result.get("steps") or result.get("iterations") or 0)
+        plan = measure["name"] == "policy_loss_relative"
         return found | {
             "steps": steps,
             "steps_in_all": steps,
             "steps_per_second": result.get("steps_per_second"),
-            "score": scores.finished_score(measure, spec, result),
+            "score": _scaled(measure, spec, result.get("policy_loss_relative" if plan else "score_last_100")),
             "seconds": sum(float(row.get("seconds") or 0.0) for row in attempts),
         }
     steps = store.steps(run)
-    episodes = store.rows(run, "episodes.jsonl", scores.LAST_GAMES) if spec.kind == TRAIN else []
-    found |= {"steps": steps, "score": scores.score_so_far(measure, spec, episodes)}
+    episodes = store.rows(run, "episodes.jsonl", LAST_GAMES) if spec.kind == TRAIN else []
+    scores = [row["score"] for row in episodes if _is_number(row.get("score"))]
+    found |= {"steps": steps, "score": _scaled(measure, spec, fmean(scores)) if scores else None}
     if state == "failed":
         row = failure_of(attempts) or {}
         lines = row.get("last_lines") or store.log_tail(run, LAST_LINES)
-        return found | {"reason": _plain(row.get("reason", "")), "last_lines": tuple(map(_plain, lines))}
+        return found | {"reason": _plain(row.get("reason", "")), "last_lines": [_plain(line) for line in lines]}
     if state == "running" and begun:
         seconds = now - datetime.fromisoformat(begun[-1]["began"]).timestamp()
         made = steps - int(begun[-1].get("steps", 0))
@@ -248,11 +194,116 @@ def _progress(store: Store, spec: RunSpec, measure: scores.Measure, now: float) 
     return found
 
 
-def _scored(run: RunView) -> scores.Scored:
-    return scores.Scored(id=run.id, subject=run.subject, variant=run.variant, state=run.state, score=run.score)
-
-
 def _plain(line: object) -> str:
     """A line that a program printed, without colours, and without what it wrote over."""
     said = str(line).rstrip().rsplit("\r", 1)[-1]
     return _CONTROL.sub("", said).rstrip()
+
+
+# Scores.
+
+
+def _measure_of(specs: Iterable[RunSpec]) -> Row:
+    """What runs are compared by; it follows from what they are, not from how far they came."""
+    every = list(specs)
+    kinds, subjects = {spec.kind.name for spec in every}, {spec.subject for spec in every}
+    name, text, reason = "score_last_100", "score, mean of the last 100 games", ""
+    if len(kinds) > 1:
+        name, text, reason = "", "no common score", "trainings and plans have no common score"
+    elif kinds == {"plan"}:
+        name, text = "policy_loss_relative", "relative policy loss, less is better"
+    elif subjects and all(subject.startswith(ATARI) for subject in subjects):
+        name, text = "human_normalised", "human-normalised score, mean of the last 100 games"
+    elif len(subjects) > 1:
+        reason = f"scores of {len(subjects)} environments are on {len(subjects)} scales"
+    return {"name": name, "text": text, "less_is_better": name == "policy_loss_relative", "reason": reason}
+
+
+def _scaled(measure: Row, spec: RunSpec, score: Any) -> float | None:
+    if not _is_number(score) or not measure["name"]:
+        return None
+    if measure["name"] != "human_normalised":
+        return float(score)
+    from svrl.envs.atari_games import human_normalised
+
+    try:
+        return human_normalised(spec.subject, float(score))
+    except ValueError:  # a game without a human score
+        return None
+
+
+def _best(measure: Row, runs: Iterable[Row]) -> Row | None:
+    scored = [run for run in runs if run["score"] is not None]
+    choose = min if measure["less_is_better"] else max
+    return choose(scored, key=lambda run: run["score"]) if scored else None
+
+
+def _over_seeds(measure: Row, runs: Iterable[Row]) -> list[Row]:
+    """A group for every subject and variant: subject by subject, both in the order in which they come."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for run in runs:
+        found.setdefault(run["subject"], {}).setdefault(run["variant"], []).append(run)
+    return [
+        _group(measure, subject, variant, [some])
+        for subject, by_variant in found.items()
+        for variant, some in by_variant.items()
+    ]
+
+
+def _over_subjects(measure: Row, runs: Iterable[Row]) -> list[Row]:
+    """A group for every variant over all subjects; none if there is one subject, or no common scale."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for run in runs:
+        found.setdefault(run["variant"], {}).setdefault(run["subject"], []).append(run)
+    if measure["reason"] or len({subject for by_subject in found.values() for subject in by_subject}) < 2:
+        return []
+    return [_group(measure, None, variant, list(by_subject.values())) for variant, by_subject in found.items()]
+
+
+def _group(measure: Row, subject: str | None, variant: str, by_subject: Sequence[Sequence[Row]]) -> Row:
+    """Runs that differ by their seeds only, or those of a variant on all subjects."""
+    runs = [run for some in by_subject for run in some]
+    done = sum(run["state"] == "done" for run in runs)
+    states = ("done",) if done else ("running", "stopped")
+    counted = [[run for run in some if run["state"] in states and run["score"] is not None] for some in by_subject]
+    counted = [some for some in counted if some]
+    flat = [run for some in counted for run in some]
+    best = _best(measure, flat)
+    return {
+        "subject": subject,
+        "variant": variant,
+        "runs": len(runs),
+        "done": done,
+        "scored": len(flat),
+        "subjects": len(by_subject),
+        "subjects_scored": len(counted),
+        "provisional": bool(flat) and not done,
+        **dict.fromkeys(_NUMBERS),
+        **_means(tuple(tuple(run["score"] for run in some) for some in counted)),
+        "best": best and best["score"],
+        "best_run": best and best["id"],
+    }
+
+
+@functools.lru_cache(maxsize=4096)
+def _means(scores: tuple[tuple[float, ...], ...]) -> Row:
+    """Means and intervals of the scores of each subject. They are asked for again and again while nothing changes."""
+    if not scores:
+        return {}
+    import numpy as np
+
+    from svrl import stats
+
+    games = [np.array(seeds, float) for seeds in scores]
+    found: Row = {"mean": float(stats.mean_score(games)), "iqm": float(stats.iqm(games))}
+    if max(map(len, scores)) > 1:
+        ends = stats.mean_interval(scores[0]) if len(scores) == 1 else stats.mean_over_games_interval(games)
+        if ends is not None:
+            found["mean_low"], found["mean_high"] = ends
+        if sum(map(len, scores)) >= stats.FEW or len(scores) > 1:
+            found["iqm_low"], found["iqm_high"] = stats.stratified_interval(stats.iqm, games)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
