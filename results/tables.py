@@ -75,10 +75,10 @@ def shown(values: Sequence[float]) -> str:
     return f"{np.mean(values):.3g} [{low:.3g}, {high:.3g}]"
 
 
-def known(cells: Sequence[Kept], number: Callable[[Kept], float | None]) -> list[float]:
+def known(runs: Sequence[Kept], number: Callable[[Kept], float | None]) -> list[float]:
     """The number of those trainings that have it."""
     found = []
-    for kept in cells:
+    for kept in runs:
         try:
             value = number(kept)
         except LookupError:
@@ -98,13 +98,13 @@ def print_numbers(groups: dict[str, list[Kept]]) -> None:
     line("", *(f"`{arm}`" for arm in groups))
     print("|---" * (len(groups) + 1) + "|")
     for words, number in NUMBERS.items():
-        found = [known(cells, number) for cells in groups.values()]
+        found = [known(runs, number) for runs in groups.values()]
         if any(found):
             line(words, *map(shown, found))
     (first, plain), *others = groups.items()
-    for arm, cells in others:
+    for arm, runs in others:
         print(f"\n`{arm}` less `{first}` (Welch):")
-        print_differences(cells, plain)
+        print_differences(runs, plain)
 
 
 def print_differences(ours: Sequence[Kept], theirs: Sequence[Kept]) -> None:
@@ -158,7 +158,7 @@ def main() -> None:
         evidence = control_ways.by_way(evidence)
         arms = [way.name for way in control_ways.ways_of(evidence)]
     size = given.batch_size or (32 if given.experiment.startswith("atari") else None)
-    every = dict.fromkeys(kept.settings["env"] for kept in evidence.cells)
+    every = dict.fromkeys(kept.settings["env"] for kept in evidence.runs)
     envs = [
         env
         for env in trainings.envs_of(evidence, every, arms, size)

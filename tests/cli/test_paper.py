@@ -28,7 +28,7 @@ def store(tmp_path_factory):
 
 
 def toy_runs() -> list[RunSpec]:
-    return list(load_experiment("toy_rank").budgets["smoke"].cells)
+    return list(load_experiment("toy_rank").budgets["smoke"].runs)
 
 
 def result_of(root: Path, spec: RunSpec) -> Path:
@@ -166,7 +166,7 @@ def arms_kept(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_only_runs_that_fit_are_done(cartpole, tmp_path):
-    assert [spec.settings["arm"] for spec in load_experiment("cartpole_learning").budgets["smoke"].cells] == ARMS
+    assert [spec.settings["arm"] for spec in load_experiment("cartpole_learning").budgets["smoke"].runs] == ARMS
     shown = cartpole("--where", "arm=sv-dqn", "--where", "seed=0")
     assert shown.exit_code == 0, shown.stderr
     assert "smoke scale: 2 runs" in shown.stderr, "a training and its study"
@@ -182,7 +182,7 @@ def test_only_runs_that_fit_are_done(cartpole, tmp_path):
 
 
 def test_trainings_of_a_sweep_are_found(svrl, cartpole, tmp_path):
-    training = load_experiment("cartpole_learning").budgets["smoke"].cells[1].after[0]
+    training = load_experiment("cartpole_learning").budgets["smoke"].runs[1].after[0]
     settings = {name: value for name, value in training.settings.items() if value is not None}
     lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
     (tmp_path / "sweep.toml").write_text(f"[fixed]\n{lines}\n")

@@ -114,7 +114,7 @@ def pair(
 
 def evidence(*groups: list[Kept], scale: str = "full") -> Evidence:
     """All of them as evidence."""
-    return Evidence(scale=scale, words="made by hand", cells=tuple(kept for group in groups for kept in group))
+    return Evidence(scale=scale, words="made by hand", runs=tuple(kept for group in groups for kept in group))
 
 
 def series_of(figure: Figure) -> set[str]:

@@ -1,4 +1,4 @@
-"""An experiment whose cells take no time, with every part that a real one has."""
+"""An experiment whose runs take no time, with every part that a real one has."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def square(settings: Mapping[str, Any], work: Work) -> Result:
 SQUARE = Kind(name="square", version=1, compute=square)
 
 
-def cell(x: int, kind: Kind = SQUARE, **more: Any) -> RunSpec:
+def run(x: int, kind: Kind = SQUARE, **more: Any) -> RunSpec:
     return RunSpec(kind=kind, settings={"x": x, **more})
 
 
@@ -62,9 +62,9 @@ def experiment(**changes: Any) -> Experiment:
         "title": "Squares",
         "says": {"fig1": "Squares grow."},
         "budgets": {
-            "smoke": Budget(cells=(cell(1),), words="one square"),
-            "laptop": Budget(cells=(cell(1), cell(2), cell(3)), words="three squares"),
-            "full": Budget(cells=(cell(1), cell(30)), words="a large square"),
+            "smoke": Budget(runs=(run(1),), words="one square"),
+            "laptop": Budget(runs=(run(1), run(2), run(3)), words="three squares"),
+            "full": Budget(runs=(run(1), run(30)), words="a large square"),
         },
         "picture": draw,
         "claims": (claim,),

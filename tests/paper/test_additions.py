@@ -179,21 +179,21 @@ def test_the_last_quarter_counts():
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "short", "full"])
 def test_a_way_changes_what_it_says_and_nothing_else(scale: str):
-    for cell in WAYS_TO_ADD.budgets[scale].cells:
-        way = way_of(cell.settings)
+    for run in WAYS_TO_ADD.budgets[scale].runs:
+        way = way_of(run.settings)
         base = PLAIN if way is PLAIN else AUTHORS if len(way.changes) < 2 else CENTRED
-        plain = {k: v for k, v in cell.settings["overrides"].items() if not any(k in some.changes for some in WAYS)}
-        beside = config_of({**cell.settings, "arm": base.arm, "overrides": plain | base.changes}).as_json()
-        changed = {name: value for name, value in config_of(cell.settings).as_json().items() if value != beside[name]}
+        plain = {k: v for k, v in run.settings["overrides"].items() if not any(k in some.changes for some in WAYS)}
+        beside = config_of({**run.settings, "arm": base.arm, "overrides": plain | base.changes}).as_json()
+        changed = {name: value for name, value in config_of(run.settings).as_json().items() if value != beside[name]}
         assert changed == dict(way.changes.items() - base.changes.items()) or way is BOTH
         assert len(changed) == (1 if way in CHANGED else 2 if way is BOTH else 0)
 
 
-def test_ways_are_told_apart_and_share_the_cells_of_control_learning():
+def test_ways_are_told_apart_and_share_the_runs_of_control_learning():
     named = by_way(ways({}))
-    assert {kept.settings["arm"] for kept in named.cells} == {way.name for way in WAYS}
+    assert {kept.settings["arm"] for kept in named.runs} == {way.name for way in WAYS}
     assert len(named.where(arm=HALF.name)) == 5 * len(TASKS)
-    mine, theirs = ({cell.id for cell in some.budgets["short"].cells} for some in (WAYS_TO_ADD, CONTROL))
+    mine, theirs = ({run.id for run in some.budgets["short"].runs} for some in (WAYS_TO_ADD, CONTROL))
     assert theirs < mine
     assert len(mine - theirs) == len(CHANGED) * len(TASKS) * 5
     with pytest.raises(LookupError, match="No way starts from sv-dqn"):

@@ -234,16 +234,16 @@ VERDICTS: list[tuple[str, Trainings, Verdict, Verdict, float | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "cells", "full", "short", "value"), VERDICTS, ids=[f"{at}-{case[0]}" for at, case in enumerate(VERDICTS)]
+    ("name", "runs", "full", "short", "value"), VERDICTS, ids=[f"{at}-{case[0]}" for at, case in enumerate(VERDICTS)]
 )
-def test_verdicts(name: str, cells: Trainings, full: Verdict, short: Verdict, value: float | None):
-    finding, smaller = judged(name, cells), judged(name, cells, scale="short")
+def test_verdicts(name: str, runs: Trainings, full: Verdict, short: Verdict, value: float | None):
+    finding, smaller = judged(name, runs), judged(name, runs, scale="short")
     assert (finding.verdict, smaller.verdict) == (full, short)
     assert finding.value == (None if value is None else pytest.approx(value, abs=0.011))
     assert ("Only the budget full settles it." in smaller.note) == (short is not NOTHING)
     if short is not NOTHING:
         assert (smaller.value, smaller.interval) == (finding.value, finding.interval)
-    assert judged(name, cells, scale="laptop").verdict is NOTHING
+    assert judged(name, runs, scale="laptop").verdict is NOTHING
 
 
 def test_every_claim_that_needs_runs_is_in_the_table():
@@ -272,7 +272,7 @@ def test_noise_does_not_make_a_count_agree(name: str, count: int, shift: float, 
 
 
 @pytest.mark.parametrize(
-    ("name", "cells", "words"),
+    ("name", "runs", "words"),
     [
         ("atari-low-rank", fig4(1.0, 2.0, 3.0, 3.2), "80% (0.80 to 0.80) of the batches in Alien, where they are"),
         ("dqn-gains-across-time", late(), "Above at too few points: Breakout 30%, Frostbite 30%, Krull 30%"),
@@ -283,8 +283,8 @@ def test_noise_does_not_make_a_count_agree(name: str, count: int, shift: float, 
         (SHRINKS, sizes("seaquest", -0.4, None, 0.0), "-40% at 32, +0% at 128; from 32 to 128 +40%"),
     ],
 )
-def test_findings_say_why(name: str, cells: Trainings, words: str):
-    finding = judged(name, cells)
+def test_findings_say_why(name: str, runs: Trainings, words: str):
+    finding = judged(name, runs)
     assert words in f"{finding.ours} {finding.note}"
 
 
@@ -304,8 +304,8 @@ def test_intervals_are_welchs_and_students():
     # Plain DQN does not vary, so the freedom is that of two seeds; the error of their mean is 1.
     ends = judged("structure-lowers-optimism", against_plain(STRUCTURED, [0.0, 2.0])).interval
     assert ends == pytest.approx((-STUDENT, STUDENT), abs=1e-4)
-    cells = [training("atari/krull", PLAIN, k, 9.0, ranks=(rank, 14, 14, 14)) for k, rank in enumerate((1, 1, 6))]
-    ends = judged("rank-of-krull", cells).interval
+    runs = [training("atari/krull", PLAIN, k, 9.0, ranks=(rank, 14, 14, 14)) for k, rank in enumerate((1, 1, 6))]
+    ends = judged("rank-of-krull", runs).interval
     assert ends == pytest.approx((8 / 3 - 4.3027 * 5 / 3, 8 / 3 + 4.3027 * 5 / 3), abs=1e-3)
 
 
@@ -338,11 +338,11 @@ def test_the_parts_are_the_papers():
 
 def test_experiments_share_their_trainings():
     for scale, budget in LEARNING.budgets.items():
-        keys = {cell.id for cell in budget.cells}
+        keys = {run.id for run in budget.runs}
         for other in (RANK, DIAGNOSIS, BATCH_SIZE):
-            cells = other.budgets[scale].cells
-            assert {cell.id for cell in cells if "batch_size" not in cell.settings["overrides"]} <= keys
-    assert len(LEARNING.budgets["full"].cells) == 3 * (57 * 2 + 16 * 4)
+            runs = other.budgets[scale].runs
+            assert {run.id for run in runs if "batch_size" not in run.settings["overrides"]} <= keys
+    assert len(LEARNING.budgets["full"].runs) == 3 * (57 * 2 + 16 * 4)
     drawn = {scale: {name for name in FIGURES if LEARNING.budget_of(name, scale)} for scale in LEARNING.budgets}
     assert drawn == {**{scale: set(FIGURES) for scale in ("smoke", "short", "full")}, "laptop": {"fig6", "fig24"}}
 
@@ -354,7 +354,7 @@ THIRD = seeds("atari/frostbite", NETWORK, [500.0] * 3)
 
 
 @pytest.mark.parametrize(
-    ("experiment", "figure", "cells", "first", "last"),
+    ("experiment", "figure", "runs", "first", "last"),
     [
         (RANK, "fig4", fig4(1.0, 2.0, 3.0, 3.5), "(a) Frostbite", "(d) Alien"),
         (LEARNING, "fig6", fig6(0.3), "(a) Breakout, dqn", "(l) Zaxxon, dueling"),
@@ -365,22 +365,22 @@ THIRD = seeds("atari/frostbite", NETWORK, [500.0] * 3)
     ],
 )
 def test_figures_have_the_panels_and_series_that_there_are(
-    experiment: Experiment, figure: str, cells: Trainings, first: str, last: str
+    experiment: Experiment, figure: str, runs: Trainings, first: str, last: str
 ):
-    picture = experiment.draw(figure, evidence(cells, scale="short"))
+    picture = experiment.draw(figure, evidence(runs, scale="short"))
     found = [panel.get_title(loc="left") for panel in picture.axes]
     assert found[0].startswith(first)
     assert found[-1].startswith(last)
     assert ord(found[-1][1]) - ord("a") + 1 == len(found)
-    third = any(kept.settings["arm"] == NETWORK for kept in cells)
+    third = any(kept.settings["arm"] == NETWORK for kept in runs)
     assert ("structured-valued-by-the-network" in series_of(picture)) == third
 
 
 @pytest.mark.parametrize("figure", ["fig26", "fig27"])
 def test_panels_have_rank_gain_and_label(figure: str):
     kind = {"fig27": "double", "fig28": "dueling"}.get(figure, "dqn")
-    cells = evidence(gaining(dict.fromkeys(GAMES_OF[figure], 0.4), kind))
-    shown = [panel for panel in LEARNING.draw(figure, cells).axes if panel.axison]
+    runs = evidence(gaining(dict.fromkeys(GAMES_OF[figure], 0.4), kind))
+    shown = [panel for panel in LEARNING.draw(figure, runs).axes if panel.axison]
     assert len(shown) == len(GAMES_OF[figure])
     assert shown[0].texts[0].get_text().startswith("rank 2.0, gain +40%\npaper: ")
 
@@ -400,8 +400,8 @@ def known(*games: str) -> list[Trainings]:
 
 @pytest.mark.parametrize("games", [("frostbite",), ("alien", "frostbite", "pong")])
 def test_values_have_a_column_a_game(games: tuple[str, ...]):
-    cells = evidence(*known(*games), scale="short")
-    returns, relation, errors, kept = DIAGNOSIS.draw("values", cells).axes
+    runs = evidence(*known(*games), scale="short")
+    returns, relation, errors, kept = DIAGNOSIS.draw("values", runs).axes
     for panel in (returns, errors, kept):
         assert [tick.get_text() for tick in panel.get_xticklabels()] == [game.title() for game in games]
     named = {game.title() for game in games} if len(games) >= 3 else {"too few games"}
@@ -450,11 +450,11 @@ def test_a_claim_without_its_games_is_not_judged(claim: Claim):
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """Two trainings of seconds on Frostbite."""
     pytest.importorskip("ale_py")
-    store, cells = Store(root=tmp_path_factory.mktemp("store")), pairs(SMOKE, ("frostbite",))
-    run_locally(cells, store.address, here=True)
-    kept = [store.read(cell) for cell in cells]
-    assert {cell.id for cell in cells} <= {cell.id for cell in LEARNING.budgets["smoke"].cells}
-    return Evidence(scale="smoke", words="", cells=tuple(each for each in kept if each is not None))
+    store, runs = Store(root=tmp_path_factory.mktemp("store")), pairs(SMOKE, ("frostbite",))
+    run_locally(runs, store.address, here=True)
+    kept = [store.read(run) for run in runs]
+    assert {run.id for run in runs} <= {run.id for run in LEARNING.budgets["smoke"].runs}
+    return Evidence(scale="smoke", words="", runs=tuple(each for each in kept if each is not None))
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,12 @@ def test_an_experiment_fits_the_map(experiment):
     assert set(experiment.says) == set(mine)
     assert set(SCALES) <= set(experiment.budgets)
     for name, budget in experiment.budgets.items():
-        assert budget.cells or experiment.name == "diagrams", name
+        assert budget.runs or experiment.name == "diagrams", name
         assert budget.words, name
-        keys = [cell.id for cell in budget.cells]
-        assert len(keys) == len(set(keys)), f"{experiment.name} asks for a cell twice at {name}"
-        for cell in budget.cells:
-            assert isinstance(cell.settings, dict)
+        keys = [run.id for run in budget.runs]
+        assert len(keys) == len(set(keys)), f"{experiment.name} asks for a run twice at {name}"
+        for run in budget.runs:
+            assert isinstance(run.settings, dict)
     for claim in experiment.claims:
         assert claim.printed or set(claim.scales) & set(experiment.budgets), claim.name
 
@@ -56,8 +56,8 @@ def test_the_page_knows_every_verdict():
 
 
 def test_kinds_are_told_apart_by_name():
-    cells = [cell for experiment in EXPERIMENTS for budget in experiment.budgets.values() for cell in budget.cells]
-    kinds = list({id(cell.kind): cell.kind for cell in cells}.values())
+    runs = [run for experiment in EXPERIMENTS for budget in experiment.budgets.values() for run in budget.runs]
+    kinds = list({id(run.kind): run.kind for run in runs}.values())
     assert len({kind.name for kind in kinds}) == len(set(kinds))
 
 

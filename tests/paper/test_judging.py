@@ -20,7 +20,7 @@ def stores(tmp_path):
 
 
 def computed(experiment, store, scale):
-    run_locally(experiment.budgets[scale].cells, store.address, here=True)
+    run_locally(experiment.budgets[scale].runs, store.address, here=True)
 
 
 def judged(experiment, stores, scale):
@@ -39,10 +39,10 @@ def test_nothing_kept_is_not_run(stores):
 
 def test_half_finished_is_not_run(stores):
     experiment = small.experiment()
-    run_locally(experiment.budgets["laptop"].cells[:2], stores[0].address, here=True)
+    run_locally(experiment.budgets["laptop"].runs[:2], stores[0].address, here=True)
     found = judged(experiment, stores, "laptop").finding
     assert found.verdict is Verdict.NOT_RUN
-    assert "2 of 3 cells are kept; svrl paper run toy_rank --scale laptop goes on" in found.note
+    assert "2 of 3 runs are kept; svrl paper run toy_rank --scale laptop resumes" in found.note
 
 
 def test_the_asked_scale_comes_first(stores):
@@ -84,7 +84,7 @@ def claim(**changes):
 
 
 def evidence(scale="laptop"):
-    return Evidence(scale=scale, words="nothing", cells=())
+    return Evidence(scale=scale, words="nothing", runs=())
 
 
 @pytest.mark.parametrize("verdict", [Verdict.REPRODUCED, Verdict.SUPPORTED])
@@ -111,17 +111,17 @@ def test_what_the_paper_prints_needs_no_run():
     assert claim(judge=lambda _: counted).judged(None).verdict is Verdict.NOT_RUN
 
 
-def test_rows_come_with_the_settings_of_their_cell(stores):
+def test_rows_come_with_the_settings_of_their_run(stores):
     experiment = small.experiment()
     computed(experiment, stores[0], "laptop")
     found = experiment.evidence("laptop", stores)
     assert list(found.rows(x=2)) == [{"x": 2, "value": 4}]
     assert found.only(x=3).arrays["ramp"].tolist() == [0, 1, 2]
-    with pytest.raises(LookupError, match="0 cells"):
+    with pytest.raises(LookupError, match="0 runs"):
         found.only(x=9)
 
 
-def test_scales_of_the_same_cells_are_shown_once(stores):
+def test_scales_of_the_same_runs_are_shown_once(stores):
     budgets = small.experiment().budgets
     experiment = small.experiment(budgets={**budgets, "laptop": budgets["full"]})
     computed(experiment, stores[0], "full")

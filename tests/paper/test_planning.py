@@ -1,4 +1,4 @@
-"""The experiments on planning: their smallest cells are computed, and their claims judged from cells made by hand."""
+"""The experiments on planning: their smallest runs are computed, and their claims judged from runs made by hand."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ CLAIMS = {claim.name: claim for experiment in (TOY, SVP, LOW_RANK, GRIDS, NOISY)
 YES, NO, OTHERWISE = "reproduced", "not reproduced", "reproduced under another definition"
 
 
-# Cells that are computed.
+# Runs that are computed.
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(root=tmp_path_factory.mktemp("cells"))
+    return Store(root=tmp_path_factory.mktemp("runs"))
 
 
 def smoke(experiment: Experiment, store: Store) -> Evidence:
-    """All smoke cells, computed by their own functions once for all tests."""
+    """All smoke runs, computed by their own functions once for all tests."""
     run_locally(experiment.missing("smoke", (store,)), store.address, here=True)
     evidence = experiment.evidence("smoke", (store,))
-    assert evidence is not None, "a smoke cell was not kept"
+    assert evidence is not None, "a smoke run was not kept"
     return evidence
 
 
@@ -84,8 +84,8 @@ def test_every_figure_has_its_series_and_findings(experiment: Experiment, figure
 
 
 def test_value_iteration_contracts_by_the_discount_at_every_step(store: Store):
-    for cell in smoke(TOY, store).where(method=VANILLA):
-        errors = [row["mse"] for row in cell.rows if row["t"] is not None]
+    for run in smoke(TOY, store).where(method=VANILLA):
+        errors = [row["mse"] for row in run.rows if row["t"] is not None]
         assert len(errors) == 41
         # Root mean squares contract like the largest error only up to its spread, which is small here.
         assert all(after < 0.95**2 * 1.05 * before for before, after in pairwise(errors[1:]))
@@ -93,17 +93,17 @@ def test_value_iteration_contracts_by_the_discount_at_every_step(store: Store):
 
 def test_reconstruction_starts_from_the_same_q_and_counts_half_of_the_pairs(store: Store):
     evidence = smoke(TOY, store)
-    first, other = (cell.rows[0] for cell in evidence.where(reward="uniform", seed=0))
+    first, other = (run.rows[0] for run in evidence.where(reward="uniform", seed=0))
     assert first == other
-    for cell in evidence.where(method=ONLINE):
-        share = cell.rows[40]["backups"] / (40 * cell.settings["states"] * cell.settings["actions"])
+    for run in evidence.where(method=ONLINE):
+        share = run.rows[40]["backups"] / (40 * run.settings["states"] * run.settings["actions"])
         assert share == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize("experiment", [TOY, SVP, NOISY], ids=lambda experiment: experiment.name)
-def test_a_cell_is_the_same_twice_but_for_its_clock(experiment: Experiment, tmp_path: Path):
-    cell = next(cell for cell in experiment.budgets["smoke"].cells if cell.settings.get("method"))
-    one, two = (cell.kind.compute(cell.settings, Work(folder=tmp_path)) for _ in range(2))
+def test_a_run_is_the_same_twice_but_for_its_clock(experiment: Experiment, tmp_path: Path):
+    run = next(run for run in experiment.budgets["smoke"].runs if run.settings.get("method"))
+    one, two = (run.kind.compute(run.settings, Work(folder=tmp_path)) for _ in range(2))
     for row in (*one.rows, *two.rows):
         row |= {"seconds_backup": 0.0, "seconds_estimate": 0.0}
     assert one.rows == two.rows
@@ -130,8 +130,8 @@ def test_trajectories_are_of_the_same_starts(store: Store):
     evidence = smoke(SVP, store)
     for task in TASKS:
         best = evidence.only(OPTIMUM.name, task=task, variant="paper")
-        for cell in evidence.where(PLANNED.name, task=task, variant="paper"):
-            assert (cell.arrays["states"][0] == best.arrays["states"][0]).all()
+        for run in evidence.where(PLANNED.name, task=task, variant="paper"):
+            assert (run.arrays["states"][0] == best.arrays["states"][0]).all()
 
 
 def test_ends_are_compared_around_the_circle():
@@ -142,14 +142,14 @@ def test_ends_are_compared_around_the_circle():
 
 
 def test_all_of_q_gives_the_optimal_policy(tmp_path: Path):
-    settings = {**LOW_RANK.budgets["smoke"].cells[1].settings, "observe": 1.0}
+    settings = {**LOW_RANK.budgets["smoke"].runs[1].settings, "observe": 1.0}
     (row,) = control_low_rank_policy.compute(settings, Work(folder=tmp_path)).rows
     assert row["policy_loss_relative"] < 1e-6
     assert row["mse"] < 1e-8
 
 
 def test_the_judge_reads_the_q_that_it_is_given():
-    problem = problem_of(LOW_RANK.budgets["smoke"].cells[0].settings, "cpu")
+    problem = problem_of(LOW_RANK.budgets["smoke"].runs[0].settings, "cpu")
     row, _ = judged_q(problem, -problem.q, (-problem.q).argmax(1))
     assert row["policy_loss_relative"] > 0.05
     assert row["mse"] == pytest.approx(float((2 * problem.q).square().mean()))
@@ -158,16 +158,16 @@ def test_the_judge_reads_the_q_that_it_is_given():
 
 @pytest.mark.parametrize(("scale", "masks", "beside"), [("smoke", 2, 1), ("laptop", 3, 3), ("full", 5, 5)])
 def test_the_middle_grid_is_computed_once_for_both_experiments(scale: str, masks: int, beside: int):
-    shared = {cell.id for cell in GRIDS.budgets[scale].cells} & {cell.id for cell in SVP.budgets[scale].cells}
+    shared = {run.id for run in GRIDS.budgets[scale].runs} & {run.id for run in SVP.budgets[scale].runs}
     assert len(shared) == 2 * (1 + masks) + 2 * beside
 
 
 def test_the_first_set_of_starts_is_the_one_of_the_optimum(store: Store):
     evidence = smoke(GRIDS, store)
-    for cell in evidence.where(STARTS_KIND.name):
-        where = {name: cell.settings[name] for name in ("variant", "states", "actions")}
+    for run in evidence.where(STARTS_KIND.name):
+        where = {name: run.settings[name] for name in ("variant", "states", "actions")}
         (best,) = evidence.only(OPTIMUM.name, **where).rows
-        first, second = cell.rows
+        first, second = run.rows
         assert (first["metric"], first["mean_degrees"]) == (best["metric"], best["mean_degrees"])
         assert second["metric"] != first["metric"]
 
@@ -189,28 +189,28 @@ def test_all_noisy_methods_draw_equally_many_samples(store: Store):
         assert row["iterations"] * 0.8 <= row["sweep_equivalents"] <= row["iterations"] * 1.0001
 
 
-# Cells made by hand.
+# Runs made by hand.
 
 
 def kept(kind: Kind, rows: Iterable[dict[str, Any]], *, machine: str = "one", **settings: Any) -> Kept:
-    """A cell that was never computed."""
+    """A run that was never computed."""
     text = {"kind": kind.name, "id": str(settings), "settings": settings, "rows": list(rows), "source": HERE}
     return Kept(**text, provenance={"machine": machine}, load=dict)
 
 
-def judged(claim: str, cells: Iterable[Kept]) -> Finding:
-    return CLAIMS[claim].judged(Evidence(scale="full", words="made by hand", cells=tuple(cells)))
+def judged(claim: str, runs: Iterable[Kept]) -> Finding:
+    return CLAIMS[claim].judged(Evidence(scale="full", words="made by hand", runs=tuple(runs)))
 
 
 def toy(rank_at: list[int], ours: float) -> list[Kept]:
     """Two seeds of every reward and method; value iteration ends at an error of 1."""
-    cells = []
+    runs = []
     for reward, method, seed in ((r, m, s) for r in ("uniform", "normal") for m in (VANILLA, ONLINE) for s in (0, 1)):
         row: dict[str, Any] = {"rank_99_centred": 9, "mse": 1.0 if method == VANILLA else ours + 0.001 * seed}
         rows = [{**row, "t": t, "rank_99": rank} for t, rank in enumerate(rank_at)]
         rows.append({**row, "t": None, "rank_99": rank_at[-1]})
-        cells.append(kept(toy_rank.KIND, rows, reward=reward, method=method, seed=seed))
-    return cells
+        runs.append(kept(toy_rank.KIND, rows, reward=reward, method=method, seed=seed))
+    return runs
 
 
 GOOD: dict[str, Any] = {"metric": 1.9, "mean_degrees": 4.0, "median_degrees": 4.0, "share_upright": 0.9}
@@ -223,20 +223,20 @@ BEST |= {"vanilla_iterations": 10, "vanilla_seconds_backup": 0.1, "exact_sweeps"
 
 def svp(best: dict[str, Any] | None = None, losses: dict[str, dict[str, list[float]]] | None = None, **changes: Any):
     """Three masks of everything that claims read; losses of baselines are by task and method, .001 by default."""
-    cells: list[Kept] = []
+    runs: list[Kept] = []
     for task in TASKS:
         for variant in ("paper", "authors"):
-            cells.append(kept(OPTIMUM, [BEST | (best or {})], task=task, variant=variant))
+            runs.append(kept(OPTIMUM, [BEST | (best or {})], task=task, variant=variant))
             for seed in range(3):
                 for share in (0.2, 0.6):
                     row = GOOD | {"sweep_equivalents": 10 * share} | changes
                     settings = {"task": task, "variant": variant, "method": "paper-svp", "observe": share, "seed": seed}
-                    cells.append(kept(PLANNED, [row], **settings))
+                    runs.append(kept(PLANNED, [row], **settings))
             for method in BASELINES if variant == "paper" else ():
                 for seed, loss in enumerate((losses or {}).get(task, {}).get(method, [0.001] * 3)):
                     row, settings = {"policy_loss_relative": loss}, {"task": task, "variant": variant, "observe": None}
-                    cells.append(kept(PLANNED, [GOOD | row], **settings, method=method, seed=seed))
-    return cells
+                    runs.append(kept(PLANNED, [GOOD | row], **settings, method=method, seed=seed))
+    return runs
 
 
 def losing(**others: list[float]) -> dict[str, dict[str, list[float]]]:
@@ -246,37 +246,37 @@ def losing(**others: list[float]) -> dict[str, dict[str, list[float]]]:
 
 def timed_at(*machines: str, slow_elsewhere: float = 0.0, last: str = "a") -> list[Kept]:
     """Every task's optimum on machine a; plans on these, with so many seconds of estimation if it is not a."""
-    cells = []
+    runs = []
     for task in TASKS:
-        cells.append(kept(OPTIMUM, [BEST], machine="a" if task != TASKS[-1] else last, task=task, variant="paper"))
+        runs.append(kept(OPTIMUM, [BEST], machine="a" if task != TASKS[-1] else last, task=task, variant="paper"))
         for seed, machine in enumerate(machines):
             row = GOOD | {"seconds_estimate": 0.0 if machine == "a" else slow_elsewhere}
             settings = {"task": task, "variant": "paper", "method": "paper-svp", "observe": 0.2, "seed": seed}
-            cells.append(kept(PLANNED, [row], machine=machine, **settings))
-    return cells
+            runs.append(kept(PLANNED, [row], machine=machine, **settings))
+    return runs
 
 
 def low_rank(**changes: Any) -> list[Kept]:
     row = {"metric": 1.05, "policy_loss_relative": 0.001, "same_end": 0.95, "input_gap": 0.01} | changes
-    cells = [kept(OPTIMUM, [{"metric": 1.0}], task=task, variant="paper") for task in TASKS]
+    runs = [kept(OPTIMUM, [{"metric": 1.0}], task=task, variant="paper") for task in TASKS]
     kind = control_low_rank_policy.KIND
-    return cells + [kept(kind, [row], task=task, observe=0.5, seed=seed) for task in TASKS for seed in range(3)]
+    return runs + [kept(kind, [row], task=task, observe=0.5, seed=seed) for task in TASKS for seed in range(3)]
 
 
 def grids(*, rank: str = "rank_tight", scale: float = 1.0, degrees: float = 9.0, loss: float = 0.001) -> list[Kept]:
     """The paper's own numbers, times `scale`, as norms; ranks under the name of one definition."""
-    cells = []
+    runs = []
     for (points, actions), (ranks, best, plan) in PRINTED.items():
         for variant in ("paper", "authors"):
             where = {"task": TASKS[0], "states": [points, points], "actions": actions, "variant": variant}
-            cells.append(kept(OPTIMUM, [{"rank_99": 1, "rank_tight": 99} | {rank: ranks}], **where))
+            runs.append(kept(OPTIMUM, [{"rank_99": 1, "rank_tight": 99} | {rank: ranks}], **where))
             near = (0.95 * best, best, 1.05 * best)
-            cells.append(
+            runs.append(
                 kept(STARTS_KIND, [{"metric": scale * one, "mean_degrees": degrees * one} for one in near], **where)
             )
             row = {"metric": scale * plan, "mean_degrees": degrees * plan, "policy_loss_relative": loss}
-            cells += [kept(PLANNED, [row], **where, method="paper-svp", seed=seed) for seed in range(3)]
-    return cells
+            runs += [kept(PLANNED, [row], **where, method="paper-svp", seed=seed) for seed in range(3)]
+    return runs
 
 
 def fine_ranks(paper: int, authors: int) -> list[Kept]:
@@ -305,7 +305,7 @@ OF_GRIDS = [claim.name for claim in GRIDS.claims]
 
 
 @pytest.mark.parametrize(
-    ("name", "cells", "verdict"),
+    ("name", "runs", "verdict"),
     [
         *((claim.name, toy([50, 1] + 39 * [1], 1.5), YES) for claim in TOY.claims),
         *((claim.name, toy(41 * [50], 3.0), NO) for claim in TOY.claims),
@@ -362,8 +362,8 @@ OF_GRIDS = [claim.name for claim in GRIDS.claims]
         *((claim.name, noisy(0.12), NO) for claim in NOISY.claims),
     ],
 )
-def test_verdicts(name: str, cells: list[Kept], verdict: str):
-    assert judged(name, cells).verdict == verdict
+def test_verdicts(name: str, runs: list[Kept], verdict: str):
+    assert judged(name, runs).verdict == verdict
 
 
 def test_every_task_may_have_another_baseline_that_is_better():
@@ -384,8 +384,8 @@ def test_every_task_may_have_another_baseline_that_is_better():
 def test_times_of_other_machines_are_left_out():
     found = judged(TIMED, timed_at("a", "a", "b", slow_elsewhere=100.0))
     assert (found.verdict, found.value) == (YES, pytest.approx(0.1))
-    for cells in (timed_at("b", "b", "b"), timed_at("a", "a", last="b")):  # one task keeps the claim open
-        none = judged(TIMED, cells)
+    for runs in (timed_at("b", "b", "b"), timed_at("a", "a", last="b")):  # one task keeps the claim open
+        none = judged(TIMED, runs)
         assert none.verdict == "not run at this scale"
         assert "no times to compare on" in none.note
         assert "cart-pole" in none.note

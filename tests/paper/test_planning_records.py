@@ -1,7 +1,7 @@
-"""What the settings of committed planning cells lead to, as digests.
+"""What the settings of committed planning runs lead to, as digests.
 
-If a test here fails, the same settings lead to another result than when the committed cells were computed: a default
-of a method or of an estimator has changed. Raise the version of the Kind that it names; its committed cells must then
+If a test here fails, the same settings lead to another result than when the committed runs were computed: a default
+of a method or of an estimator has changed. Raise the version of the Kind that it names; its committed runs must then
 be computed again. Change the constant only together with that. The code behind a method is not pinned here.
 """
 
@@ -64,17 +64,17 @@ def test_digests_are_of_these_versions() -> None:
 
 
 def test_methods_of_control_plans() -> None:
-    cells = [
-        cell for experiment in (SVP, DISCRETISATION) for budget in experiment.budgets.values() for cell in budget.cells
+    runs = [
+        run for experiment in (SVP, DISCRETISATION) for budget in experiment.budgets.values() for run in budget.runs
     ]
-    names = {cell.settings["method"] for cell in cells if cell.kind is PLANNED}
+    names = {run.settings["method"] for run in runs if run.kind is PLANNED}
     assert {name: digest(method_of(name, 0.2, 7)) for name in sorted(names)} == PLANNED_METHODS
 
 
 def test_methods_of_noisy_plans() -> None:
-    cells = [cell for budget in NOISY.budgets.values() for cell in budget.cells]
+    runs = [run for budget in NOISY.budgets.values() for run in budget.runs]
     found = {}
-    for name, fixed in sorted({(cell.settings["method"], cell.settings["rank"] is not None) for cell in cells}):
+    for name, fixed in sorted({(run.settings["method"], run.settings["rank"] is not None) for run in runs}):
         settings = {"samples": 1, "observe": 0.5, "challengers": 3, "rank": 5 if fixed else None, "iterations": 7}
         found[f"{name}, fixed rank" if fixed else name] = digest(noisy_method_of({**settings, "method": name}))
     assert found == NOISY_METHODS

@@ -15,7 +15,7 @@ from svrl.paper.table import Table, committed_table
 from svrl.runs.spec import Result, RunSpec
 from svrl.runs.store import Store
 
-from .small_experiment import SQUARE, cell
+from .small_experiment import SQUARE, run
 
 TOLD = {"svrl": __version__, "machine": "one", "seconds": 1.5, "ended": "today"}
 
@@ -31,7 +31,7 @@ def keep(store: Store, spec: RunSpec, result: Result, told: dict[str, Any]) -> N
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(root=tmp_path / "cells")
+    return Store(root=tmp_path / "runs")
 
 
 @pytest.fixture
@@ -40,38 +40,38 @@ def table(tmp_path: Path) -> Table:
 
 
 def test_what_is_added_comes_back(store: Store, table: Table):
-    assert table.read(cell(3)) is None
+    assert table.read(run(3)) is None
     for x in (3, 1):
-        keep(store, cell(x), result(x), TOLD)
-    keep(store, cell(2), Result(rows=[{"value": 2}]), {**TOLD, "machine": "another"})
+        keep(store, run(x), result(x), TOLD)
+    keep(store, run(2), Result(rows=[{"value": 2}]), {**TOLD, "machine": "another"})
     assert table.add(store) == 3
     for read in (table, Table(table.root)):
-        kept = read.read(cell(3))
+        kept = read.read(run(3))
         assert kept is not None
         assert (kept.rows, kept.settings, kept.provenance) == (result(3).rows, {"x": 3}, TOLD)
         assert kept.source == "committed"
         assert np.array_equal(kept.arrays["path"], np.arange(3.0))
-        other = read.read(cell(2))
+        other = read.read(run(2))
         assert other is not None
         assert other.provenance["machine"] == "another"
         assert other.arrays == {}
-        assert read.keys() == {cell(x).id for x in (1, 2, 3)}
+        assert read.keys() == {run(x).id for x in (1, 2, 3)}
     lines = (table.root / "square.jsonl").read_text().splitlines()
     assert [f'"settings": {{"x": {x}}}' in line for x, line in zip((1, 2, 3), lines, strict=True)] == [True] * 3
 
 
-def test_what_is_there_stays_and_the_same_cells_make_the_same_files(store: Store, table: Table, tmp_path: Path):
-    keep(store, cell(3), result(3), TOLD)
+def test_what_is_there_stays_and_the_same_runs_make_the_same_files(store: Store, table: Table, tmp_path: Path):
+    keep(store, run(3), result(3), TOLD)
     table.add(store)
     before = {path.name: path.read_bytes() for path in table.root.iterdir()}
     other = Store(root=tmp_path / "other")
-    keep(other, cell(3), Result(rows=[{"value": -1}]), TOLD)
+    keep(other, run(3), Result(rows=[{"value": -1}]), TOLD)
     assert table.add(other) == 0
     assert {path.name: path.read_bytes() for path in table.root.iterdir()} == before
-    keep(other, cell(5), result(5), TOLD)
+    keep(other, run(5), result(5), TOLD)
     assert table.add(other) == 1
     again = Table(tmp_path / "again")
-    keep(store, cell(5), result(5), TOLD)
+    keep(store, run(5), result(5), TOLD)
     again.add(store)
     assert [path.read_bytes() for path in sorted(again.root.iterdir())] == [
         path.read_bytes() for path in sorted(table.root.iterdir())
@@ -79,27 +79,27 @@ def test_what_is_there_stays_and_the_same_cells_make_the_same_files(store: Store
 
 
 def test_another_version_is_another_run(store: Store, table: Table):
-    keep(store, cell(3), result(3), TOLD)
+    keep(store, run(3), result(3), TOLD)
     table.add(store)
-    assert table.read(cell(3, kind=replace(SQUARE, version=2))) is None
+    assert table.read(run(3, kind=replace(SQUARE, version=2))) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"key": 1}', "nan"])
 def test_a_damaged_line_is_named(store: Store, table: Table, text: str):
-    keep(store, cell(3), result(3), TOLD)
+    keep(store, run(3), result(3), TOLD)
     table.add(store)
     path = table.root / "square.jsonl"
     path.write_text(path.read_text() + text + "\n")
     with pytest.raises(ValueError, match=r"Line 2 of .*square\.jsonl is damaged"):
-        Table(table.root).read(cell(3))
+        Table(table.root).read(run(3))
 
 
 def test_the_evidence_of_a_checkout_is_results():
     assert committed_table().root.parts[-2:] in (("results", "paper"), ("svrl", "committed"))
 
 
-def test_every_committed_cell_is_asked_for():
-    asked = {cell.id for experiment in load_all() for b in experiment.budgets.values() for cell in b.cells}
+def test_every_committed_run_is_asked_for():
+    asked = {run.id for experiment in load_all() for b in experiment.budgets.values() for run in b.runs}
     kept = committed_table().keys()
     assert kept
     assert kept <= asked

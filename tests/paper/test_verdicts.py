@@ -164,10 +164,10 @@ def test_how_many_seeds_can_tell_two_arms_apart(sizes: list[tuple[int, int]], te
 def test_most_batches_are_of_low_rank(
     ranks: tuple[float, ...], expected: int, short: Verdict, full: Verdict, value: float
 ):
-    cells = [training("CartPole-v1", "dqn", seed, 1.0, ranks=(rank, 9, 9, 9)) for seed, rank in enumerate(ranks)]
+    runs = [training("CartPole-v1", "dqn", seed, 1.0, ranks=(rank, 9, 9, 9)) for seed, rank in enumerate(ranks)]
     wanted = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3", "MountainCar-v0")[:expected]
     for scale, verdict in (("short", short), ("full", full)):
-        finding = mostly_low(evidence(cells, scale=scale), "dqn", wanted, 1)
+        finding = mostly_low(evidence(runs, scale=scale), "dqn", wanted, 1)
         assert (finding.verdict, finding.value) == (verdict, pytest.approx(value))
         low = value - (4.3027 * 0.2 / 3**0.5 if value == 0.8 else 0.0)
         assert finding.interval == pytest.approx((low, 1.0 if value == 0.8 else value), abs=1e-4)

@@ -230,7 +230,7 @@ class Asked:
         for figure in _chosen([]):
             experiment = load_experiment(figure.experiment)
             budget = experiment.budget_of(figure.id, self.scale)
-            needed = experiment.cells(self.scale, figure.id) if budget else []
+            needed = experiment.runs(self.scale, figure.id) if budget else []
             missing, unknown = (
                 len(experiment.missing(self.scale, stores, figure.id)) if budget else 0
                 for stores in (self.counting, self.stores[1:])
@@ -260,7 +260,7 @@ class Asked:
         for figure in figures:
             experiment = load_experiment(figure.experiment)
             if experiment.budget_of(figure.id, self.scale):
-                every |= {spec.id: spec for spec in experiment.cells(self.scale, figure.id)}
+                every |= {spec.id: spec for spec in experiment.runs(self.scale, figure.id)}
                 left |= {spec.id: spec for spec in experiment.missing(self.scale, self.counting, figure.id)}
         if where and every:
             fitting = run_list.only(f"At {self.scale} scale these figures have", list(every.values()), where)

@@ -16,48 +16,48 @@ from svrl.runs.store import HERE, Kept
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """All cells of an experiment at one scale.
+    """All runs of an experiment at one scale.
 
     Attributes:
         scale: "smoke", "laptop", "full", or another budget of the experiment.
         words: What was spent: "2500x1000, p = .2 and .6, 3 masks".
-        cells: In the order of the settings.
+        runs: In the order of the settings.
     """
 
     scale: str
     words: str
-    cells: tuple[Kept, ...]
+    runs: tuple[Kept, ...]
 
     def where(self, kind: str | None = None, **settings: Any) -> list[Kept]:
-        """Cells of a kind with these settings; a tuple matches the list that JSON made of it."""
+        """Runs of a kind with these settings; a tuple matches the list that JSON made of it."""
         wanted = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
         return [
-            cell
-            for cell in self.cells
-            if kind in (None, cell.kind) and all(cell.settings.get(name) == value for name, value in wanted.items())
+            run
+            for run in self.runs
+            if kind in (None, run.kind) and all(run.settings.get(name) == value for name, value in wanted.items())
         ]
 
     def only(self, kind: str | None = None, **settings: Any) -> Kept:
-        """The one cell with these settings.
+        """The one run with these settings.
 
         Raises:
             LookupError: If there is none or more than one.
         """
         found = self.where(kind, **settings)
         if len(found) != 1:
-            raise LookupError(f"{len(found)} cells have {settings}, and one was expected.")
+            raise LookupError(f"{len(found)} runs have {settings}, and one was expected.")
         return found[0]
 
     def rows(self, kind: str | None = None, **settings: Any) -> Iterator[dict[str, Any]]:
-        """Rows of these cells, each with the settings of its cell."""
-        for cell in self.where(kind, **settings):
-            for row in cell.rows:
-                yield {**cell.settings, **row}
+        """Rows of these runs, each with the settings of its run."""
+        for run in self.where(kind, **settings):
+            for row in run.rows:
+                yield {**run.settings, **row}
 
     @property
     def source(self) -> str:
         """Whether it was computed here, or comes with svrl in whole or in part."""
-        sources = {cell.source for cell in self.cells}
+        sources = {run.source for run in self.runs}
         return "here" if sources <= {HERE} else "committed" if HERE not in sources else "here and committed"
 
 
@@ -107,7 +107,7 @@ class Claim:
         scales: At which it can be judged.
         seeded: Whether the outcome depends on seeds; then no verdict of reproduced comes without an interval.
         printed: Judged from what the paper prints alone, so nothing has to be run.
-        whole: Judged from all cells of its experiment, not only from those that its figure reads.
+        whole: Judged from all runs of its experiment, not only from those that its figure reads.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Claim:
             RuntimeError: If a verdict of reproduced on something random comes without an interval.
         """
         if self.printed:
-            return self.judge(evidence or Evidence(scale="none", words="what the paper prints", cells=()))
+            return self.judge(evidence or Evidence(scale="none", words="what the paper prints", runs=()))
         if evidence is None or evidence.scale not in self.scales:
             return Finding(verdict=Verdict.NOT_RUN, note="" if evidence is None else f"{evidence.scale} is too small")
         found = self.judge(evidence)

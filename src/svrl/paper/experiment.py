@@ -1,4 +1,4 @@
-"""An experiment: which cells it needs at which scale, what it draws from them, what it claims."""
+"""An experiment: which runs it needs at which scale, what it draws from them, what it claims."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Budget:
     """What an experiment spends at one scale.
 
     Attributes:
-        cells: All that it needs; none for a diagram.
+        runs: All that it needs; none for a diagram.
         words: The same for a caption: sizes, seeds, steps.
         needs: Whether a figure, by its name, reads a run; by default all figures read all runs. One that needs none of
             them is not drawn at this scale.
         piece_of: The name of what a run is a part of, for a budget that grows piece by piece: whatever pieces are
-            complete are its evidence. None asks for all cells.
+            complete are its evidence. None asks for all runs.
     """
 
-    cells: tuple[RunSpec, ...]
+    runs: tuple[RunSpec, ...]
     words: str
     needs: Callable[[str, RunSpec], bool] = lambda figure, run: True
     piece_of: Callable[[RunSpec], str] | None = None
@@ -39,7 +39,7 @@ class Budget:
     @property
     def minutes(self) -> float:
         """About how long it takes on two cores."""
-        return sum(cell.minutes_in_all for cell in self.cells) / 2
+        return sum(run.minutes_in_all for run in self.runs) / 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,31 +70,31 @@ class Experiment:
         budget = self.budgets.get(scale) if figure is None else self.budget_of(figure, scale)
         if budget is None:
             return None
-        cells = self.cells(scale, figure)
-        found = [read_first(cell, stores) for cell in cells]
+        runs = self.runs(scale, figure)
+        found = [read_first(run, stores) for run in runs]
         words = budget.words
         if budget.piece_of is not None:
-            pieces = [budget.piece_of(cell) for cell in cells]
+            pieces = [budget.piece_of(run) for run in runs]
             lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
             found = [kept for piece, kept in zip(pieces, found, strict=True) if piece not in lacking]
             words = f"{', '.join(piece for piece in dict.fromkeys(pieces) if piece not in lacking)}: {words}"
-        if any(kept is None for kept in found) or (cells and not found):
+        if any(kept is None for kept in found) or (runs and not found):
             return None
-        return Evidence(scale=scale, words=words, cells=tuple(kept for kept in found if kept is not None))
+        return Evidence(scale=scale, words=words, runs=tuple(kept for kept in found if kept is not None))
 
-    def cells(self, scale: str, figure: str | None = None) -> list[RunSpec]:
-        """All cells of a scale, or those that a figure reads."""
+    def runs(self, scale: str, figure: str | None = None) -> list[RunSpec]:
+        """All runs of a scale, or those that a figure reads."""
         budget = self.budgets[scale]
-        return [cell for cell in budget.cells if figure is None or budget.needs(figure, cell)]
+        return [run for run in budget.runs if figure is None or budget.needs(figure, run)]
 
     def missing(self, scale: str, stores: tuple[Reader, ...], figure: str | None = None) -> list[RunSpec]:
-        """Of these, the cells that no store has."""
-        return [cell for cell in self.cells(scale, figure) if read_first(cell, stores) is None]
+        """Of these, the runs that no store has."""
+        return [run for run in self.runs(scale, figure) if read_first(run, stores) is None]
 
     def budget_of(self, figure: str, scale: str) -> Budget | None:
         """The budget that a figure is drawn from at a scale; None if it is not drawn there."""
         budget = self.budgets.get(scale)
-        if budget is None or (budget.cells and not self.cells(scale, figure)):
+        if budget is None or (budget.runs and not self.runs(scale, figure)):
             return None
         return budget
 

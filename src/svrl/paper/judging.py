@@ -1,6 +1,6 @@
 """Every claim against the best evidence there is.
 
-A claim is judged from the scale that was asked for, if it can be judged there and all cells are kept. Otherwise, or
+A claim is judged from the scale that was asked for, if it can be judged there and all runs are kept. Otherwise, or
 if that settles nothing, from the largest other budget that is kept, here or committed, and the finding says which it
 was.
 """
@@ -84,7 +84,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Library:
-    """Experiments and where their cells are kept.
+    """Experiments and where their runs are kept.
 
     Attributes:
         experiments: In the order of the paper.
@@ -108,17 +108,17 @@ class Library:
     def exhibits(self, experiment: Experiment, asked: str, figure: str | None = None) -> list[Evidence]:
         """All complete evidence: of the asked scale, then from the largest budget down; smoke only if asked.
 
-        Where two scales are the same cells, the larger stands for both. With a figure, what that figure reads.
+        Where two scales are the same runs, the larger stands for both. With a figure, what that figure reads.
         """
         names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
         complete = [found for name in names if (found := self.evidence(experiment, name, figure)) is not None]
         size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
-        by_cells: dict[tuple[str, ...], Evidence] = {}
+        by_runs: dict[tuple[str, ...], Evidence] = {}
         for found in complete:
-            cells = tuple(f"{cell.source} {cell.id}" for cell in found.cells)
-            other = by_cells.get(cells, found)
-            by_cells[cells] = max(other, found, key=lambda one: size[one.scale])
-        return list(by_cells.values())
+            runs = tuple(f"{run.source} {run.id}" for run in found.runs)
+            other = by_runs.get(runs, found)
+            by_runs[runs] = max(other, found, key=lambda one: size[one.scale])
+        return list(by_runs.values())
 
     def judge(self, asked: str, only: Iterable[str] | None = None) -> list[Judged]:
         """Every claim, of all figures or only of some."""
@@ -149,12 +149,12 @@ class Library:
     def _half_finished(self, experiment: Experiment, asked: str) -> str:
         """That a run was begun and how to end it; empty if nothing of it is kept."""
         budget = experiment.budgets.get(asked)
-        kept = len(budget.cells) - len(experiment.missing(asked, self.stores)) if budget else 0
+        kept = len(budget.runs) - len(experiment.missing(asked, self.stores)) if budget else 0
         if budget is None or not kept:
             return ""
         return (
-            f"half-finished: {kept} of {len(budget.cells)} cells are kept; "
-            f"svrl paper run {experiment.name} --scale {asked} goes on"
+            f"half-finished: {kept} of {len(budget.runs)} runs are kept; "
+            f"svrl paper run {experiment.name} --scale {asked} resumes"
         )
 
 

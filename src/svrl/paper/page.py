@@ -214,8 +214,8 @@ def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) ->
 def _provenance(evidence: Evidence) -> Iterable[str]:
     """Where the rows come from, one line a distinct origin."""
     origins: dict[tuple[str, ...], list[float]] = {}
-    for cell in evidence.cells:
-        told = cell.provenance
+    for run in evidence.runs:
+        told = run.provenance
         words = [f"svrl {told.get('svrl', '?')}"]
         words += [f"commit {told['commit']}"] if told.get("commit") else []
         words += [f"torch {told.get('torch', '?')}", f"Python {told.get('python', '?')}", str(told.get("machine", ""))]
@@ -224,15 +224,15 @@ def _provenance(evidence: Evidence) -> Iterable[str]:
         seconds = float(told.get("seconds", 0.0))
         origins.setdefault(tuple(word for word in words if word), []).append(seconds)
     for origin, times in origins.items():
-        count = f"{len(times)} cell{'s' if len(times) > 1 else ''}"
+        count = f"{len(times)} run{'s' if len(times) > 1 else ''}"
         yield f"{count}, {_duration(sum(times))}: {', '.join(origin)}"
-    seeds = sorted({cell.settings["seed"] for cell in evidence.cells if isinstance(cell.settings.get("seed"), int)})
+    seeds = sorted({run.settings["seed"] for run in evidence.runs if isinstance(run.settings.get("seed"), int)})
     if seeds:
         yield f"seeds {_span(seeds)}"
 
 
 def _trained(told: Mapping[str, Any]) -> str:
-    """Where the agent of a cell was trained, if that was elsewhere than its study."""
+    """Where the agent of a run was trained, if that was elsewhere than its study."""
     commit = f", commit {told['commit']}" if told.get("commit") else ""
     return f"agents trained before on {told['machine']} with torch {told['torch']}{commit}"
 

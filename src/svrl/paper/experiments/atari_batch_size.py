@@ -28,28 +28,28 @@ SIZES = (32, 64, 128)
 
 
 def _larger(plan: trainings.TrainingPlan, games: Iterable[str], sizes: Iterable[int]) -> tuple[RunSpec, ...]:
-    return tuple(cell for size in sizes for cell in plan.cells(env_names(games), PAIR, batch_size=size))
+    return tuple(run for size in sizes for run in plan.runs(env_names(games), PAIR, batch_size=size))
 
 
 BUDGETS = {
     "smoke": Budget(
-        cells=pairs(trainings.SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"
+        runs=pairs(trainings.SMOKE, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['smoke']}"
     ),
     "laptop": Budget(
-        cells=pairs(trainings.LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"
+        runs=pairs(trainings.LAPTOP, ("frostbite",)), words=f"Frostbite with batches of 32, {WORDS['laptop']}"
     ),
     "short": Budget(
-        cells=trainings.short_budget(GAMES).cells
+        runs=trainings.short_budget(GAMES).runs
         + tuple(
-            cell
+            run
             for game, size in (("seaquest", 128), ("frostbite", 128), ("seaquest", 64), ("frostbite", 64))
-            for cell in trainings.SHORT.cells(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
+            for run in trainings.SHORT.runs(env_names((game,)), ARMS_OF["dqn"], batch_size=size)
         ),
         words=WORDS["short"],
         piece_of=trainings.piece_of,
     ),
     "full": Budget(
-        cells=(*pairs(trainings.FULL, GAMES), *_larger(trainings.FULL, GAMES, SIZES[1:])),
+        runs=(*pairs(trainings.FULL, GAMES), *_larger(trainings.FULL, GAMES, SIZES[1:])),
         words=f"Frostbite and Seaquest, batches of 32, 64 and 128, {WORDS['full']}",
     ),
 }
@@ -166,7 +166,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 def _groups(evidence: Evidence, env: str, size: int) -> dict[str, list[Kept]]:
     """Trainings of a panel by arm, of those arms that there are."""
     found = {arm: trainings.of(evidence, env=env, arm=arm, batch_size=size) for arm in ARMS_OF["dqn"]}
-    return {arm: cells for arm, cells in found.items() if cells}
+    return {arm: runs for arm, runs in found.items() if runs}
 
 
 EXPERIMENT = Experiment(

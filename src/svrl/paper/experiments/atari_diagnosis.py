@@ -51,16 +51,16 @@ PAPER_SIGNS = {"frostbite": 1, "krull": 1, "alien": 1, "seaquest": -1}
 
 BUDGETS = {
     "smoke": Budget(
-        cells=trainings.pairs(trainings.SMOKE, ("frostbite", "alien")),
+        runs=trainings.pairs(trainings.SMOKE, ("frostbite", "alien")),
         words=f"{trainings.listed(('frostbite', 'alien'))}, DQN, {WORDS['smoke']}",
     ),
     "laptop": Budget(
-        cells=trainings.pairs(trainings.LAPTOP, ("frostbite",)),
+        runs=trainings.pairs(trainings.LAPTOP, ("frostbite",)),
         needs=lambda figure, run: figure != FIGURE,  # its agents have seen too little to know what they will get
         words=f"Frostbite, DQN, {WORDS['laptop']}",
     ),
     "short": trainings.short_budget(ALL_GAMES),
-    "full": Budget(cells=trainings.pairs(trainings.FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
+    "full": Budget(runs=trainings.pairs(trainings.FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
 }
 
 DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
@@ -399,12 +399,12 @@ def _draw_returns(panel: Axes, evidence: Evidence) -> None:
     for at, arm in enumerate(ARMS_OF["dqn"]):
         name = series_name(arm)
         for column, env in enumerate(envs):
-            cells = _known(evidence, arm, env)
-            if not cells:
+            runs = _known(evidence, arm, env)
+            if not runs:
                 continue
             place = column + 0.24 * (at - 1)
             value, gained = (
-                [known_number(one, "optimism", field) or 0.0 for one in cells] for field in ("value", "gained")
+                [known_number(one, "optimism", field) or 0.0 for one in runs] for field in ("value", "gained")
             )
             tag(
                 panel.vlines(
@@ -442,8 +442,8 @@ def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
 
 def _known(evidence: Evidence, arm: str, env: str) -> list[Kept]:
     """Trainings that know their returns."""
-    cells = trainings.of(evidence, env=env, arm=arm, batch_size=32)
-    return [kept for kept in cells if known_number(kept, "optimism", "value") is not None]
+    runs = trainings.of(evidence, env=env, arm=arm, batch_size=32)
+    return [kept for kept in runs if known_number(kept, "optimism", "value") is not None]
 
 
 EXPERIMENT = Experiment(

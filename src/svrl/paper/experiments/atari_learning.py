@@ -58,8 +58,8 @@ def needs(figure: str, run: RunSpec) -> bool:
 def _budget(plan: trainings.TrainingPlan, pairs: Iterable[str], others: Iterable[str], words: str) -> Budget:
     """DQN and its twin on some games, double and dueling DQN and theirs on others."""
     arms = tuple(arm for arm in trainings.ALL_ARMS if arm not in PAIR)
-    cells = plan.cells(env_names(pairs), PAIR) + plan.cells(env_names(others), arms)
-    return Budget(cells=cells, needs=needs, words=words)
+    runs = plan.runs(env_names(pairs), PAIR) + plan.runs(env_names(others), arms)
+    return Budget(runs=runs, needs=needs, words=words)
 
 
 _SMOKE_PAIRS = ("alien", "qbert", "zaxxon")
@@ -75,9 +75,9 @@ BUDGETS = {
     ),
     "laptop": _budget(trainings.LAPTOP, ("frostbite",), (), f"Frostbite with DQN only, {WORDS['laptop']}"),
     "short": Budget(
-        cells=(
-            *SHORT.cells(env_names(GAMES), ARMS_OF["dqn"]),
-            *SHORT.cells(env_names(_IN_ALL_ARMS), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
+        runs=(
+            *SHORT.runs(env_names(GAMES), ARMS_OF["dqn"]),
+            *SHORT.runs(env_names(_IN_ALL_ARMS), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
         ),
         needs=needs,
         words=WORDS["short"],

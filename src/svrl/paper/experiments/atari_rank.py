@@ -37,9 +37,7 @@ ARM = "dqn"
 
 def _budget(plan: TrainingPlan, games: tuple[str, ...], words: str) -> Budget:
     batches = f"{plan.batches:,} batches of 32 states"
-    return Budget(
-        cells=plan.cells(env_names(games), (ARM,)), words=f"{trainings.listed(games)}, DQN, {words}, {batches}"
-    )
+    return Budget(runs=plan.runs(env_names(games), (ARM,)), words=f"{trainings.listed(games)}, DQN, {words}, {batches}")
 
 
 BUDGETS = {
@@ -87,9 +85,9 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     return figure
 
 
-def _draw_game(panel: Axes, cells: list[Kept]) -> None:
+def _draw_game(panel: Axes, runs: list[Kept]) -> None:
     for words, style, centred in _KINDS:
-        shares = trainings.rank_shares(cells, centred=centred)
+        shares = trainings.rank_shares(runs, centred=centred)
         name, edges = f"histogram{words}", np.arange(len(shares) + 1) - 0.5
         bars = panel.stairs(shares, edges, fill=not centred, color=ORANGE, alpha=0.8, linestyle=style, label=name)
         tag(bars, name)

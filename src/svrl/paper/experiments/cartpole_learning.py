@@ -23,7 +23,7 @@ def _words(plan: TrainingPlan) -> str:
 
 
 BUDGETS = {
-    name: Budget(cells=plan.cells(ENVS, ARMS), words=_words(plan))
+    name: Budget(runs=plan.runs(ENVS, ARMS), words=_words(plan))
     for name, plan in (("smoke", SMOKE), ("laptop", LAPTOP), ("full", FULL))
 }
 

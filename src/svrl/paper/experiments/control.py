@@ -1,4 +1,4 @@
-"""The control tasks as cells: a grid with its optimum, and plans judged beside it.
+"""The control tasks as runs: a grid with its optimum, and plans judged beside it.
 
 Every policy of a task is judged by the same optimum, the same starts and the same noise:
 
@@ -91,7 +91,7 @@ class Problem:
 
 
 def problem_of(settings: Mapping[str, Any], device: str) -> Problem:
-    """The problem that settings name; the last one is kept, since neighbouring cells ask for it again."""
+    """The problem that settings name; the last one is kept, since neighbouring runs ask for it again."""
     keys = ("task", "variant", "states", "actions", "starts", "start_seed")
     given = {key: settings[key] for key in keys}
     return _problem(device, *(tuple(value) if isinstance(value, list) else value for value in given.values()))
@@ -228,11 +228,11 @@ def optimum_of(evidence: Evidence, task: str, variant: str = "paper", **settings
     return evidence.only(OPTIMUM.name, task=task, variant=variant, **settings).rows[0]
 
 
-def policy_map(title: str, best: Kept, cell: Kept) -> Map:
+def policy_map(title: str, best: Kept, run: Kept) -> Map:
     """The inputs of a policy on the grid of the optimum, to be drawn."""
     from svrl.plots.planning import Map
 
-    return Map(title=title, x=best.arrays["axis0"], y=best.arrays["axis1"], inputs=cell.arrays["policy"])
+    return Map(title=title, x=best.arrays["axis0"], y=best.arrays["axis1"], inputs=run.arrays["policy"])
 
 
 def draw_starts_of(named: dict[str, Kept], row: dict[str, Any], task: str) -> Figure:
@@ -240,8 +240,8 @@ def draw_starts_of(named: dict[str, Kept], row: dict[str, Any], task: str) -> Fi
     from svrl.plots.planning import Path, draw_paths
 
     paths = [
-        Path(label=label, coordinate=cell.arrays["states"][:, :, 0], inputs=cell.arrays["inputs"])
-        for label, cell in named.items()
+        Path(label=label, coordinate=run.arrays["states"][:, :, 0], inputs=run.arrays["inputs"])
+        for label, run in named.items()
     ]
     starts = paths[0].coordinate.shape[1]
     figure = new_figure(3.0 * starts + 0.6, 4.4)

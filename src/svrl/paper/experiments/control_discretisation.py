@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def compute_starts(settings: Mapping[str, Any], work: Work) -> Result:
     """One row for each of `start_seeds`."""
     seeds = settings["start_seeds"]
-    # The judge's own starts are not used: any seed leads to the same optimum, and the first is shared with its cell.
+    # The judge's own starts are not used: any seed leads to the same optimum, and the first is shared with its run.
     problem = control.problem_of({**settings, "start_seed": seeds[0]}, work.device)
     policy = GreedyPolicy(task=problem.task, q=problem.q)
     rows = []
@@ -70,7 +70,7 @@ def size_of(points: int, actions: int) -> str:
     return f"{points * points}x{actions}"
 
 
-def cells(scale: str) -> tuple[RunSpec, ...]:
+def runs(scale: str) -> tuple[RunSpec, ...]:
     """Every grid and variant: the optimum, also under several sets of starts, SVP at p = .2, and what stands beside."""
     found: list[RunSpec] = []
     for points, actions in GRIDS[scale]:
@@ -100,7 +100,7 @@ def words(scale: str) -> str:
     return f"{sizes} pairs, p = .2, {MASKS[scale]} masks, {starts}"
 
 
-BUDGETS = {scale: Budget(cells=cells(scale), words=words(scale)) for scale in GRIDS}
+BUDGETS = {scale: Budget(runs=runs(scale), words=words(scale)) for scale in GRIDS}
 
 PRINTED: dict[tuple[int, int], tuple[int, float, float]] = {
     COARSE: (4, 1.49, 2.07),
@@ -114,7 +114,7 @@ SIMILAR = 2
 
 def grids_of(evidence: Evidence) -> list[tuple[int, int]]:
     """Grids that were run: points of each axis, and actions."""
-    found = {(cell.settings["states"][0], cell.settings["actions"]) for cell in evidence.where(OPTIMUM.name)}
+    found = {(run.settings["states"][0], run.settings["actions"]) for run in evidence.where(OPTIMUM.name)}
     return sorted(found)
 
 
@@ -287,13 +287,13 @@ def _maps(evidence: Evidence) -> Figure:
 def _map(evidence: Evidence, grid: tuple[int, int], what: str) -> Map | None:
     """The optimum, or a plan with the first mask; None where it was not made."""
     best = evidence.only(OPTIMUM.name, **at(grid, "paper"))
-    cells = [best]
+    runs = [best]
     if what in PLANS:
-        cells = evidence.where(PLANNED.name, seed=0, method=PLANS[what], **at(grid, "paper"))
-    if not cells:
+        runs = evidence.where(PLANNED.name, seed=0, method=PLANS[what], **at(grid, "paper"))
+    if not runs:
         return None
     title = f"{what}{', p = .2' if what in PLANS else ''}, {size_of(*grid)}"
-    return control.policy_map(title, best, cells[0])
+    return control.policy_map(title, best, runs[0])
 
 
 def _table(evidence: Evidence) -> Figure:
@@ -328,11 +328,11 @@ def _write(panel: Axes, lines: list[tuple[str, list[str]]]) -> None:
     panel.axis("off")
     for place, text in zip(places, HEAD, strict=True):
         panel.text(place, -0.35, text, ha="center", va="bottom", fontweight="bold", fontsize=8.5)
-    for at_line, (source, cells) in enumerate(lines):
-        if at_line == 0 or lines[at_line - 1][1][0] != cells[0]:
+    for at_line, (source, texts) in enumerate(lines):
+        if at_line == 0 or lines[at_line - 1][1][0] != texts[0]:
             panel.axhline(at_line - 0.2, color=GREY, linewidth=0.8)
         shown = [panel.text(0.0, at_line + 0.3, source, va="center", color=COLOURS[source], fontsize=8.5)]
-        for place, text in zip(places, cells, strict=True):
+        for place, text in zip(places, texts, strict=True):
             shown.append(panel.text(place, at_line + 0.3, text, ha="center", va="center", fontsize=8.5))
         tag(shown, source)
 

@@ -82,11 +82,11 @@ def _words(plan: TrainingPlan) -> str:
 
 BUDGETS = {
     "smoke": Budget(
-        cells=SMOKE.cells(ENVS[:1], ARMS), words="three-motor pendulum with 8 actions, 150 steps, preset smoke, 1 seed"
+        runs=SMOKE.runs(ENVS[:1], ARMS), words="three-motor pendulum with 8 actions, 150 steps, preset smoke, 1 seed"
     ),
-    "laptop": Budget(cells=LAPTOP.cells(ENVS[:1], ARMS), words=f"three-motor pendulum with {_words(LAPTOP)}"),
-    "short": Budget(cells=SHORT.cells(ENVS, ARMS), words=_words(SHORT), piece_of=piece_of),
-    "full": Budget(cells=FULL.cells(ENVS, ARMS), words=f"{len(TASKS)} tasks with {_words(FULL)}"),
+    "laptop": Budget(runs=LAPTOP.runs(ENVS[:1], ARMS), words=f"three-motor pendulum with {_words(LAPTOP)}"),
+    "short": Budget(runs=SHORT.runs(ENVS, ARMS), words=_words(SHORT), piece_of=piece_of),
+    "full": Budget(runs=FULL.runs(ENVS, ARMS), words=f"{len(TASKS)} tasks with {_words(FULL)}"),
 }
 
 PLAIN, *STRUCTURED = ARMS
@@ -132,8 +132,8 @@ CLAIMS = (
 def _draw_losses(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    for arm, cells in groups.items():
-        rows = [row_of(kept, "q_star") for kept in cells]
+    for arm, runs in groups.items():
+        rows = [row_of(kept, "q_star") for kept in runs]
         (steps,) = {tuple(row["steps"]) for row in rows}  # the same for all seeds of a budget
         losses = np.array([row["greedy_loss"] for row in rows], dtype=float)
         draw_over_seeds(panel, series_name(arm), np.array(steps, dtype=float), losses)

@@ -50,7 +50,7 @@ WORDS = {
 }
 
 
-def cells(scale: str) -> tuple[RunSpec, ...]:
+def runs(scale: str) -> tuple[RunSpec, ...]:
     """Every task with its optimum, which SVP's figures use too."""
     found: list[RunSpec] = []
     small = scale == "smoke"
@@ -72,18 +72,18 @@ PATHS = dict(zip(TASKS, ("fig9", "fig12", "fig16", "fig20"), strict=True))
 TASK_OF = {figure: task for some in (POLICIES, PATHS) for task, figure in some.items()}
 
 
-def needs(figure: str, cell: RunSpec) -> bool:
-    """Whether a figure reads a cell: that of its task."""
-    return figure in (POLICIES[cell.settings["task"]], PATHS[cell.settings["task"]])
+def needs(figure: str, run: RunSpec) -> bool:
+    """Whether a figure reads a run: that of its task."""
+    return figure in (POLICIES[run.settings["task"]], PATHS[run.settings["task"]])
 
 
-BUDGETS = {scale: Budget(cells=cells(scale), needs=needs, words=words) for scale, words in WORDS.items()}
+BUDGETS = {scale: Budget(runs=runs(scale), needs=needs, words=words) for scale, words in WORDS.items()}
 
 
 def _claims(task: str, section: str, like: str, performs: str) -> tuple[Claim, ...]:
     """Of one task; the paper's words for its map and for how the policy performs."""
     plain = task.replace("-", " ")
-    runs: dict[str, Any] = {"kind": KIND.name, "task": task, "observe": HALF}
+    which: dict[str, Any] = {"kind": KIND.name, "task": task, "observe": HALF}
     claim = partial(Claim, figure=POLICIES[task], section=section)
     return (
         claim(
@@ -91,7 +91,7 @@ def _claims(task: str, section: str, like: str, performs: str) -> tuple[Claim, .
             says=f"On the {plain} the policy from half of the entries of Q* is as good as the optimal one.",
             paper=performs,
             test=control.LOSS_TEST,
-            judge=partial(control.judge_loss, **runs),
+            judge=partial(control.judge_loss, **which),
         ),
         claim(
             name=f"{task}-low-rank-map",
@@ -99,14 +99,14 @@ def _claims(task: str, section: str, like: str, performs: str) -> tuple[Claim, .
             paper=like,
             test="mean over grid states of the difference to the optimum's input, over the range of inputs: upper end "
             f"of the 95% interval over masks at most {percent(control.INPUT_GAP)}",
-            judge=partial(control.judge_map, **runs),
+            judge=partial(control.judge_map, **which),
         ),
         claim(
             name=f"{task}-low-rank-metric",
             says=f"The metric of that policy on the {plain} is the optimum's.",
             paper=performs,
             test=control.METRIC_TEST,
-            judge=partial(control.judge_metric, **runs),
+            judge=partial(control.judge_metric, **which),
         ),
         Claim(
             name=f"{task}-low-rank-ends",
@@ -115,7 +115,7 @@ def _claims(task: str, section: str, like: str, performs: str) -> tuple[Claim, .
             says=f"On the {plain} starts end where the optimum brings them under the policy from half of Q*.",
             paper="nearly identical",
             test=control.ENDS_TEST,
-            judge=partial(control.judge_ends, **runs),
+            judge=partial(control.judge_ends, **which),
         ),
     )
 
@@ -142,9 +142,9 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     parts: Any = figure.subfigures(1, 2, width_ratios=[1.9, 1.0])
     left, right = parts
     panels = left.subplots(1, 2)
-    maps = [control.policy_map(title, best, cell) for title, cell in named.items()]
+    maps = [control.policy_map(title, best, run) for title, run in named.items()]
     draw_maps(left, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
-    shares = sorted({cell.settings["observe"] for cell in evidence.where(KIND.name, task=task)})
+    shares = sorted({run.settings["observe"] for run in evidence.where(KIND.name, task=task)})
     found = {share: control.values_of(evidence, "metric", KIND.name, task=task, observe=share) for share in shares}
     metric = right.subplots()
     draw_shares(metric, found, row["metric"], label=control.METRICS[row["metric_name"]], name="low-rank policy")

@@ -74,8 +74,8 @@ def planned(scale: str, where: dict[str, Any], method: str, observe: float | Non
     return RunSpec(kind=PLANNED, settings={**where, **more}, minutes=minutes)
 
 
-def cells(scale: str) -> tuple[RunSpec, ...]:
-    """All cells of a scale: every task with the paper's variant, and the authors' where it is another problem."""
+def runs(scale: str) -> tuple[RunSpec, ...]:
+    """All runs of a scale: every task with the paper's variant, and the authors' where it is another problem."""
     found: list[RunSpec] = []
     for task in TASKS:
         for variant in ("paper", "authors"):
@@ -101,9 +101,9 @@ PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
 TASK_OF = {figure: task for some in (POLICIES, PATHS) for task, figure in some.items()}
 
 
-def needs(figure: str, cell: RunSpec) -> bool:
-    """Whether a figure reads a cell: policies and metrics all of their task, trajectories those that they show."""
-    task, method = cell.settings["task"], cell.settings.get("method")
+def needs(figure: str, run: RunSpec) -> bool:
+    """Whether a figure reads a run: policies and metrics all of their task, trajectories those that they show."""
+    task, method = run.settings["task"], run.settings.get("method")
     return figure in ("baselines", POLICIES[task]) or (
         figure == PATHS[task] and method in (None, PAPER_SVP, *BESIDE_PATHS)
     )
@@ -114,7 +114,7 @@ WORDS = {
     "laptop": "2500x1000 pairs (cart-pole 10000x1000), p = .2 and .6, 3 masks, 1000 starts",
     "full": "2500x1000 pairs (cart-pole 10000x1000), p = .1 to .8, 5 masks, 1000 starts",
 }
-BUDGETS = {scale: Budget(cells=cells(scale), needs=needs, words=words) for scale, words in WORDS.items()}
+BUDGETS = {scale: Budget(runs=runs(scale), needs=needs, words=words) for scale, words in WORDS.items()}
 
 PENDULUM, CAR, INTEGRATOR, _ = TASKS
 UPRIGHT = 5.0
@@ -169,9 +169,9 @@ def timed(evidence: Evidence, task: str) -> list[float]:
     plain = exact["vanilla_seconds_backup"] / exact["vanilla_iterations"]
     return [
         float((row["seconds_backup"] + row["seconds_estimate"]) / row["iterations_made"] / plain)
-        for cell in evidence.where(PLANNED.name, **runs_of(task))
-        for row in cell.rows
-        if machine is not None and cell.provenance.get("machine") == machine
+        for run in evidence.where(PLANNED.name, **runs_of(task))
+        for row in run.rows
+        if machine is not None and run.provenance.get("machine") == machine
     ]
 
 
@@ -412,7 +412,7 @@ def _policies(task: str, named: dict[str, Kept], evidence: Evidence) -> Figure:
     parts: Any = figure.subfigures(2, 1)
     upper, lower = parts
     panels = upper.subplots(1, 3)
-    maps = [control.policy_map(title, optimum, cell) for title, cell in named.items()]
+    maps = [control.policy_map(title, optimum, run) for title, run in named.items()]
     draw_maps(upper, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
     shares, methods = lower.subplots(1, 2, width_ratios=[1.0, 1.5], sharey=True)
     label = METRICS[row["metric_name"]]

@@ -3,7 +3,7 @@
 The two ways of `control_learning` differ in two settings at once, and both keep the authors' share of observed
 entries, shrinkage and output. Here each is changed alone: first the two, then, with rows centred and the completed
 matrix's value, which is where an estimate can enter a target, the others. Everything else is that experiment's, and so
-are its cells of plain DQN and of the two ways.
+are its runs of plain DQN and of the two ways.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _CHANGES = frozenset(name for way in WAYS for name in way.changes)
 
 
 def way_of(settings: Mapping[str, Any]) -> Way:
-    """The way of a cell, from its settings.
+    """The way of a run, from its settings.
 
     Raises:
         LookupError: If it is none of these.
@@ -72,13 +72,13 @@ def way_of(settings: Mapping[str, Any]) -> Way:
     raise LookupError(f"No way starts from {settings['arm']} and changes {changes}.")
 
 
-def _cells(plan: TrainingPlan, envs: Iterable[str], ways: Iterable[Way]) -> tuple[RunSpec, ...]:
-    return tuple(cell for way in ways for cell in plan.cells(envs, (way.arm,), **way.changes))
+def _runs(plan: TrainingPlan, envs: Iterable[str], ways: Iterable[Way]) -> tuple[RunSpec, ...]:
+    return tuple(run for way in ways for run in plan.runs(envs, (way.arm,), **way.changes))
 
 
-def _piece_of(cell: RunSpec) -> str:
+def _piece_of(run: RunSpec) -> str:
     """What is judged together: all tasks and seeds of a way."""
-    return way_of(cell.settings).name
+    return way_of(run.settings).name
 
 
 SHORT = replace(control_learning.SHORT, seeds=5)
@@ -86,28 +86,26 @@ SHORT = replace(control_learning.SHORT, seeds=5)
 
 BUDGETS = {
     "smoke": Budget(
-        cells=_cells(control_learning.SMOKE, ENVS[:1], (PLAIN, AUTHORS, HALF)),
+        runs=_runs(control_learning.SMOKE, ENVS[:1], (PLAIN, AUTHORS, HALF)),
         words="three-motor pendulum with 8 actions, 150 steps, preset smoke, 1 seed",
     ),
     "laptop": Budget(
-        cells=_cells(control_learning.LAPTOP, ENVS[:1], WAYS),
+        runs=_runs(control_learning.LAPTOP, ENVS[:1], WAYS),
         words="three-motor pendulum, 64 actions, 30,000 steps, 3 seeds",
     ),
     "short": Budget(
-        cells=_cells(control_learning.SHORT, ENVS, KNOWN) + _cells(SHORT, ENVS, CHANGED),
+        runs=_runs(control_learning.SHORT, ENVS, KNOWN) + _runs(SHORT, ENVS, CHANGED),
         words="4 tasks, 64 actions, 30,000 steps; 10 seeds of the ways of control_learning, 5 of any other",
         piece_of=_piece_of,
     ),
-    "full": Budget(
-        cells=_cells(control_learning.FULL, ENVS, WAYS), words="4 tasks, 64 actions, 200,000 steps, 20 seeds"
-    ),
+    "full": Budget(runs=_runs(control_learning.FULL, ENVS, WAYS), words="4 tasks, 64 actions, 200,000 steps, 20 seeds"),
 }
 
 
 def by_way(evidence: Evidence) -> Evidence:
-    """The same with the name of its way as the arm of every cell, which is what trainings are told apart by."""
-    cells = (replace(kept, settings={**kept.settings, "arm": way_of(kept.settings).name}) for kept in evidence.cells)
-    return replace(evidence, cells=tuple(cells))
+    """The same with the name of its way as the arm of every run, which is what trainings are told apart by."""
+    runs = (replace(kept, settings={**kept.settings, "arm": way_of(kept.settings).name}) for kept in evidence.runs)
+    return replace(evidence, runs=tuple(runs))
 
 
 def ways_of(named: Evidence) -> list[Way]:

@@ -141,7 +141,7 @@ EXPERIMENT = Experiment(
         "fig5": "SV-RL keeps a part of the batch's next-state values, completes the rest, and forms targets from it; "
         "nothing else changes.",
     },
-    budgets=dict.fromkeys(SCALES, Budget(cells=(), words="nothing to run")),
+    budgets=dict.fromkeys(SCALES, Budget(runs=(), words="nothing to run")),
     picture=draw,
     claims=(),
 )

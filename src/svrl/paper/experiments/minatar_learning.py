@@ -46,18 +46,18 @@ SHORT = replace(LAPTOP, steps=100_000)
 FULL = TrainingPlan(preset="minatar", steps=1_000_000, seeds=10, overrides={"eval_every": 250_000})
 
 BUDGETS = {
-    "smoke": Budget(cells=SMOKE.cells(ENVS[1:2], ARMS), words="Breakout, 150 frames, preset smoke, 1 seed"),
+    "smoke": Budget(runs=SMOKE.runs(ENVS[1:2], ARMS), words="Breakout, 150 frames, preset smoke, 1 seed"),
     "laptop": Budget(
-        cells=LAPTOP.cells(ENVS[1:2], ARMS),
+        runs=LAPTOP.runs(ENVS[1:2], ARMS),
         words=f"Breakout, {LAPTOP.steps:,} frames, preset minatar with fewer and larger updates, {LAPTOP.seeds} seeds",
     ),
     "short": Budget(
-        cells=SHORT.cells(ENVS, ARMS),
+        runs=SHORT.runs(ENVS, ARMS),
         words=f"{SHORT.steps:,} frames, preset minatar with fewer and larger updates, {SHORT.seeds} seeds",
         piece_of=piece_of,
     ),
     "full": Budget(
-        cells=FULL.cells(ENVS, ARMS),
+        runs=FULL.runs(ENVS, ARMS),
         words=f"5 games, {FULL.steps:,} frames each, preset minatar, {FULL.seeds} seeds",
     ),
 }

@@ -151,7 +151,7 @@ _FULL = replace(
 SIZES = {"smoke": _SMOKE, "laptop": _LAPTOP, "full": _FULL}
 
 
-def cells(size: Size) -> tuple[RunSpec, ...]:
+def runs(size: Size) -> tuple[RunSpec, ...]:
     """Methods side by side at three levels of noise, then what varies one thing."""
     wanted: list[dict[str, Any]] = []
     for sigma in BARS:
@@ -183,7 +183,7 @@ def cells(size: Size) -> tuple[RunSpec, ...]:
 
 BUDGETS = {
     scale: Budget(
-        cells=cells(size),
+        runs=runs(size),
         words=f"{size.states**2} states, {size.levels**3} actions, {size.iterations} iterations, {size.seeds} seeds",
     )
     for scale, size in SIZES.items()
@@ -198,7 +198,7 @@ def losses(evidence: Evidence, sigma: float, method: str, **settings: Any) -> li
 
 def by_method(evidence: Evidence, sigma: float) -> dict[str, list[float]]:
     """All methods at one level of noise, ours first."""
-    few = {cell.settings["challengers"] for cell in evidence.where(KIND.name, sigma=sigma, method="incumbent")}
+    few = {run.settings["challengers"] for run in evidence.where(KIND.name, sigma=sigma, method="incumbent")}
     found = {
         NAMES[OURS]: losses(evidence, sigma, OURS),
         NAMES["averaged"]: losses(evidence, sigma, "averaged"),
@@ -291,8 +291,8 @@ def _against(
         fixed: dict[str, Any] = {"challengers": 3 if method == "incumbent" else None}
         fixed |= {"observe": 1.0, "rank": None, "samples": samples, "sigma": sigma}
         del fixed[what]
-        cells = evidence.where(KIND.name, method=method, **fixed)
-        places = sorted({cell.settings[what] for cell in cells if cell.settings[what] is not None})
+        runs = evidence.where(KIND.name, method=method, **fixed)
+        places = sorted({run.settings[what] for run in runs if run.settings[what] is not None})
         if not places:
             continue
         found = [losses(evidence, **{**fixed, "method": method, what: place}) for place in places]
@@ -301,7 +301,7 @@ def _against(
         label = name if samples == 1 else f"{name}, {samples} samples"
         _points(panel, places, found, name, label=label, color=COLOURS[method], linestyle=dashes, fmt="o")
     panel.set_xscale("log")
-    ticks = sorted({cell.settings[what] for cell in evidence.where(KIND.name, method=OURS)} - {None})
+    ticks = sorted({run.settings[what] for run in evidence.where(KIND.name, method=OURS)} - {None})
     panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     panel.minorticks_off()
 

@@ -10,8 +10,8 @@ training that was interrupted is a valid one, but not the same as one that was n
     {"what": "q_star", "steps": [...], "greedy_loss": [...], ...}     against the best Q, on control tasks, at most 80
     {"what": "rank", "energy": ..., "centred": ..., "mean": ..., "histogram": [...]}      four of them
     {"what": "features", "feature_rank": ..., "srank": ..., "dormant": ..., "q_mean": ...}
-    {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older cells have none
-    {"what": "optimism", "value": ..., "gained": ..., "optimism": ..., ...}    where it is known; older cells have none
+    {"what": "estimation", "scale": ..., "held_out": ..., "row_max_bias": ..., ...}    two; older runs have none
+    {"what": "optimism", "value": ..., "gained": ..., "optimism": ..., ...}    where it is known; older runs have none
     {"what": "speed", "steps_per_second": ..., "hours": ..., "device": ..., "torch": ...}    of the training, which may
                                         have been elsewhere than the study; the only row that is not the same every time
 

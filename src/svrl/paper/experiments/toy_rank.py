@@ -86,7 +86,7 @@ REWARDS = ("uniform", "normal")
 """The paper says random: U(0, 1) gives its figure, N(0, 1) is the other reading."""
 
 
-def cells(scale: str) -> tuple[RunSpec, ...]:
+def runs(scale: str) -> tuple[RunSpec, ...]:
     """Every reward, method and seed."""
     states, actions = SIZES[scale]
     weights = {VANILLA: 0.03, ONLINE: 0.1} if scale != "smoke" else {VANILLA: 0.005, ONLINE: 0.01}
@@ -113,7 +113,7 @@ def cells(scale: str) -> tuple[RunSpec, ...]:
 
 BUDGETS = {
     scale: Budget(
-        cells=cells(scale),
+        runs=runs(scale),
         words=f"{SIZES[scale][0]} states, {SIZES[scale][1]} actions, {ITERATIONS} iterations, {SEEDS[scale]} MDPs",
     )
     for scale in SIZES
@@ -122,8 +122,8 @@ BUDGETS = {
 
 def curves(evidence: Evidence, name: str, *, reward: str, method: str) -> np.ndarray:
     """(MDPs, iterations + 1): one number of every iteration."""
-    cells = evidence.where(KIND.name, reward=reward, method=method)
-    return np.array([[row[name] for row in cell.rows if row["t"] is not None] for cell in cells], float)
+    runs = evidence.where(KIND.name, reward=reward, method=method)
+    return np.array([[row[name] for row in run.rows if row["t"] is not None] for run in runs], float)
 
 
 def last(evidence: Evidence, name: str, *, reward: str, method: str) -> list[float]:

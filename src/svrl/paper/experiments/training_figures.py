@@ -56,14 +56,14 @@ def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
         panel: Where.
         groups: Trainings of one environment, by arm.
     """
-    for arm, cells in groups.items():
+    for arm, runs in groups.items():
         name = series_name(arm)
-        known = [mean for kept in cells if (mean := row_of(kept, "score")["evaluation"]) is not None]
+        known = [mean for kept in runs if (mean := row_of(kept, "score")["evaluation"]) is not None]
         look: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5}
-        end, height = float(cells[0].settings["steps"]), float(np.mean(known)) if known else float("nan")
+        end, height = float(runs[0].settings["steps"]), float(np.mean(known)) if known else float("nan")
         tag(panel.plot(end, height, "D", color=COLOURS[name], clip_on=False, zorder=3, **look), name)
-        draw_over_seeds(panel, name, *curves(cells))
-    if not any(len(curves(cells)[0]) for cells in groups.values()):
+        draw_over_seeds(panel, name, *curves(runs))
+    if not any(len(curves(runs)[0]) for runs in groups.values()):
         say(panel, "no game has ended yet", height=0.2)
     panel.plot([], [], "D", color=GREY, markersize=4, label="evaluation at the end")
     step_axis(panel)
@@ -92,9 +92,9 @@ def draw_ranks(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
         groups: Trainings of one environment, by arm.
     """
     width, highest = 0.8 / len(groups), 0
-    for at, (arm, cells) in enumerate(groups.items()):
+    for at, (arm, runs) in enumerate(groups.items()):
         name = series_name(arm)
-        raw, centred = rank_shares(cells), rank_shares(cells, centred=True)
+        raw, centred = rank_shares(runs), rank_shares(runs, centred=True)
         places = np.arange(len(raw))
         highest = max(highest, *np.flatnonzero(raw + centred))
         shift = (at - (len(groups) - 1) / 2) * width

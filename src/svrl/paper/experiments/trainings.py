@@ -1,12 +1,12 @@
-"""Trainings as cells: which environment, which arm, which seed, for how long; and what is read from those kept.
+"""Trainings as runs: which environment, which arm, which seed, for how long; and what is read from those kept.
 
-The settings of a cell are
+The settings of a run are
 
     env, arm, seed, preset, steps     what `svrl train` would be asked for
     overrides                         changes to the preset
     batches, states                   of the rank study at the end: so many batches of 32 out of so many states
 
-and nothing else changes what a cell comes to. The cell is the study of a training, which is a run of its own.
+and nothing else changes what a run comes to. The run is the study of a training, which is a run of its own.
 
 On Atari all experiments have the same budgets, so that a game is trained once. The paper's budget takes the preset
 `authors`: the figures were drawn by the authors' program, whose settings are complete, while the text leaves replay,
@@ -38,7 +38,7 @@ from svrl.runs.train_run import training
 
 _AGENTS = ("dqn", "double", "dueling")
 _WAYS: dict[str, dict[str, Any]] = {
-    "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept cells stay what they were
+    "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept runs stay what they were
     "sv-{}": {"structured": True, **AUTHORS_STRUCTURE},
     "sv-{}-network": {"structured": True, **OUR_STRUCTURE},
 }
@@ -82,7 +82,7 @@ class TrainingPlan:
     batches: int = 10_000
     states: int = 20_000
 
-    def cells(self, envs: Iterable[str], arms: Iterable[str], **overrides: Any) -> tuple[RunSpec, ...]:
+    def runs(self, envs: Iterable[str], arms: Iterable[str], **overrides: Any) -> tuple[RunSpec, ...]:
         """One for each environment, arm and seed, in this order.
 
         Args:
@@ -94,19 +94,19 @@ class TrainingPlan:
         common: dict[str, Any] = {"preset": self.preset, "steps": self.steps}
         common |= {"overrides": {**self.overrides, **overrides}, "batches": self.batches, "states": self.states}
         return tuple(
-            training_cell(env=env, arm=arm, seed=seed, **common)
+            training_study(env=env, arm=arm, seed=seed, **common)
             for env in envs
             for arm in arms
             for seed in range(self.seeds)
         )
 
 
-def piece_of(cell: RunSpec) -> str:
+def piece_of(run: RunSpec) -> str:
     """What is judged together: all arms and seeds of one technique, environment and batch size.
 
     As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
     """
-    settings = cell.settings
+    settings = run.settings
     name = title_of(settings["env"])
     technique = ARMS[settings["arm"]]["agent"]
     size = settings["overrides"].get("batch_size")
@@ -117,7 +117,7 @@ def piece_of(cell: RunSpec) -> str:
     )
 
 
-def training_cell(*, env: str, arm: str, overrides: Mapping[str, Any], steps: int, **others: Any) -> RunSpec:
+def training_study(*, env: str, arm: str, overrides: Mapping[str, Any], steps: int, **others: Any) -> RunSpec:
     """The study of one training, see the top of this file for its settings.
 
     Raises:
@@ -140,7 +140,7 @@ def training_cell(*, env: str, arm: str, overrides: Mapping[str, Any], steps: in
 
 
 def config_of(settings: Mapping[str, Any]) -> AgentConfig:
-    """All settings of the agent of a cell."""
+    """All settings of the agent of a run."""
     changes = {**ARMS[settings["arm"]], **settings["overrides"], "steps": settings["steps"]}
     return AgentConfig.for_env(settings["env"], settings["preset"], **changes)
 
@@ -196,12 +196,12 @@ def env_names(games: Iterable[str]) -> tuple[str, ...]:
 
 def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[RunSpec, ...]:
     """DQN and its structured twin on these games."""
-    return plan.cells(env_names(games), PAIR)
+    return plan.runs(env_names(games), PAIR)
 
 
 def short_budget(games: Iterable[str], arms: Iterable[str] = ARMS_OF["dqn"]) -> Budget:
     """The short budget of DQN on these games."""
-    return Budget(cells=SHORT.cells(env_names(games), arms), words=WORDS["short"], piece_of=piece_of)
+    return Budget(runs=SHORT.runs(env_names(games), arms), words=WORDS["short"], piece_of=piece_of)
 
 
 def listed(games: Iterable[str]) -> str:
@@ -223,7 +223,7 @@ def of(
     """Those of an environment, arm and batch size; None takes any."""
     return [
         kept
-        for kept in evidence.cells
+        for kept in evidence.runs
         if env in (None, kept.settings["env"])
         and arm in (None, kept.settings["arm"])
         and batch_size in (None, kept.settings["overrides"].get("batch_size", 32))
@@ -292,15 +292,15 @@ def share_at_most(kept: Kept, rank: int, energy: float = ENERGY, centred: bool =
     return float(sum(counts[: rank + 1]) / sum(counts))
 
 
-def rank_shares(cells: Sequence[Kept], energy: float = ENERGY, centred: bool = False) -> np.ndarray:
+def rank_shares(runs: Sequence[Kept], energy: float = ENERGY, centred: bool = False) -> np.ndarray:
     """(A + 1,): share of the batches of rank 0, 1, ... A, seeds together."""
-    counts = np.sum([row_of(kept, "rank", energy=energy, centred=centred)["histogram"] for kept in cells], axis=0)
+    counts = np.sum([row_of(kept, "rank", energy=energy, centred=centred)["histogram"] for kept in runs], axis=0)
     return counts / counts.sum()
 
 
-def curves(cells: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
+def curves(runs: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
     """Steps (points,) at which all of these trainings have a score, and the scores (seeds, points)."""
-    found = [dict(zip(row["steps"], row["score"], strict=True)) for row in (row_of(kept, "curve") for kept in cells)]
+    found = [dict(zip(row["steps"], row["score"], strict=True)) for row in (row_of(kept, "curve") for kept in runs)]
     steps = sorted(set.intersection(*(set(points) for points in found))) if found else []
     return np.array(steps, float), np.array([[points[step] for step in steps] for points in found], float)
 

@@ -1,4 +1,4 @@
-"""The cell of a training on CartPole, and what is read from hand-made ones."""
+"""The run of a training on CartPole, and what is read from hand-made ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from svrl.paper.experiments.trainings import (
     score_of,
     score_over_time,
     share_at_most,
-    training_cell,
+    training_study,
 )
 from svrl.runs.grid import runs_of
 from svrl.runs.local import run_locally
@@ -49,7 +49,7 @@ EXPERIMENTS = (
     CONTROL_WAYS,
     MINATAR_LEARNING,
 )
-CELL = training_cell(
+RUN = training_study(
     env="CartPole-v1",
     arm="sv-dqn",
     seed=3,
@@ -63,8 +63,8 @@ CELL = training_cell(
 
 def computed(root: Path) -> Kept:
     store = Store(root)
-    run_locally([CELL], store.address, here=True)
-    kept = store.read(CELL)
+    run_locally([RUN], store.address, here=True)
+    kept = store.read(RUN)
     assert kept is not None
     return kept
 
@@ -117,33 +117,33 @@ def test_same_settings_same_rows(straight: Kept, tmp_path: Path):
 
 
 def test_families_have_their_extras():
-    cells = [
-        training_cell(env=env, arm="dqn", seed=0, preset="smoke", steps=1, overrides={}, batches=1, states=32)
+    runs = [
+        training_study(env=env, arm="dqn", seed=0, preset="smoke", steps=1, overrides={}, batches=1, states=32)
         for env in ("atari/pong", "minatar/breakout", "CartPole-v1")
     ]
-    assert [extra_of(cell) for cell in cells] == ["atari", "minatar", ""]
-    assert [cell.kind.name for cell in cells] == ["training-atari", "training-minatar", "training-classic"]
+    assert [extra_of(run) for run in runs] == ["atari", "minatar", ""]
+    assert [run.kind.name for run in runs] == ["training-atari", "training-minatar", "training-classic"]
 
 
 def test_the_full_budget_is_the_sweep_of_the_paper():
     """So what `svrl sweep run paper-57` trains, `svrl paper run --scale full` finds in the same store."""
-    trained = {run.id for cell in ATARI_LEARNING.budgets["full"].cells for run in cell.after}
+    trained = {run.id for run in ATARI_LEARNING.budgets["full"].runs for run in run.after}
     assert trained == {spec.id for spec in runs_of(read_sweep("paper-57"))}
     assert len(trained) == 534
 
 
 def test_arms_and_overrides_reach_the_agent():
-    (cell,) = SMOKE.cells(("minatar/breakout",), ("sv-dqn-network",), batch_size=48)
-    config = config_of(cell.settings)
+    (run,) = SMOKE.runs(("minatar/breakout",), ("sv-dqn-network",), batch_size=48)
+    config = config_of(run.settings)
     assert (config.arm, config.scale, config.value, config.batch_size) == ("sv-dqn", "row", "network", 48)
     assert config.steps == SMOKE.steps
-    plain = config_of(FULL.cells(("atari/pong",), ("double",))[0].settings)
+    plain = config_of(FULL.runs(("atari/pong",), ("double",))[0].settings)
     assert (plain.arm, plain.preset, plain.steps, plain.batch_size) == ("double", "authors", 15_000_000, 32)
 
 
 def test_an_unknown_arm_is_refused():
     with pytest.raises(ValueError, match="no arm 'sarsa'"):
-        SMOKE.cells(("CartPole-v1",), ("sarsa",))
+        SMOKE.runs(("CartPole-v1",), ("sarsa",))
 
 
 def test_thinning_keeps_the_end_and_may_be_empty():
@@ -193,9 +193,9 @@ def test_games_are_put_together_by_their_interquartile_mean():
     assert alone.difference_interval is None
 
 
-# What the agents of all cells are, for each experiment and budget. If this fails, a preset or an arm has changed what
-# the same settings lead to: raise VERSION in experiments/trainings.py, and compute the committed cells again. Only a
-# budget whose cells were changed on purpose, or a new one, gets a new line without that.
+# What the agents of all runs are, for each experiment and budget. If this fails, a preset or an arm has changed what
+# the same settings lead to: raise VERSION in experiments/trainings.py, and compute the committed runs again. Only a
+# budget whose runs were changed on purpose, or a new one, gets a new line without that.
 AGENTS = {
     "atari_batch_size smoke": "5402b2dece86d8f0",
     "atari_batch_size laptop": "eebd5e5ce93ad97b",
@@ -233,14 +233,14 @@ AGENTS = {
 
 def test_the_agents_of_committed_cells_are_what_they_were():
     found = {
-        f"{experiment.name} {scale}": agents_digest(budget.cells)
+        f"{experiment.name} {scale}": agents_digest(budget.runs)
         for experiment in EXPERIMENTS
         for scale, budget in experiment.budgets.items()
     }
     assert found == AGENTS
 
 
-def agents_digest(cells: Sequence[RunSpec]) -> str:
-    """Of the settings of all cells, with the resolved agent of each; their order does not matter."""
-    told = sorted(json.dumps([cell.settings, config_of(cell.settings).as_json()], sort_keys=True) for cell in cells)
+def agents_digest(runs: Sequence[RunSpec]) -> str:
+    """Of the settings of all runs, with the resolved agent of each; their order does not matter."""
+    told = sorted(json.dumps([run.settings, config_of(run.settings).as_json()], sort_keys=True) for run in runs)
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
