@@ -89,10 +89,7 @@ def rank(
 def _print(study: dict[str, Any]) -> None:
     title = f"{study['env']}, {study['arm']}: {study['batches']:,} batches of {study['batch_size']} states x "
     tell(f"{title}{study['actions']} actions")
-    table = Table()
-    table.box, table.padding, table.pad_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False
-    for name in ("Q", "energy", "mean rank", "median", "largest"):
-        table.add_column(name, justify="left" if name == "Q" else "right", no_wrap=True)
+    table = Table("Q", "energy", "mean rank", "median", "largest", box=box.SIMPLE_HEAD, pad_edge=False)
     for words, energy, kind in _KINDS:
         cdf, counts = study[f"{kind}cdf"], study[f"{kind}histogram"]
         median = next(rank for rank, share in enumerate(cdf) if share >= 0.5)

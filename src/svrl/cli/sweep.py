@@ -329,11 +329,9 @@ def _print_sweeps(listed: list[dict[str, Any]], address: str, as_json: bool) -> 
     if not listed:
         say(f"{address} has no sweep yet. Begin one with: svrl sweep run FILE")
         return
-    table = Table(box=None, pad_edge=False)
-    for name in listed[0]:
-        table.add_column(name, justify="left" if name == "name" else "right")
+    table = Table(*listed[0], box=None, pad_edge=False)
     for row in listed:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*map(str, row.values()))
     print_table(table)
 
 
@@ -422,13 +420,10 @@ def export(
     for note in asked.store.notes_on_versions(spec.id for spec in asked.specs):
         say(note)
     if done["left_out"]:
-        say(_left_out(done["left_out"], len(asked.specs), rows))
+        say(_left_out(done["left_out"], len(asked.specs)))
 
 
-def _left_out(states: Mapping[str, int], of: int, rows: str) -> str:
-    """How many runs a table has nothing of, and why."""
-    failed, done = states.get("failed", 0), states.get("done", 0)
-    unfinished = sum(states.values()) - failed - done
-    told = [(failed, "failed"), (unfinished, "unfinished"), (done, f"done without {rows}")]
-    reasons = ", ".join(f"{count:,} {why}" for count, why in told if count)
+def _left_out(states: Mapping[str, int], of: int) -> str:
+    """How many runs a table has nothing of, and how they stand."""
+    reasons = ", ".join(f"{count:,} {state}" for state, count in states.items())
     return f"Note: {sum(states.values()):,} of {of:,} runs are left out: {reasons}."
