@@ -58,6 +58,19 @@ def test_a_cliff_is_walked_along_in_13_steps() -> None:
     assert value == pytest.approx(-(1 - 0.99**13) / (1 - 0.99), abs=1e-9)
 
 
+def test_taxis_start_anywhere_and_their_plans_deliver() -> None:
+    env = gymnasium.make(newest("Taxi"))
+    model = mdp_from_env(env, 0.95)
+    start = start_probabilities(env)
+    assert (model.n_states, model.n_actions) == (500, 6)
+    assert np.count_nonzero(start) == 300
+    found = plan(model, PolicyIteration())
+    agent = agent_from_plan(found, model)
+    for seed in range(20):
+        first, _ = env.reset(seed=seed)
+        assert played(env, agent, first, 0.95)[0] == pytest.approx(float(found.v[first]), abs=1e-9)
+
+
 def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
     env, discount = gymnasium.make("FrozenLake-v1"), 0.99
     model = mdp_from_env(env, discount)

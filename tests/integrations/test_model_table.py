@@ -166,6 +166,14 @@ def test_what_is_read_answers_bit_for_bit(kind: str, tmp_path: Path) -> None:
         assert torch.equal(ours.to_dense(), theirs.to_dense())
 
 
+def test_ends_of_probability_0_are_not_forgotten(tmp_path: Path) -> None:
+    rows = scipy.sparse.csr_array((np.array([1.0, 0.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
+    model = TabularMDP(transitions=rows, rewards=[[1.0]], discount=0.5, done=np.array([False, True]))
+    save_mdp(model, tmp_path / "mdp.npz")
+    assert load_mdp(tmp_path / "mdp.npz").describe() == {**model.describe(), "transitions": 1}
+    assert model.describe()["episodic"]
+
+
 def test_a_grid_is_written_as_a_table(tmp_path: Path) -> None:
     grid = GridMDP(make_task("mountain-car", states=(6, 5), actions=4))
     save_mdp(grid, tmp_path / "grid.npz")

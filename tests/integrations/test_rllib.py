@@ -166,6 +166,26 @@ def test_a_loss_that_asks_for_something_else_is_noticed(monkeypatch: pytest.Monk
         update(learner(), 0)
 
 
+def test_an_interrupted_update_does_not_stop_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = learner(structure=0.5), learner(structure=0.5)
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one, "compute_gradients", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            update(one, 0)
+    other.updates[MODULE] = 1  # the interrupted update used a mask
+    for number in (1, 2):
+        update(one, number)
+        update(other, number)
+    assert one.updates == {MODULE: 3}
+    assert torch.equal(flat_weights(one), flat_weights(other))
+    with pytest.raises(RuntimeError, match="makes a step without a loss"):
+        one.apply_gradients({})
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

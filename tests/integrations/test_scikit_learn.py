@@ -162,6 +162,15 @@ class TestTransform:
             target = np.concatenate([row[seen], np.zeros(len(s))])
             np.testing.assert_allclose(answer, np.linalg.lstsq(system, target)[0] @ v, atol=1e-7)
 
+    @pytest.mark.parametrize("rows", [50, 800])
+    def test_nears_a_fit_with_the_new_row_among_the_others(self, rows) -> None:
+        _, holes = table(rows + 1, 12)
+        shrinkage = 0.05 * np.linalg.norm(np.nan_to_num(holes), 2)
+        imputer = SoftImputer(shrinkage=shrinkage, output="estimate", tolerance=1e-8)
+        together = imputer.fit_transform(holes)[-1]
+        alone = imputer.fit(holes[:-1]).transform(holes[-1:])[0]
+        assert np.linalg.norm(alone - together) < 3 / rows * np.linalg.norm(together)
+
     @pytest.mark.parametrize("imputer", [*IMPUTERS, SoftImputer(shrinkage=1e6)], ids=[*PAIRS, "rank 0"])
     def test_takes_each_row_by_itself_in_blocks_and_from_a_pickle(self, imputer, monkeypatch) -> None:
         _, new = table(9, 12, seed=1)
@@ -301,6 +310,15 @@ def test_running_out_of_steps_is_a_warning() -> None:
 
 
 class TestScikitLearn:
+    def test_leaves_the_global_random_state_alone(self) -> None:
+        _, holes = table(200, 150, share=0.5)
+        before = np.random.get_state()[1].copy()  # noqa: NPY002
+        for imputer in (LowRankImputer(), SoftImputer(ratio=0.2)):
+            first = imputer.fit_transform(holes)
+            assert np.array_equal(first, imputer.fit_transform(holes))
+            held_out_score(imputer, holes)
+        assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
     def test_pipeline_and_column_transformer(self) -> None:
         truth, holes = table(100, 12, noise=0.0)
         target = truth @ np.arange(12.0)

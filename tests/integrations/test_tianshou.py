@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,17 @@ def test_actions_that_are_not_allowed_are_not_chosen() -> None:
     chosen = structured(values, 0.5, updates=0)[:, :2].argmax(1)
     expected = 0.9 * values[torch.arange(BATCH), chosen]  # both networks are the same at the beginning
     torch.testing.assert_close(returns_of(ours, buffer, indices).flatten().float(), expected)
+
+
+def test_a_pickle_and_a_copy_draw_on_by_themselves(tmp_path: Any) -> None:
+    first = algorithm_of(DQN, StructuredDQN, structure=0.5, target_update_freq=0)
+    updated(first, memory(), 7)
+    torch.save(first, tmp_path / "whole.pt")  # what the library's high-level interface does
+    whole, twin = torch.load(tmp_path / "whole.pt", weights_only=False), copy.deepcopy(first)
+    for algorithm in (first, whole, twin):
+        updated(algorithm, memory(), 7)
+        assert int(algorithm.structure_updates) == 14
+        assert same(algorithm, first)
 
 
 def test_a_library_that_asks_in_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

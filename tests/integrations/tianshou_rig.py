@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, Collector, PrioritizedReplayBuffer, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams
-from tianshou.utils.net.common import Net
+from tianshou.utils.net.common import Net, Recurrent
 from tianshou.utils.net.discrete import ImplicitQuantileNetwork, NoisyLinear
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import Tensor, nn
@@ -114,6 +115,13 @@ def returns_of(algorithm: Any, buffer: ReplayBuffer, indices: np.ndarray) -> Ten
     return algorithm._preprocess_batch(batch, buffer, indices).returns
 
 
+def recurrent(cls: type, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    net = Recurrent(layer_num=1, state_shape=WIDTH, action_shape=SPACE.n, hidden_layer_size=8)
+    policy = DiscreteQLearningPolicy(model=net, action_space=SPACE)
+    return cls(policy=policy, optim=AdamOptimizerFactory(lr=1e-2), target_update_freq=4, **settings)
+
+
 SCORE = 195.0  # what the library's own tests ask of CartPole
 
 
@@ -164,6 +172,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"no target network": {"target_update_freq
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     **{f"{kind.__name__}, {name}": (kind, settings) for kind in OURS for name, settings in SETTINGS.items()},
     "DQN, not double": (DQN, {"is_double": False}),
+    "recurrent": (DQN, {"make": recurrent}),
 }
 FEW = tuple(f"{kind.__name__}, target network" for kind in OURS)
 CHOOSES_ONLY = {case for case in CASES if case.startswith(("C51", "Rainbow"))}
@@ -171,7 +180,9 @@ CHOOSES_ONLY = {case for case in CASES if case.startswith(("C51", "Rainbow"))}
 
 def run(case: str, *, plain: bool = False, **settings: Any) -> Any:
     kind, own = CASES[case]
-    algorithm = algorithm_of(kind, kind if plain else OURS[kind], n_step_return_horizon=3, **own, **settings)
+    cls, own = kind if plain else OURS[kind], {"n_step_return_horizon": 3, **own}
+    make = own.pop("make", partial(algorithm_of, kind))
+    algorithm = make(cls, **own, **settings)
     algorithm.stats = updated(algorithm, memory(prioritised=True), 25)
     return algorithm
 
