@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from svrl import __version__
 from svrl.cli.run_list import Follower
 from svrl.paper.catalogue import FIGURES, load_experiment
 from svrl.runs.local import run_locally
@@ -116,6 +117,17 @@ def test_bad_use_gets_one_sentence(svrl, arguments, words):
     assert shown.exit_code == 2
     assert words in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_note_says_if_another_svrl_computed_what_is_kept(svrl, store, tmp_path):
+    mine = tmp_path / "store"
+    shutil.copytree(store, mine)
+    path = Store(mine).folder(toy_runs()[0].id) / "attempts.jsonl"
+    path.write_text(path.read_text().replace(f'"svrl": "{__version__}"', '"svrl": "0.0.1"'))
+    shown = svrl("paper", "check", "fig1", "--store", mine)
+    assert "Note: not all results are of this svrl" in shown.stderr
+    assert "1 by svrl 0.0.1" in shown.stderr
+    assert "not all results" not in svrl("paper", "check", "fig1", "--store", store).stderr
 
 
 def test_a_damaged_result_is_named(svrl, store, tmp_path):

@@ -215,10 +215,12 @@ class Asked:
         return self.stores if self.scale in ("short", "full") else self.stores[:1]
 
     def library(self) -> Library:
-        """All experiments and what is kept of them."""
+        """All experiments and what is kept of them, with a note if another svrl computed some of it."""
         from svrl.paper.catalogue import load_all
         from svrl.paper.judging import Library
 
+        for note in self.store.notes_on_versions(spec["id"] for spec, _ in self.store.kept()):
+            say(note)
         return Library(tuple(load_all()), self.stores)
 
     def listed(self) -> list[dict[str, Any]]:
