@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from gymnasium import Env, ObservationWrapper, spaces
 from sb3_contrib import QRDQN
-from stable_baselines3 import DQN
-from stable_baselines3.common.envs import FakeImageEnv
+from stable_baselines3 import DQN, HerReplayBuffer
+from stable_baselines3.common.envs import BitFlippingEnv, FakeImageEnv
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.utils import set_random_seed
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 from torch import Tensor
 
 from svrl.integrations.sb3_contrib import StructuredQRDQN
@@ -75,15 +75,31 @@ SETUPS: dict[str, tuple[str, Callable[[], Any], dict[str, Any]]] = {
     "one environment": ("MlpPolicy", Drift, {}),
     "n-step": ("MlpPolicy", Drift, {"n_steps": 3}),
     "four environments": ("MlpPolicy", lambda: DummyVecEnv([Drift] * 4), {"gradient_steps": -1}),
+    "two processes": ("MlpPolicy", lambda: SubprocVecEnv([Drift] * 2, start_method="fork"), {}),
+    "whole episodes": ("MlpPolicy", Drift, {"train_freq": (1, "episode"), "gradient_steps": -1}),
     "soft target updates": ("MlpPolicy", Drift, {"tau": 0.1, "target_update_interval": 1}),
+    "less memory": (
+        "MlpPolicy",
+        Drift,
+        {"optimize_memory_usage": True, "replay_buffer_kwargs": {"handle_timeout_termination": False}},
+    ),
+    "normalised": ("MlpPolicy", lambda: VecNormalize(DummyVecEnv([Drift])), {}),
     "pictures": ("CnnPolicy", picture, {"buffer_size": 200}),
     "several inputs": ("MultiInputPolicy", lambda: Described(Drift()), {}),
+    "hindsight": (
+        "MultiInputPolicy",
+        lambda: BitFlippingEnv(n_bits=4, max_steps=4),
+        {"replay_buffer_class": HerReplayBuffer},
+    ),
 }
 
 
 def trained(kind: type[OffPolicyAlgorithm], setup: str = "one environment", steps: int = 100, **settings: Any) -> Any:
     policy, env, own = SETUPS[setup]
-    return kind(policy, env(), **{**SMALL, **own, **settings}).learn(steps)
+    model = kind(policy, env(), **{**SMALL, **own, **settings}).learn(steps)
+    if isinstance(model.env, SubprocVecEnv):
+        model.env.close()  # its processes would stay until the model is thrown away, and that may be never
+    return model
 
 
 def weights(model: OffPolicyAlgorithm) -> list[Tensor]:

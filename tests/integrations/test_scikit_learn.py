@@ -66,7 +66,15 @@ def fitted(imputer: LowRankImputer, X: np.ndarray) -> LowRankImputer:
         return clone(imputer).fit(X)
 
 
-@parametrize_with_checks([SoftImputer(), whole(LowRankImputer()), SoftImputer(missing_values=-1, standardise=True)])
+@parametrize_with_checks(
+    [
+        SoftImputer(),
+        LowRankImputer(),
+        whole(SoftImputer()),
+        whole(LowRankImputer()),
+        SoftImputer(missing_values=-1, standardise=True),
+    ]
+)
 def test_scikit_learns_checks(estimator: LowRankImputer, check) -> None:
     check(estimator)
 
