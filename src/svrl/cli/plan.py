@@ -50,7 +50,7 @@ def plan(
     The optimum is computed for up to 200 million pairs of state and action. Larger plans are judged without it, unless
     --compare or --backup-cost asks for it.
 
-    Nothing is written without --out. With it, Ctrl-C keeps what was done, and --resume goes on to exactly the result
+    Nothing is written without --out. With it, Ctrl-C keeps what was done, and --resume continues to exactly the result
     that an uninterrupted run would have had.
     """
     with answering(), flagged(PlanSettings):

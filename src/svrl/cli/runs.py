@@ -21,7 +21,7 @@ from svrl.runtime.rows import last_rows
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT
 
 RUNS = Path("runs")
-"""Where svrl train and svrl plan put them by default: if it is not there, nobody has run anything yet."""
+"""Where svrl train and svrl plan put them by default: if it does not exist, there are no runs yet."""
 WINDOW = 100
 _OF_GAMES = {"episodes", "mean", "ci_low", "ci_high"}
 _TEXTS = {"env", "task", "method"}

@@ -373,7 +373,7 @@ def retry(
     failed: Annotated[bool, typer.Option("--failed", help="All runs that failed.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let runs that failed be worked on again by the next svrl sweep run, from their last checkpoints."""
+    """Let the next svrl sweep run retry failed runs, from their last checkpoints."""
     with answering(), sentences():
         if not failed:
             raise BadInputError("Say which runs to try again: --failed, and perhaps some of them by --where.")

@@ -142,7 +142,7 @@ def train(
 ) -> None:
     """Train a DQN agent, plain or structured (SV-RL).
 
-    Ctrl-C saves, and --resume goes on from there to what an uninterrupted run would have become. Every run has a folder
+    Ctrl-C saves, and --resume continues from there to the result of an uninterrupted run. Every run has a folder
     with its rows, its learning curve and the agent, for svrl eval, watch and rank.
     """
     own = {name: value for name, value in locals().items() if name in _OWN}
@@ -159,7 +159,7 @@ def train(
         runs = len(configs) * (seeds or 1)
         at_a_time = min(runs, together or default_together(runs, device, wandb))
         with Signals().held_back() as signals:
-            # Here, because it is slow to import: whoever has mistyped an option does not wait for it.
+            # Imported here because it is slow: a mistyped option is reported before it.
             from svrl.training.population import Manner
             from svrl.training.session import Habits
 
@@ -361,7 +361,7 @@ def _again(env: str, fields: Mapping[str, Any], own: Mapping[str, Any], place: P
 def _train(
     members: Sequence[Member], manner: Manner, together: int, stopping: Stopping, signals: Signals, *, single: bool
 ) -> None:
-    """Train runs; of a single one the error is that of the command, of several each is told with its folder."""
+    """Train runs. The error of a single run is the command's; with several runs, each error names its folder."""
     from svrl.training.population import PopulationError, train_population
 
     bars = Bars(width=max(map(len, map(_label, members))))

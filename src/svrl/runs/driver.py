@@ -1,4 +1,4 @@
-"""The driver of a list of runs: which runs are left, who has them, when to stop. A pool says where they are worked on.
+"""The driver of a list of runs: which are left, which process has each, when to stop. A pool says where they run.
 
 A run that another process holds is left alone and looked at again later, so several drivers share one store. What was
 lost with a worker process is looked up in the store first, and then begun again.
@@ -19,7 +19,7 @@ from svrl.runs.work import LAST_LINES, Ended, now, sentence_of, tidy
 from svrl.runtime.stop_signals import Signals
 
 RETRIES = 2
-"""Times that a run is begun again whose process was killed: by the system for its memory, or with its machine."""
+"""Most restarts of a run whose process was killed: by the system for lack of memory, or with its machine."""
 LOOK_EVERY = 0.5
 """Seconds between two looks at signals and at the clock; the end of a run is noticed at once."""
 AGAIN_AFTER = 2.0
@@ -30,7 +30,7 @@ ELSEWHERE = "by another command"
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How runs are worked on; nothing here changes what is learned.
+    """How runs are executed; nothing here changes what is learned.
 
     Attributes:
         jobs: Runs at a time on CPUs, or processes on GPUs; None takes as many as cores, GPUs and memory allow.

@@ -255,7 +255,7 @@ def grid_in_one_form(task: str, states: Any) -> Any:
 
 
 class _Kept(NamedTuple):
-    """What makes a run one that can be resumed: its folder, and signals that somebody holds back."""
+    """What a resumable run needs: its folder, and the signals that the caller holds back."""
 
     directory: RunDirectory
     signals: Signals

@@ -181,6 +181,6 @@ def _connected(cluster: str | None) -> Iterator[Any]:
 
 
 def _first_sentence(error: BaseException) -> str:
-    """Of what an error says; Ray's go on for pages."""
+    """The first sentence of an error; Ray's messages fill pages."""
     line = (str(error).strip().splitlines() or [f"{type(error).__name__}."])[0]
     return line.partition(". ")[0].rstrip(".") + "."

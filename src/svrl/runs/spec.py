@@ -66,7 +66,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a run came to that keeps no run directory of its own.
+    """The result of a run that writes no run directory itself.
 
     Attributes:
         rows: JSON objects; numbers are numbers.
@@ -106,7 +106,7 @@ class RunSpec:
         settings: All that its result depends on: strings, numbers, booleans, None, and lists and objects of them.
         given: What a sweep says about it, for its label and for comparisons: the same settings without defaults.
         device: cpu, cuda or cuda:N.
-        steps: Agent steps of a training, most iterations of a plan; None if nobody knows before.
+        steps: Agent steps of a training, most iterations of a plan; None if not known in advance.
         minutes: About how long it takes on one core, for estimates only.
         after: Runs that have to be done before.
     """

@@ -1,6 +1,6 @@
 """How a sweep stands: every run with its state, its progress and its score, and all of them together.
 
-A look reads what lies in the store and asks nobody. Others write while it reads, so a run that cannot be read is read
+A look only reads the store and contacts no process. Others write while it reads, so a run that cannot be read is read
 once more, and then shown as unreadable; a look does not fail for it.
 
 The score of a training is the mean of its last 100 games, so far if it goes on. Where all subjects are Atari games it

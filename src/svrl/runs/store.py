@@ -145,7 +145,7 @@ class Store:
             log.append(row)
 
     def retry(self, run: str) -> None:
-        """Let a run that failed be worked on again."""
+        """Allow a failed run to be retried."""
         self.note(run, {"retry": datetime.now(UTC).isoformat(timespec="milliseconds")})
 
     def result(self, run: str) -> dict[str, Any] | None:

@@ -204,7 +204,7 @@ def threads_of(folder: Path, otherwise: int) -> int:
 
 
 def tidy(store: Store, run: str) -> None:
-    """Complete what a process left behind that was killed when all but that was done."""
+    """Clean up after a process that was killed when its run was done but not yet recorded as such."""
     attempts = store.attempts(run)
     if remains_in(store.folder(run)) or (attempts and "began" in attempts[-1]):
         with suppress(BusyError, OSError), store.working_on(run):

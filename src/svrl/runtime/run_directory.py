@@ -100,7 +100,7 @@ class RunDirectory:
         if is_finished(path):
             raise ValueError(_finished(path))
         if (path / CONFIG).exists():
-            raise ValueError(f"{path} holds an unfinished run. Add --resume to go on with it, or give another folder.")
+            raise ValueError(f"{path} holds an unfinished run. Add --resume to resume it, or give another folder.")
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is a file. Give a folder for the run.")
         half_written = list(path.glob(".config-*.json"))  # by a process that was killed before its config was whole

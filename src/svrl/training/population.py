@@ -251,7 +251,7 @@ def _forget_locals(error: BaseException | None) -> None:
 def _shared(threads: int | None) -> Iterator[None]:
     """Settings of the whole process, for all runs."""
     earlier = sys.getswitchinterval()
-    # A thread whose emulators or GPU have answered waits so long for Python; a step takes less than the usual 5 ms.
+    # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
     sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
     try:
         with _torch_threads(threads):
