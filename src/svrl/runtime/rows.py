@@ -88,10 +88,11 @@ class RowLog:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """All whole rows of a file; none if there is no file."""
-    if not path.exists():
+    try:
+        with open_regular(path) as file:
+            return [row for line in file if (row := _parsed(line)) is not None]
+    except FileNotFoundError:
         return []
-    with open_regular(path) as file:
-        return [row for line in file if (row := _parsed(line)) is not None]
 
 
 def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
