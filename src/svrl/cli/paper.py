@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from svrl.runs.spec import RunSpec
     from svrl.runs.store import Reader, Store
 
-SCALES = ("smoke", "laptop", "short", "full")
+SCALES = ("smoke", "laptop", "screen", "short", "full")
 PICTURES = ("svg", "pdf", "png")
 FIGURES, REPORT = Path("figures"), Path("report")
 STOPPED = "Stopped; what was done is kept, and the same command resumes."
@@ -212,7 +212,7 @@ class Asked:
     @property
     def counting(self) -> tuple[Reader, ...]:
         """Where a run that is kept need not be computed: what takes hours is read, what a laptop can do is done."""
-        return self.stores if self.scale in ("short", "full") else self.stores[:1]
+        return self.stores if self.scale in ("screen", "short", "full") else self.stores[:1]
 
     def library(self) -> Library:
         """All experiments and what is kept of them, with a note if another svrl computed some of it."""
@@ -370,7 +370,8 @@ def _in_order(specs: Iterable[RunSpec], device: str) -> list[RunSpec]:
     from svrl.runs.spec import with_forerunners
 
     longest = with_forerunners(sorted(specs, key=lambda spec: -spec.minutes_in_all))
-    return [replace(spec, device=device) for spec in longest]
+    # The study of a training stays on the CPU: on a GPU it would keep the next trainings waiting.
+    return [replace(spec, device="cpu" if spec.after else device) for spec in longest]
 
 
 def _refuse_misplaced(context: typer.Context) -> None:

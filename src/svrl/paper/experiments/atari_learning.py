@@ -18,7 +18,7 @@ from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import gains, trainings
 from svrl.paper.experiments.gains import MARGIN, Panels, labels_of, ranks_of
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
-from svrl.paper.experiments.trainings import ARMS_OF, FULL, PAIR, SHORT, TECHNIQUES, WORDS, env_names, envs_of, title_of
+from svrl.paper.experiments.trainings import ARMS_OF, FULL, PAIR, SCREEN, SHORT, TECHNIQUES, WORDS, env_names, envs_of, title_of
 from svrl.paper.verdicts import counted, fixed, nothing_yet, settled, shown
 from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
@@ -74,6 +74,15 @@ BUDGETS = {
         f"Frostbite, and {trainings.listed(_SMOKE_PAIRS)} for DQN, {WORDS['smoke']}",
     ),
     "laptop": _budget(trainings.LAPTOP, ("frostbite",), (), f"Frostbite with DQN only, {WORDS['laptop']}"),
+    "screen": Budget(
+        runs=(
+            *SCREEN.runs(env_names(GAMES), PAIR),
+            *SCREEN.runs(env_names(_IN_ALL_ARMS), [arm for arm in trainings.ALL_ARMS if arm not in PAIR]),
+        ),
+        needs=needs,
+        words=WORDS["screen"],
+        piece_of=trainings.piece_of,
+    ),
     "short": Budget(
         runs=(
             *SHORT.runs(env_names(GAMES), ARMS_OF["dqn"]),
