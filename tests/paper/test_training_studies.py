@@ -236,6 +236,7 @@ def test_the_agents_of_committed_cells_are_what_they_were():
         f"{experiment.name} {scale}": agents_digest(budget.runs)
         for experiment in EXPERIMENTS
         for scale, budget in experiment.budgets.items()
+        if scale != "screen"  # nothing of it is committed yet
     }
     assert found == AGENTS
 

@@ -57,8 +57,9 @@ Scale = Annotated[
         "--scale",
         metavar="SCALE",
         autocompletion=lambda: list(SCALES),
-        help="smoke (a minute or two), laptop (about an hour on 2 cores), short (MinAtar and control tasks, and a "
-        "million steps of each Atari game, for a GPU) or full (the paper's budgets).",
+        help="smoke (a minute or two), laptop (about an hour on 2 cores), screen (200,000 steps of each Atari game, "
+        "for a GPU), short (MinAtar and control tasks, and a million steps of each Atari game) or full (the paper's "
+        "budgets).",
     ),
 ]
 Figures = Annotated[

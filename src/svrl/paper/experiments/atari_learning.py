@@ -18,7 +18,18 @@ from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import gains, trainings
 from svrl.paper.experiments.gains import MARGIN, Panels, labels_of, ranks_of
 from svrl.paper.experiments.training_figures import SCORE, draw_curves
-from svrl.paper.experiments.trainings import ARMS_OF, FULL, PAIR, SCREEN, SHORT, TECHNIQUES, WORDS, env_names, envs_of, title_of
+from svrl.paper.experiments.trainings import (
+    ARMS_OF,
+    FULL,
+    PAIR,
+    SCREEN,
+    SHORT,
+    TECHNIQUES,
+    WORDS,
+    env_names,
+    envs_of,
+    title_of,
+)
 from svrl.paper.verdicts import counted, fixed, nothing_yet, settled, shown
 from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
 from svrl.runs.spec import RunSpec
