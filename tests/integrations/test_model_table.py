@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -124,29 +123,24 @@ def test_pairs_that_are_no_problem_are_refused(change: dict[str, np.ndarray], se
         mdp_from_pairs(**(whole | change), discount=0.9, name="x")
 
 
-S, A = 11, 3
-
-
-def random_mdp(seed: int, **options: Any) -> TabularMDP:
-    rng = np.random.default_rng(seed)
-    p = rng.random((S * A, S)) * (rng.random((S * A, S)) < 0.4)
-    p[:, 0] += 0.1
-    rows = scipy.sparse.csr_array(p / p.sum(axis=1, keepdims=True))
-    if options.pop("done", False):
-        options["done"] = rng.random(len(rows.data)) < 0.3
-    if options.pop("full rows done", False):
-        rows = scipy.sparse.csr_array(np.full((S * A, S), 1 / S))
-        options["done"] = np.arange(len(rows.data)) % S == 0
-    return TabularMDP(transitions=rows, rewards=rng.normal(size=(S, A)), discount=0.93, **options)
+def full_rows_done() -> TabularMDP:
+    """In every row all states follow, and one of these transitions ends the episode."""
+    rows = scipy.sparse.csr_array(np.full((36, 9), 1 / 9))
+    return TabularMDP(transitions=rows, rewards=random_parts(6)[1], discount=0.93, done=np.arange(324) % 9 == 0)
 
 
 PROBLEMS = {
-    "plain": random_mdp(0, name="mine", label={"seed": 3, "note": "ä"}),
-    "terminal": random_mdp(3, terminal=np.arange(S) % 3 == 0),
-    "done": random_mdp(4, done=True),
-    "both": random_mdp(5, done=True, terminal=np.arange(S) % 4 == 0),
-    "full rows": random_mdp(6, **{"full rows done": True}),
-    "toy": toy_mdp(0, n_states=S, n_actions=A),
+    "plain": TabularMDP(
+        **dict(zip(("transitions", "rewards"), random_parts(1), strict=True)),
+        discount=0.93,
+        name="mine",
+        label={"seed": 3, "note": "ä"},
+    ),
+    "terminal": episodic(3, terminal=True, done=False),
+    "done": episodic(4, terminal=False, done=True),
+    "both": episodic(5, terminal=True, done=True),
+    "full rows": full_rows_done(),
+    "toy": toy_mdp(0, n_states=9, n_actions=4),
 }
 
 
@@ -158,20 +152,12 @@ def test_what_is_read_answers_bit_for_bit(kind: str, tmp_path: Path) -> None:
     assert back.describe() == model.describe()
     assert (back.reward_range, back.largest_row_sum) == (model.reward_range, model.largest_row_sum)
     for dtype in (torch.float32, torch.float64):
-        v = torch.randn(S, generator=torch.Generator().manual_seed(0), dtype=dtype)
+        v = torch.randn(9, generator=torch.Generator().manual_seed(0), dtype=dtype)
         assert torch.equal(back.backup(v), model.backup(v))
-    policy = torch.arange(S) % A
+    policy = torch.arange(9) % 4
     for part in ("reward", "transitions"):
         ours, theirs = (getattr(one.under(policy), part) for one in (model, back))
         assert torch.equal(ours.to_dense(), theirs.to_dense())
-
-
-def test_ends_of_probability_0_are_not_forgotten(tmp_path: Path) -> None:
-    rows = scipy.sparse.csr_array((np.array([1.0, 0.0]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
-    model = TabularMDP(transitions=rows, rewards=[[1.0]], discount=0.5, done=np.array([False, True]))
-    save_mdp(model, tmp_path / "mdp.npz")
-    assert load_mdp(tmp_path / "mdp.npz").describe() == {**model.describe(), "transitions": 1}
-    assert model.describe()["episodic"]
 
 
 def test_a_grid_is_written_as_a_table(tmp_path: Path) -> None:
@@ -193,15 +179,13 @@ def test_damaged_and_foreign_files_get_one_sentence(tmp_path: Path) -> None:
         bad.write_bytes(content)
         with pytest.raises(ValueError, match="is damaged, or was not written by save_mdp"):
             load_mdp(bad)
-    np.savez(bad, a=np.ones(3))
-    with pytest.raises(ValueError, match="is damaged, or was not written by save_mdp"):
-        load_mdp(bad)
     with np.load(good) as entries:
         parts = dict(entries)
     for change, sentence in (
-        ({"version": np.array(2)}, "is svrl-mdp of version 2, and svrl-mdp 1 can be read"),
+        ({"version": np.array(2)}, "the format svrl-mdp 2, and svrl-mdp 1 can be read"),
+        ({"format": np.array("x")}, "the format x 1, and svrl-mdp 1 can be read"),
         ({"format": np.array(["pickled"], dtype=object)}, "is damaged"),
-        ({"indptr": parts["indptr"] + 1}, "no CSR matrix"),
+        ({"indptr": parts["indptr"] + 1}, "index pointer"),
         ({"data": parts["data"] * 2}, "sum to 2"),
         ({"rewards": parts["rewards"] * np.nan}, "Make its rewards finite"),
         ({"discount": np.array(1.5)}, "discount between 0 and 1"),

@@ -1,4 +1,4 @@
-"""A plan's Q in two kinds of files, with an error that holds."""
+"""A plan's Q in a file, with an error that holds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def found(request: pytest.FixtureRequest) -> Plan:
     return plan(MODEL, METHODS[request.param], seed=3)
 
 
-@pytest.mark.parametrize("ending", ["npz", "safetensors"])
-def test_a_round_trip_is_exact_and_its_certified_error_holds(found: Plan, ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"q.{ending}"
+def test_a_round_trip_is_exact_and_its_certified_error_holds(found: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "q.npz"
     save_q(found, path, model=MODEL)
     assert list(tmp_path.iterdir()) == [path]
     back = load_q(path)
@@ -70,31 +69,16 @@ def test_without_the_model_nothing_is_certified(tmp_path: Path) -> None:
 
 
 def test_what_is_no_plan_and_no_file_of_q_gets_one_sentence(tmp_path: Path) -> None:
-    dense = plan(MODEL, METHODS["dense"])
+    dense, path = plan(MODEL, METHODS["dense"]), tmp_path / "q.npz"
     for call, sentence in (
-        (lambda: save_q(dense.q, tmp_path / "q.npz"), "writes a Plan, got Tensor"),  # type: ignore[arg-type]
-        (lambda: save_q(plan(MODEL, METHODS["values"]), tmp_path / "v.npz"), "kept values only"),
-        (lambda: save_q(dense, tmp_path / "q.csv"), r"ends in \.npz or \.safetensors, got 'q\.csv'"),
-        (lambda: load_q(tmp_path / "q.csv"), r"ends in \.npz or \.safetensors, got 'q\.csv'"),
+        (lambda: save_q(dense.q, path), "writes a Plan, got Tensor"),  # type: ignore[arg-type]
+        (lambda: save_q(plan(MODEL, METHODS["values"]), path), "kept values only"),
+        (lambda: save_q(dense, tmp_path / "q.csv"), r"ends in \.npz, got 'q\.csv'"),
     ):
         with pytest.raises(ValueError, match=sentence):
             call()
     assert list(tmp_path.iterdir()) == []
-    for ending in ("npz", "safetensors"):
-        path = tmp_path / f"q.{ending}"
-        save_q(dense, path)
-        content = path.read_bytes()
-        for broken in (b"", content[: len(content) // 2], b"something else"):
-            path.write_bytes(broken)
-            with pytest.raises(ValueError, match=rf"is damaged, or no \.{ending} file"):
-                load_q(path)
-    for arrays, sentence in (
-        ({"left": np.ones((2, 2))}, "holds left, and no matrix q"),
-        ({"q": np.ones(3)}, "no matrix q"),
-        ({"q": np.array([{}])}, "is damaged"),  # a pickle
-    ):
-        np.savez(tmp_path / "q.npz", **arrays)
+    for arrays, sentence in (({"q": np.ones(3)}, "holds q, and was not written"), ({"q": np.array([{}])}, "damaged")):
+        np.savez(path, **arrays)
         with pytest.raises(ValueError, match=sentence):
-            load_q(tmp_path / "q.npz")
-    with pytest.raises(FileNotFoundError):
-        load_q(tmp_path / "none.npz")
+            load_q(path)

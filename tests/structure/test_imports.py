@@ -40,7 +40,6 @@ RESERVED = {
     "sklearn": {"integrations"},
     "quantecon": {"integrations"},
     "mdpsolver": set(),
-    "safetensors": {"integrations"},
     "sb3_contrib": {"integrations"},
     "tianshou": {"integrations"},
     "torchrl": {"integrations"},

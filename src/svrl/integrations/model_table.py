@@ -40,6 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
+from torch import Tensor
 
 from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
@@ -48,7 +49,6 @@ from svrl.runtime.files import writing
 ROUNDING = 1e-12
 """What a row may miss by rounding alone."""
 FORMAT, VERSION = "svrl-mdp", 1
-ENTRIES = ("indptr", "indices", "data", "done", "rewards", "terminal", "discount", "name", "label")
 
 
 class ModelTable(NamedTuple):
@@ -65,54 +65,43 @@ class ModelTable(NamedTuple):
     discount: float
 
 
-class _Stored(NamedTuple):
-    """What a model keeps: rows (S * A, S), and rewards (S, A); terminal states (S,) have the value 0 whatever they say.
-
-    `missing` (S * A,) is the probability that a pair ends the episode: 0 where a row misses 1 by rounding, or is of no
-    account. `episodic` says whether episodes can end at all.
-    """
-
-    rows: scipy.sparse.csr_array
-    rewards: np.ndarray
-    terminal: np.ndarray
-    missing: np.ndarray
-    episodic: bool
-
-
-def _stored(model: Model) -> _Stored:
-    """The arrays of a model, on its own memory where it is a `TabularMDP` on the CPU."""
+def tabulated(model: Model) -> TabularMDP:
+    """The model itself if it is a table; the table of a `GridMDP` or another model, made action by action."""
     if isinstance(model, TabularMDP):
-        entries = model.entries
-        parts = (entries.data, entries.indices, entries.indptr)
-        size = (model.n_states * model.n_actions, model.n_states)
-        rows = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=size)
-        rewards, terminal = entries.reward.cpu().numpy(), entries.terminal.cpu().numpy()
-    elif isinstance(model, Model):
-        rows, rewards = _by_chains(model)
-        terminal = np.zeros(model.n_states, dtype=bool)
-    else:
+        return model
+    if not isinstance(model, Model):
         raise ValueError(f"Only a model has a table of transitions, got {type(model).__name__}. Tabulate it first.")
-    missing = 1.0 - np.asarray(rows.sum(axis=1, dtype=np.float64)).reshape(-1)
-    episodic = bool(model.describe().get("episodic", missing.max() > 1e-6))
-    unused = np.repeat(terminal, model.n_actions) & (np.diff(rows.indptr) == 0)
-    missing = np.where((missing > ROUNDING) & ~unused & episodic, missing, 0.0)
-    return _Stored(rows, rewards, terminal, missing, episodic)
-
-
-def _by_chains(model: Model) -> tuple[scipy.sparse.csr_array, np.ndarray]:
-    """Rows and rewards of a model that is no table, which is asked for the chain of each action."""
     n_states, n_actions = model.n_states, model.n_actions
     rewards, of_actions = np.empty((n_states, n_actions)), []
     for action in range(n_actions):
         chain = model.under(torch.full((n_states,), action, dtype=torch.int64, device=model.device))
         rewards[:, action] = chain.reward.cpu().numpy()
         rows = chain.transitions
-        parts = (rows.values(), rows.col_indices(), rows.crow_indices())
-        found = scipy.sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(rows.shape))
-        found.sum_duplicates()
-        of_actions.append(found)
+        of_actions.append(_csr(rows.values(), rows.col_indices(), rows.crow_indices(), (n_states, n_states)))
+        of_actions[-1].sum_duplicates()
     stacked = scipy.sparse.vstack(of_actions, format="csr")
-    return stacked[np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)], rewards
+    about = model.describe()
+    return TabularMDP(
+        transitions=stacked[np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)],
+        rewards=rewards,
+        discount=model.discount,
+        name=str(about.get("task", "tabular")),
+        label=about,
+    )
+
+
+def _csr(data: Tensor, indices: Tensor, indptr: Tensor, shape: tuple[int, int]) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array((data.cpu().numpy(), indices.cpu().numpy(), indptr.cpu().numpy()), shape=shape)
+
+
+def _rows(table: TabularMDP) -> tuple[scipy.sparse.csr_array, np.ndarray]:
+    """Transitions (S * A, S) that go on, and the probability (S * A,) that a pair ends the episode."""
+    entries, n_actions = table.entries, table.n_actions
+    rows = _csr(entries.data, entries.indices, entries.indptr, (table.n_states * n_actions, table.n_states))
+    missing = 1.0 - np.asarray(rows.sum(axis=1, dtype=np.float64)).reshape(-1)
+    unused = np.repeat(entries.terminal.cpu().numpy(), n_actions) & (np.diff(rows.indptr) == 0)
+    ends = (missing > ROUNDING) & ~unused & table.describe()["episodic"]
+    return rows, np.where(ends, missing, 0.0)
 
 
 def closed(model: Model) -> ModelTable:
@@ -124,12 +113,14 @@ def closed(model: Model) -> ModelTable:
     Returns:
         A table without terminal states and without ends. The values of the first S states are the model's.
     """
-    rows, rewards, terminal, missing, _ = _stored(model)
+    table = tabulated(model)
+    rows, missing = _rows(table)
+    rewards = table.entries.reward.cpu().numpy()
     n_states, n_actions = rewards.shape
-    over = np.repeat(terminal, n_actions)
+    over = np.repeat(table.entries.terminal.cpu().numpy(), n_actions)
     dead, ending = np.flatnonzero(over), np.flatnonzero((missing > 0.0) & ~over)
     entries = scipy.sparse.coo_array(rows).astype(np.float64)
-    keep = ~terminal[entries.row // n_actions]
+    keep = ~over[entries.row]
     size = n_states + (len(ending) > 0)
     last = np.arange(n_states * n_actions, size * n_actions)
     places = (
@@ -177,43 +168,25 @@ def mdp_from_pairs(
     pairs = (states * n_actions + actions)[listed]
     counts = np.bincount(pairs, minlength=n_states * n_actions)
     if counts.max(initial=0) > 1:
-        raise ValueError(f"{_pair(int(counts.argmax()), n_actions)} is listed twice. List every pair once.")
+        state, action = divmod(int(counts.argmax()), n_actions)
+        raise ValueError(f"The pair of state {state} and action {action} is listed twice. List every pair once.")
     idle = np.flatnonzero(counts.reshape(n_states, n_actions).sum(axis=1) == 0)
     if len(idle):
         raise ValueError(f"State {idle[0]} has no action with a finite reward. Give every state at least one.")
-    rows = scipy.sparse.csr_array(transitions)
-    order = listed[np.argsort(pairs)]
     absent = np.flatnonzero(counts == 0)
-    if len(order) < rows.shape[0] or np.any(np.diff(order) != 1):
-        rows = rows[order]
-    paid = rewards[order]
-    if len(absent):
-        rows, paid = _filled(rows, paid, absent, counts, n_actions)
+    entries = scipy.sparse.csr_array(transitions)[listed].tocoo()
+    weights = np.concatenate([entries.data, np.ones(len(absent))])
+    places = np.concatenate([pairs[entries.row], absent]), np.concatenate([entries.col, absent // n_actions])
+    low, high = float(rewards[listed].min()), float(rewards[listed].max())
+    paid = np.full(len(counts), low - ((high - low) or abs(low) or 1.0))
+    paid[pairs] = rewards[listed]
     return TabularMDP(
-        transitions=rows,
+        transitions=scipy.sparse.csr_array((weights, places), shape=(len(counts), n_states)),
         rewards=paid.reshape(n_states, n_actions),
         discount=discount,
         name=name,
         label={"infeasible_pairs": len(absent)},
     )
-
-
-def _filled(
-    rows: scipy.sparse.csr_array, paid: np.ndarray, absent: np.ndarray, counts: np.ndarray, n_actions: int
-) -> tuple[scipy.sparse.csr_array, np.ndarray]:
-    """Rows and rewards of all pairs, from those of the pairs that are there."""
-    entries = rows.tocoo()
-    there = np.flatnonzero(counts)
-    weights = np.concatenate([entries.data, np.ones(len(absent))])
-    places = np.concatenate([there[entries.row], absent]), np.concatenate([entries.col, absent // n_actions])
-    low, high = float(paid.min()), float(paid.max())
-    every = np.full(len(counts), low - ((high - low) or abs(low) or 1.0))
-    every[there] = paid
-    return scipy.sparse.csr_array((weights, places), shape=(len(counts), rows.shape[1])), every
-
-
-def _pair(row: int, n_actions: int) -> str:
-    return f"The pair of state {row // n_actions} and action {row % n_actions}"
 
 
 def save_mdp(model: Model, file: str | Path) -> None:
@@ -222,29 +195,24 @@ def save_mdp(model: Model, file: str | Path) -> None:
     Raises:
         ValueError: If the file does not end in .npz, or there is no model.
     """
-    if Path(file).suffix != ".npz":
-        raise ValueError(f"A file of an MDP ends in .npz, got {Path(file).name!r}.")
-    stored = _stored(model)
-    transitions, done = _with_ends(stored)
-    label = model.describe()
-    if isinstance(model, TabularMDP):  # what it works out itself is no label
-        worked_out = ("task", "states", "actions", "transitions", "episodic", "rows_sum_to_one", "discount", "device")
-        label = {key: value for key, value in label.items() if key not in worked_out}
-    with writing(Path(file)) as temporary, temporary.open("wb") as opened:
-        np.savez(
-            opened,
-            format=np.array(FORMAT),
-            version=np.array(VERSION),
-            indptr=transitions.indptr,
-            indices=transitions.indices,
-            data=transitions.data,
-            done=done,
-            rewards=stored.rewards,
-            terminal=stored.terminal,
-            discount=np.array(model.discount),
-            name=np.array(str(model.describe().get("task", "tabular"))),
-            label=np.array(json.dumps(label)),
-        )
+    table = tabulated(model)
+    rows, missing = _rows(table)
+    ending = missing > 0.0
+    places = rows.indptr[1:][ending]  # behind the other entries of a row
+    write_npz(
+        file,
+        format=FORMAT,
+        version=VERSION,
+        indptr=rows.indptr + np.r_[0, np.cumsum(ending)],
+        indices=np.insert(rows.indices, places, table.n_states - 1),
+        data=np.insert(rows.data, places, missing[ending]),
+        done=np.insert(np.zeros(len(rows.data), dtype=bool), places, True),
+        rewards=table.entries.reward.cpu().numpy(),
+        terminal=table.entries.terminal.cpu().numpy(),
+        discount=table.discount,
+        name=table.name,
+        label=json.dumps(table.describe()),
+    )
 
 
 def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
@@ -255,26 +223,16 @@ def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
         device: Where backups are to be done.
 
     Raises:
-        ValueError: If the file is damaged, is no file of `save_mdp`, or holds no MDP.
+        ValueError: If the file is damaged, is none of `save_mdp`, or holds no MDP.
         OSError: If it cannot be opened.
     """
-    path = Path(file)
-    with path.open("rb") as opened:
-        try:
-            with np.load(opened, allow_pickle=False) as entries:
-                kind = str(entries["format"]), int(entries["version"])
-                found = {name: entries[name] for name in ENTRIES} if kind == (FORMAT, VERSION) else {}
-        except Exception as error:  # a damaged archive fails in as many ways as it has parts
-            raise ValueError(f"{path} is damaged, or was not written by save_mdp, and cannot be read.") from error
-    if not found:
-        raise ValueError(f"{path} is {kind[0]} of version {kind[1]}, and {FORMAT} {VERSION} can be read. Update svrl.")
+    found = read_npz(file, "save_mdp")
+    kind = str(found.get("format")), str(found.get("version"))
+    if kind != (FORMAT, str(VERSION)):
+        raise ValueError(f"{file} has the format {' '.join(kind)}, and {FORMAT} {VERSION} can be read. Update svrl.")
     size = (len(found["indptr"]) - 1, len(found["terminal"]))
-    try:
-        rows = scipy.sparse.csr_array(tuple(found[name] for name in ("data", "indices", "indptr")), shape=size)
-    except ValueError as error:
-        raise ValueError(f"The transitions in {path} are no CSR matrix: {error}. Write the file again.") from error
     return TabularMDP(
-        transitions=rows,
+        transitions=scipy.sparse.csr_array((found["data"], found["indices"], found["indptr"]), shape=size),
         rewards=found["rewards"],
         discount=float(found["discount"]),
         terminal=found["terminal"],
@@ -285,23 +243,29 @@ def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
     )
 
 
-def _with_ends(stored: _Stored) -> tuple[scipy.sparse.csr_array, np.ndarray]:
-    """Transitions (S * A, S) with what ends an episode as entries of their own, and which those are (N,)."""
-    rows, missing = stored.rows, stored.missing
-    ending = missing > 0.0
-    if stored.episodic and not stored.terminal.any() and not ending.any():
-        ending[0] = True  # an end of probability 0 is what makes this MDP one of episodes
-    places = rows.indptr[1:][ending]
-    last = np.where(np.diff(rows.indptr)[ending] > 0, rows.indices[places - 1], -1)
-    columns = np.minimum(last + 1, rows.shape[1] - 1)  # behind the others, where there is room
-    return (
-        scipy.sparse.csr_array(
-            (
-                np.insert(rows.data, places, missing[ending]),
-                np.insert(rows.indices, places, columns),
-                rows.indptr + np.r_[0, np.cumsum(ending)],
-            ),
-            shape=rows.shape,
-        ),
-        np.insert(np.zeros(len(rows.data), dtype=bool), places, True),
-    )
+def write_npz(file: str | Path, **entries: Any) -> None:
+    """Write arrays, numbers and texts; the file is the old one or the whole new one.
+
+    Raises:
+        ValueError: If its name does not end in .npz.
+    """
+    path = Path(file)
+    if path.suffix != ".npz":
+        raise ValueError(f"A file of arrays ends in .npz, got {path.name!r}.")
+    with writing(path) as temporary, temporary.open("wb") as opened:
+        np.savez(opened, **entries)
+
+
+def read_npz(file: str | Path, writer: str) -> dict[str, np.ndarray]:
+    """All entries of a file. Nothing is unpickled.
+
+    Raises:
+        ValueError: If the file is damaged.
+        OSError: If it cannot be opened.
+    """
+    with Path(file).open("rb") as opened:
+        try:
+            with np.load(opened, allow_pickle=False) as entries:
+                return dict(entries)
+        except Exception as error:  # a damaged archive fails in as many ways as it has parts
+            raise ValueError(f"{file} is damaged, or was not written by {writer}, and cannot be read.") from error

@@ -1,11 +1,10 @@
-"""A plan's Q in a file: .npz or .safetensors, by the ending.
+"""A plan's Q in a file, .npz, which NumPy alone can read.
 
-    .npz            q (S, A), or left (S, r) and right (r, A) with Q = left right; v (S,), policy (S,), and metadata
-    .safetensors    the same tensors, with the metadata in the header
+    q (S, A), or left (S, r) and right (r, A) with Q = left right; v (S,); policy (S,)
+    method, outcome    texts; the empty outcome is success
+    discount           and, where the model is given, certified_error and loss_bound
 
-The metadata are texts: format, method, seed, outcome (the empty sentence is success), discount, and, where the model
-is given, certified_error and loss_bound. With V* between L and U (`svrl.certify_plan`) and T_a the backup of one
-action, T_a L <= Q*(., a) <= T_a U, so that
+With V* between L and U (`svrl.certify_plan`) and T_a the backup of one action, T_a L <= Q*(., a) <= T_a U, so that
 
     certified_error = the largest of T_a U - Q and Q - T_a L over all pairs
 
@@ -14,7 +13,6 @@ and no entry of the saved Q is further from Q* than that. Following the policy l
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,21 +20,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from svrl.integrations.versions import require
+from svrl.integrations.model_table import read_npz, write_npz
 from svrl.mdp.model import Model
 from svrl.planning.certificate import certify_plan
 from svrl.planning.plan import Plan
-from svrl.runtime.files import writing
-
-FORMAT = "svrl-q 1"
-ENDINGS = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SavedQ:
-    """What a file holds; all but the matrix may be None in a file that is not ours.
+    """What a file holds.
 
     Attributes:
         q: (S, A), or None where factors are kept.
@@ -50,15 +43,15 @@ class SavedQ:
         loss_bound: No state loses more than this by following the policy; None likewise.
     """
 
-    q: np.ndarray | None = None
-    factors: tuple[np.ndarray, np.ndarray] | None = None
-    v: np.ndarray | None = None
-    policy: np.ndarray | None = None
-    method: str | None = None
-    outcome: str | None = None
-    discount: float | None = None
-    certified_error: float | None = None
-    loss_bound: float | None = None
+    q: np.ndarray | None
+    factors: tuple[np.ndarray, np.ndarray] | None
+    v: np.ndarray
+    policy: np.ndarray
+    method: str
+    outcome: str
+    discount: float
+    certified_error: float | None
+    loss_bound: float | None
 
     @property
     def matrix(self) -> np.ndarray:
@@ -74,7 +67,7 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
 
     Args:
         found: A plan of S states and A actions.
-        file: Its ending, .npz or .safetensors, says how.
+        file: Its name ends in .npz.
         model: What was planned on. With it the error of Q is certified, by three sweeps that form (S, A) arrays;
             and where the plan kept values only, Q is one backup of them.
 
@@ -83,84 +76,48 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
     """
     if not isinstance(found, Plan):
         raise ValueError(f"save_q writes a Plan, got {type(found).__name__}. Give what svrl.plan returned.")
-    path = _checked(Path(file))
-    tensors = _matrix(found, model)
-    metadata = _metadata(found, model, tensors["q"] if "q" in tensors else tensors["left"] @ tensors["right"])
-    tensors |= {"v": found.v, "policy": found.policy}
-    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
-    with writing(path) as temporary:
-        if path.suffix == ".safetensors":
-            from safetensors.numpy import save_file
-
-            save_file(arrays, temporary, metadata=metadata)
-            return
-        with temporary.open("wb") as opened:
-            np.savez(opened, metadata=np.array(json.dumps(metadata)), **arrays)  # type: ignore[arg-type]
+    if found.q is not None:
+        q, kept = found.q, {"q": found.q}
+    elif found.factors is not None:
+        left, right = found.factors
+        q, kept = left @ right, {"left": left, "right": right}
+    elif model is not None:
+        q = model.backup(found.v)
+        kept = {"q": q}
+    else:
+        raise ValueError(f"The plan by {found.name} kept values only. Give the model, and Q is one backup of them.")
+    certified: dict[str, float] = {}
+    if model is not None:
+        bounds = certify_plan(model, found.v, found.policy)
+        certified["loss_bound"] = bounds.loss_bound
+        here = q.to(model.device).double()
+        error = float(torch.maximum(model.backup(bounds.upper) - here, here - model.backup(bounds.lower)).max())
+        if math.isfinite(error):  # some methods never look at some entries, and say nan there
+            certified["certified_error"] = error
+    kept |= {"v": found.v, "policy": found.policy}
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in kept.items()}
+    about = {"method": found.method, "outcome": found.outcome, "discount": found.problem["discount"]}
+    write_npz(file, **arrays, **about, **certified)
 
 
 def load_q(file: str | Path) -> SavedQ:
-    """Read what `save_q` wrote, or any file with one matrix (S, A) called q, or with factors left and right.
+    """Read what `save_q` wrote.
 
     Raises:
-        ValueError: If the ending is another one, the file is damaged, or there is no Q in it.
+        ValueError: If the file is damaged, or is none of `save_q`.
         OSError: If it cannot be opened.
     """
-    path = _checked(Path(file))
-    path.open("rb").close()
-    try:
-        arrays, metadata = _read(path)
-    except Exception as error:  # a damaged file fails in as many ways as it has parts
-        raise ValueError(f"{path} is damaged, or no {path.suffix} file, and cannot be read.") from error
-    matrices = [arrays[name] for name in ("q", "left", "right") if name in arrays]
-    if ("q" in arrays) == ("left" in arrays and "right" in arrays) or any(part.ndim != 2 for part in matrices):
-        raise ValueError(f"{path} holds {', '.join(arrays) or 'nothing'}, and no matrix q, nor factors left and right.")
-    said: dict[str, Any] = {name: arrays.get(name) for name in ("q", "v", "policy")}
-    said |= {name: metadata.get(name) for name in ("method", "outcome")}
-    for name in ("discount", "certified_error", "loss_bound"):
-        said[name] = float(metadata[name]) if name in metadata else None
-    return SavedQ(factors=None if "q" in arrays else (arrays["left"], arrays["right"]), **said)
-
-
-def _matrix(found: Plan, model: Model | None) -> dict[str, Tensor]:
-    if found.q is not None:
-        return {"q": found.q}
-    if found.factors is not None:
-        return {"left": found.factors[0], "right": found.factors[1]}
-    if model is None:
-        raise ValueError(f"The plan by {found.name} kept values only. Give the model, and Q is one backup of them.")
-    return {"q": model.backup(found.v)}
-
-
-def _metadata(found: Plan, model: Model | None, q: Tensor) -> dict[str, str]:
-    metadata = {"format": FORMAT, "method": found.method, "seed": str(found.seed), "outcome": found.outcome}
-    if "discount" in found.problem:
-        metadata["discount"] = repr(float(found.problem["discount"]))
-    if model is None:
-        return metadata
-    bounds = certify_plan(model, found.v, found.policy)
-    metadata["loss_bound"] = repr(bounds.loss_bound)
-    here = q.to(model.device).double()
-    error = float(torch.maximum(model.backup(bounds.upper) - here, here - model.backup(bounds.lower)).max())
-    if math.isfinite(error):  # some methods never look at some entries, and say nan there
-        metadata["certified_error"] = repr(error)
-    return metadata
-
-
-def _checked(path: Path) -> Path:
-    if path.suffix not in ENDINGS:
-        raise ValueError(f"A file of Q ends in {' or '.join(ENDINGS)}, got {path.name!r}.")
-    if path.suffix == ".safetensors":
-        require("safetensors")
-    return path
-
-
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays in a file, and its metadata."""
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as entries:
-            arrays = dict(entries)
-        return arrays, json.loads(str(arrays.pop("metadata", "{}")))
-    from safetensors import safe_open
-
-    with safe_open(path, framework="numpy") as tensors:
-        return {name: tensors.get_tensor(name) for name in tensors.keys()}, tensors.metadata() or {}  # noqa: SIM118
+    entries: dict[str, Any] = read_npz(file, "save_q")
+    if not {"v", "policy", "method", "outcome", "discount"} <= set(entries):
+        raise ValueError(f"{file} holds {', '.join(entries) or 'nothing'}, and was not written by save_q.")
+    return SavedQ(
+        q=entries.get("q"),
+        factors=(entries["left"], entries["right"]) if "left" in entries else None,
+        v=entries["v"],
+        policy=entries["policy"],
+        method=str(entries["method"]),
+        outcome=str(entries["outcome"]),
+        discount=float(entries["discount"]),
+        certified_error=float(entries["certified_error"]) if "certified_error" in entries else None,
+        loss_bound=float(entries["loss_bound"]) if "loss_bound" in entries else None,
+    )

@@ -11,8 +11,6 @@ episode becomes a state of its own (`svrl.integrations.model_table`). Where neit
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 
@@ -28,8 +26,6 @@ _threads = torch.get_num_threads()
 from quantecon.markov.ddp import DiscreteDP, DPSolveResult  # noqa: E402
 
 torch.set_num_threads(_threads)  # importing QuantEcon raises it, and small tensors are slower then
-
-Form = Literal["sparse", "pairs", "product"]
 
 
 def mdp_from_ddp(ddp: DiscreteDP) -> TabularMDP:
@@ -62,27 +58,19 @@ def mdp_from_ddp(ddp: DiscreteDP) -> TabularMDP:
     )
 
 
-def ddp_from_mdp(model: Model, *, form: Form = "sparse") -> DiscreteDP:
-    """A model as a DiscreteDP.
+def ddp_from_mdp(model: Model) -> DiscreteDP:
+    """A model as a DiscreteDP of pairs: R (S * A,) and Q (S * A, S), sparse, row s * A + a.
 
     Args:
         model: S states and A actions; a `GridMDP` is written out as a table.
-        form: "sparse" and "pairs" have R (S * A,) and Q (S * A, S), sparse and dense, row s * A + a; "product" has
-            R (S, A) and Q (S, A, S), dense.
 
     Returns:
         With beta the model's discount. Where transitions end an episode it has S + 1 states, the last of them the
-        end; the values of the others are the model's.
+        end; the values of the others are the model's. Its `to_product_form()` gives R (S, A) and Q (S, A, S).
     """
     table = closed(model)
-    n_states, n_actions = table.rewards.shape
-    if form == "product":
-        transitions = table.transitions.toarray().reshape(n_states, n_actions, n_states)
-        return DiscreteDP(table.rewards, transitions, table.discount)
-    if form not in ("sparse", "pairs"):
-        raise ValueError(f"A DiscreteDP is made in the form sparse, pairs or product, got {form!r}.")
-    rows = table.transitions if form == "sparse" else table.transitions.toarray()
-    return DiscreteDP(table.rewards.reshape(-1), rows, table.discount, *_all_pairs(n_states, n_actions))
+    rows = table.transitions
+    return DiscreteDP(table.rewards.reshape(-1), rows, table.discount, *_all_pairs(*table.rewards.shape))
 
 
 def result_from_plan(found: Plan, problem: DiscreteDP | Model) -> DPSolveResult:
