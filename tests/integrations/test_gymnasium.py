@@ -23,7 +23,6 @@ from svrl.integrations.gymnasium import (
     PlannedAgent,
     agent_from_plan,
     mdp_from_env,
-    register_tasks,
     start_probabilities,
     states_from_features,
 )
@@ -118,7 +117,6 @@ FICKLE.unwrapped.fickle_passenger = True  # as its argument of that name does, s
         (lambda: mdp_from_env(FICKLE, 0.9), "a fickle passenger"),
         (lambda: mdp_from_env(NAMES, 0.9), "16 states and 4 actions, and observes"),
         (lambda: agent_from_plan(LAKE, PLANNED), "needs a Plan, got TabularMDP"),
-        (lambda: agent_from_plan(PLANNED, VECTOR), "needs a model, got"),
         (lambda: agent_from_plan(PLANNED).act(16), "states 0 to 15, got 16"),
         (lambda: agent_from_plan(PLANNED).act(0.5), "observes their numbers"),
         (lambda: agent_from_plan(PLANNED, mdp_from_env(newest("CliffWalking"), 0.9)), "v.* with 48 and 4"),
@@ -142,14 +140,6 @@ def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float)
         t += 1
         over = terminated or truncated
     return total, t
-
-
-def test_ids() -> None:
-    assert set(IDS) == set(TASKS)
-    assert IDS["three-motor-pendulum"] == "svrl/ThreeMotorPendulum-v0"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # Gymnasium warns of an id that is registered again
-        register_tasks()
 
 
 @pytest.mark.parametrize("given", IDS.values())
@@ -223,7 +213,7 @@ def broken_env() -> ControlTaskEnv:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: ControlTaskEnv("three-motor-pendulum", actions=30), "The nearest is 27"),
+        (lambda: ControlTaskEnv("three-motor-pendulum", actions=30), "Near it are 27"),
         (lambda: ControlTaskEnv("cart-pole", variant="paperr"), "Did you mean paper"),
         (lambda: ControlTaskEnv("cart-pole", render_mode="human"), "rgb_array"),
         (lambda: ControlTaskEnv(make_task("cart-pole"), actions=5), "was given whole"),
@@ -232,17 +222,12 @@ def broken_env() -> ControlTaskEnv:
         (lambda: task_env().reset(options={"state": [0.0]}), r"position \(m\) in \[-3, 3\]"),
         (lambda: task_env().reset(options={"state": [math.nan, 0.0]}), r"position \(m\) in \[-3, 3\]"),
         (lambda: task_env().reset(options={"stat": [0.0, 0.0]}), "the option 'state' and no other, got 'stat'"),
-        (lambda: broken_env().step(0), "gave the reward nan"),
+        (lambda: broken_env().step(0), "gave a reward that is not finite"),
     ],
 )
 def test_wrong_tasks_and_steps_are_one_sentence(call: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
-
-
-def test_a_step_needs_a_reset() -> None:
-    with pytest.raises(gymnasium.error.ResetNeeded, match="Call reset"):
-        ControlTaskEnv("double-integrator").step(0)
 
 
 def test_pictures_show_the_state() -> None:
@@ -264,6 +249,8 @@ print(env.spec.id, env.action_space)
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["svrl/InvertedPendulum-v0", "Discrete(7)"]
+    with pytest.raises(gymnasium.error.ResetNeeded, match="Call reset"):
+        ControlTaskEnv("double-integrator").step(0)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -349,8 +336,6 @@ UPRIGHT = np.array([0.0, 1.0, 0.0])  # the features of the state (0, 0)
         (UPRIGHT, np.zeros(4), r"states of shape \(2,\) for this observation, got info\['state'\]"),
         (np.tile(UPRIGHT, (5, 1)), np.zeros((4, 2)), r"states of shape \(5, 2\) for this observation"),
         (np.zeros(4), np.zeros(2), "is observed by 3 features"),
-        (3, np.zeros(2), "is observed by 3 features"),
-        (np.zeros((1, 5, 3)), np.zeros(2), r"features \(f,\) or \(N, f\), got shape \(1, 5, 3\)"),
     ],
 )
 def test_observations_and_states_of_a_wrong_size_are_refused(

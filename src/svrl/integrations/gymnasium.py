@@ -8,11 +8,9 @@
 P[s][a] = [(probability, next state, reward, done), ...], and the probabilities of their first states. Wrappers around
 them, a limit of steps among them, are not in P.
 
-**Tasks.** Importing this file registers every task of the catalogue. An episode starts uniformly in the task's box, or
-where options={"state": ...} says. It is moved by the task's step with the task's noise, both drawn from np_random, and
-is paid the task's reward of the state it left. Nothing is terminal, and an episode is cut off after 200 steps.
-Observations are features of the state, each in [-1, 1] (`svrl.envs.control`); info["state"] is the state itself, (d,),
-float64, in the units of the task's axes.
+**Tasks.** Importing this file registers every task of the catalogue: one lane of `svrl.envs.control`, which says what
+is observed, drawn and paid, or begun where options={"state": ...} says. np_random seeds it. Nothing is terminal, and an
+episode is cut off after 200 steps. info["state"] is the state itself, (d,), float64, in the units of the task's axes.
 
 **Agents.** Where states are numbered, the observation is the state. Features are turned back, by
 
@@ -24,8 +22,7 @@ up to the rounding of float32; info["state"] is exact.
 
 from __future__ import annotations
 
-import inspect
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,12 +33,13 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from svrl.envs.control import STEP_LIMIT, ControlLanes, features, task_with
-from svrl.mdp.catalogue import TASKS, make_task
+from svrl.envs.control import STEP_LIMIT, ControlLanes, features
+from svrl.mdp.catalogue import TASKS
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.task_options import task_with
 from svrl.planning.plan import Plan
 from svrl.planning.policy import GreedyPolicy, Policy
 
@@ -136,8 +134,8 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
 
         Args:
             task: A name of the catalogue, or a task of one's own.
-            actions: How many, evenly spaced; 0 takes the task's own number. Of the pendulum with three motors the
-                cube of the levels of one motor: 27 is 3 levels of each. For a name only.
+            actions: How many; 0 takes the task's own number. Of the pendulum with three motors the cube of the levels
+                of one motor: 27 is 3 levels of each. For a name only.
             variant: "paper" or "authors"; None is "paper". For a name only.
             render_mode: None, or "rgb_array".
 
@@ -146,14 +144,17 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         """
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"A control task draws in the mode rgb_array, got render_mode={render_mode!r}.")
-        self.task = _task(task, actions, variant)
-        self.render_mode = render_mode
-        self.action_space = spaces.Discrete(self.task.n_actions)
-        shape = features(self.task, np.zeros(self.task.dimensions)).shape
-        self.observation_space = spaces.Box(-1.0, 1.0, shape, np.float32)
-        self._low = np.array([axis.low for axis in self.task.axes])
-        self._high = np.array([axis.high for axis in self.task.axes])
-        self._state: np.ndarray | None = None
+        if not isinstance(task, ControlTask):
+            task = task_with(task, actions=actions or None, variant=variant)
+        elif actions or variant is not None:
+            raise ValueError(
+                f"actions and variant choose a task by name, and {task.name} was given whole. Leave them out."
+            )
+        self.task, self.render_mode = task, render_mode
+        self._lane = ControlLanes(task, 1, seed=0, step_limit=sys.maxsize)
+        self._begun = False
+        self.action_space = spaces.Discrete(task.n_actions)
+        self.observation_space = spaces.Box(-1.0, 1.0, self._lane.spec.frame_shape, np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -162,7 +163,7 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
 
         Args:
             seed: For np_random, by Gymnasium's rules.
-            options: {"state": (d,)} begins there and draws nothing.
+            options: {"state": (d,)} begins there.
 
         Raises:
             ValueError: If that state is not one of the box, or there is another option.
@@ -171,12 +172,15 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
             names = ", ".join(sorted(map(repr, unknown)))
             raise ValueError(f"{self.task.name} is reset with the option 'state' and no other, got {names}.")
         super().reset(seed=seed)
-        given = (options or {}).get("state")
-        if given is None:
-            self._state = self._low + (self._high - self._low) * self.np_random.random(self.task.dimensions)
-        else:
-            self._state = self._checked(given)
-        return self._seen(self._state)
+        if seed is not None or not self._begun:
+            drawn = int(self.np_random.integers(2**63))
+            self._lane = ControlLanes(self.task, 1, seed=drawn, step_limit=sys.maxsize)
+        observation = self._lane.reset()[0]
+        self._begun = True
+        if options and options["state"] is not None:
+            self._lane.states = self._checked(options["state"])
+            observation = features(self.task, self._lane.states)[0]
+        return observation, self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step of the task.
@@ -184,69 +188,35 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         Raises:
             ValueError: If there is no such action, or the task gave a reward or a state that is not finite.
         """
-        if self._state is None:
+        if not self._begun:
             raise gymnasium.error.ResetNeeded("Call reset before the first step.")
-        if not self.action_space.contains(action):
-            raise ValueError(f"{self.task.name} has actions 0 to {self.task.n_actions - 1}, got {action!r}.")
-        at, inputs = torch.from_numpy(self._state)[None], self.task.actions[int(action)][None]
-        noise = np.zeros(self.task.dimensions)
-        if max(self.task.noise) > 0.0:
-            noise = self.np_random.standard_normal(self.task.dimensions) * np.array(self.task.noise)
-        reward = float(torch.as_tensor(self.task.reward(at, inputs)))
-        state = self.task.move(at, inputs, torch.from_numpy(noise)[None])[0].double().numpy()
-        if not (math.isfinite(reward) and np.isfinite(state).all()):
-            raise ValueError(
-                f"{self.task.name} gave the reward {reward:g} and the next state {state} in state {self._state}. "
-                "Look at its step and reward there."
-            )
-        self._state = state
-        observation, info = self._seen(state)
-        return observation, reward, False, False, info
+        self._lane.send(np.array([action]))
+        made = self._lane.recv()
+        return made.final_observations[0], float(made.rewards[0]), False, False, self._info()
 
     def render(self) -> np.ndarray | None:
         """Where the state is in the box of the first two axes, (200, 200, 3), uint8; None without a render mode."""
-        if self.render_mode is None or self._state is None:
-            return None
-        lane = ControlLanes(self.task, 1, seed=0)
-        lane.states = torch.from_numpy(self._state)[None]
-        return lane.render()
+        return None if self.render_mode is None or not self._begun else self._lane.render()
 
-    def _checked(self, given: Any) -> np.ndarray:
-        state = np.array(given, dtype=np.float64)
-        if state.shape != self._low.shape or not ((self._low <= state) & (state <= self._high)).all():
-            box = ", ".join(f"{axis.name} in [{axis.low:g}, {axis.high:g}]" for axis in self.task.axes)
+    def _info(self) -> dict[str, Any]:
+        return {"state": self._lane.states.numpy()[0].copy()}
+
+    def _checked(self, given: Any) -> Tensor:
+        """A state (1, d), if it is in the box."""
+        state, axes = torch.tensor(np.array(given, dtype=np.float64))[None], self.task.axes
+        if state.shape != (1, len(axes)) or not all(a.low <= x <= a.high for a, x in zip(axes, state[0], strict=True)):
+            box = ", ".join(f"{axis.name} in [{axis.low:g}, {axis.high:g}]" for axis in axes)
             raise ValueError(f"{self.task.name} begins in its box, {box}; got {given!r}.")
         return state
 
-    def _seen(self, state: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-        return features(self.task, state), {"state": state.copy()}
 
-
-def register_tasks() -> None:
-    """Register every task of the catalogue that is not registered yet."""
-    for name, given in IDS.items():
-        if given not in gymnasium.registry:
-            gymnasium.register(
-                id=given,
-                entry_point="svrl.integrations.gymnasium:ControlTaskEnv",
-                max_episode_steps=STEP_LIMIT,
-                kwargs={"task": name},
-            )
-
-
-def _task(task: str | ControlTask, actions: int, variant: str | None) -> ControlTask:
-    if isinstance(task, ControlTask):
-        if actions or variant is not None:
-            raise ValueError(
-                f"actions and variant choose a task by name, and {task.name} was given whole. Leave them out."
-            )
-        return task
-    made = task_with(task, actions)
-    if variant is None:
-        return made
-    cube = "levels" in inspect.signature(TASKS[task]).parameters
-    size = {"levels": round(made.n_actions ** (1 / 3))} if cube else {"actions": made.n_actions}
-    return make_task(task, **size, variant=variant)
+for _name, _id in IDS.items():
+    gymnasium.register(
+        id=_id,
+        entry_point="svrl.integrations.gymnasium:ControlTaskEnv",
+        max_episode_steps=STEP_LIMIT,
+        kwargs={"task": _name},
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -274,8 +244,8 @@ class PlannedAgent:
         Raises:
             ValueError: If the observation, or the state in info, is not of this size.
         """
-        actions, single = self._numbered(observation) if self.task is None else self._continuous(observation, info)
-        return int(actions[0]) if single else actions
+        actions = self._numbered(observation) if self.task is None else self._continuous(observation, info)
+        return actions if actions.ndim else int(actions)
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -286,9 +256,9 @@ class PlannedAgent:
         """
         return np.asarray(self.act(observation), dtype=np.int64), state
 
-    def _numbered(self, observation: Any) -> tuple[np.ndarray, bool]:
+    def _numbered(self, observation: Any) -> np.ndarray:
         table, seen = np.asarray(self.policy), np.asarray(observation)
-        if seen.dtype.kind not in "iu" or seen.ndim > 1:
+        if seen.dtype.kind not in "iu":
             raise ValueError(
                 f"This plan has {len(table)} numbered states and observes their numbers, got {seen.dtype} of shape "
                 f"{seen.shape}. For a control task, make the agent with the GridMDP it was planned on."
@@ -298,28 +268,25 @@ class PlannedAgent:
                 f"This plan has states 0 to {len(table) - 1}, got {seen.min()} to {seen.max()}. "
                 "Plan on the model of this environment."
             )
-        return table[seen.reshape(-1)], seen.ndim == 0
+        return np.asarray(table[seen])
 
-    def _continuous(self, observation: Any, info: Mapping[str, Any] | None) -> tuple[np.ndarray, bool]:
+    def _continuous(self, observation: Any, info: Mapping[str, Any] | None) -> np.ndarray:
         assert self.task is not None
         assert not isinstance(self.policy, np.ndarray)
-        seen = np.asarray(observation)
-        if seen.ndim > 2:
-            raise ValueError(f"{self.task.name} is observed by features (f,) or (N, f), got shape {seen.shape}.")
-        states = states_from_features(self.task, seen)
+        states = states_from_features(self.task, np.asarray(observation))
         if info is not None and "state" in info and np.all(info.get("_state", True)):  # of several, all gave theirs
-            given = np.asarray(info["state"])
+            given = np.array(info["state"], dtype=np.float64)
             if given.shape != states.shape:
                 raise ValueError(
                     f"{self.task.name} has states of shape {states.shape} for this observation, got info['state'] of "
                     f"shape {given.shape}. Give the info of the same environment, or none."
                 )
             states = given
-        places = torch.from_numpy(np.array(states, dtype=np.float64).reshape(-1, self.task.dimensions))
-        return self.policy.actions(places.to(self.policy.device)).cpu().numpy(), seen.ndim == 1
+        places = torch.from_numpy(states.reshape(-1, self.task.dimensions))
+        return self.policy.actions(places.to(self.policy.device)).cpu().numpy().reshape(states.shape[:-1])
 
 
-def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
+def agent_from_plan(found: Plan, model: Model | Sampler | None = None) -> PlannedAgent:
     """The agent of a plan.
 
     Args:
@@ -335,10 +302,6 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
     """
     if not isinstance(found, Plan):
         raise ValueError(f"agent_from_plan needs a Plan, got {type(found).__name__}. Give what svrl.plan returned.")
-    if model is not None and not isinstance(model, GridMDP | Model | Sampler):
-        raise ValueError(
-            f"agent_from_plan needs a model, got {type(model).__name__}. Give what was planned on, or None."
-        )
     about, own = found.problem, {} if model is None else model.describe()
     shape = about.get("states")
     if isinstance(shape, str) and not isinstance(model, GridMDP):  # as in 50x50: only a grid says so
@@ -346,12 +309,12 @@ def agent_from_plan(found: Plan, model: Model | None = None) -> PlannedAgent:
             f"The plan is over a grid of {shape} states of {about.get('task')}, and without its GridMDP there "
             f"is no action between them, got {type(model).__name__}. Call agent_from_plan(found, grid)."
         )
-    for what in ("states", "actions", *(["task"] if isinstance(model, GridMDP) else [])):
-        if what in own and about.get(what) != own[what]:
-            raise ValueError(
-                f"The plan is of {about.get('task')} with {shape} states and {about.get('actions')} actions, and the "
-                f"model {own.get('task')} with {own.get('states')} and {own.get('actions')}. Give what was planned on."
-            )
+    alike = ("states", "actions", "task") if isinstance(model, GridMDP) else ("states", "actions")
+    if any(name in own and about.get(name) != own[name] for name in alike):
+        raise ValueError(
+            f"The plan is of {about.get('task')} with {shape} states and {about.get('actions')} actions, and the "
+            f"model {own.get('task')} with {own.get('states')} and {own.get('actions')}. Give what was planned on."
+        )
     if not isinstance(model, GridMDP):
         return PlannedAgent(policy=found.policy.cpu().numpy())
     if found.q is not None and _finite(found.q):
@@ -387,6 +350,3 @@ def states_from_features(task: ControlTask, seen: np.ndarray) -> np.ndarray:
 
 def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
-
-
-register_tasks()
