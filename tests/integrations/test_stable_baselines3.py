@@ -254,16 +254,6 @@ def test_a_library_that_changed_is_noticed(
     assert not networks_of(model)[1]._forward_hooks
 
 
-def test_networks_under_other_names_are_refused_when_the_model_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def renamed(self: DQN) -> None:
-        self.q_net, self.target_q_net = self.policy.q_net, self.policy.q_net_target
-
-    monkeypatch.setattr(DQN, "_create_aliases", renamed)
-    monkeypatch.setattr(DQN, "_setup_model", lambda self: (super(DQN, self)._setup_model(), renamed(self)))
-    with pytest.raises(ValueError, match="StructuredDQN has neither pair"):
-        StructuredDQN("MlpPolicy", Drift(), **SMALL)
-
-
 def test_a_subclass_that_trains_by_itself_is_noticed() -> None:
     class Mine(StructuredDQN):
         train = DQN.train

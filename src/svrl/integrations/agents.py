@@ -131,10 +131,10 @@ class StructuredModule:
     def _check(self, rule: StructuredTargets | None) -> None:
         """Raise ValueError if there can be no such structure."""
 
-    def _completed(self, complete: Callable[..., Tensor], values: Tensor) -> Tensor:
-        """Values by `structured` or `values_to_maximise`; once for each update."""
+    def _completed(self, complete: Callable[..., Tensor], values: Tensor, **more: Tensor | None) -> Tensor:
+        """What `structured` and its like make of values; once for each update."""
         self._completions += 1
-        return complete(values, rule=self._rule, seed=self.structure_seed, updates=self.structure_updates)
+        return complete(values, rule=self._rule, seed=self.structure_seed, updates=self.structure_updates, **more)
 
     def _end_update(self, package: str, *, counts: bool = True) -> None:
         """Count an update.

@@ -118,18 +118,16 @@ def structured_values(
         seed: As in `structured`.
         updates: As in `structured`.
     """
-    check_values(target_q)
     if online_q is not None and online_q.shape != target_q.shape:
         raise ValueError(
             f"Both networks value the same states and actions; got {tuple(target_q.shape)} of the target network and "
             f"{tuple(online_q.shape)} of the online one."
         )
-    name, observe, rise, value = _wanted(rule)
-    double = online_q is not None
-    matrix = online_q if online_q is not None and completes_online(double, value) else target_q
-    whole = _complete(matrix.detach(), _draw(matrix, observe, rise, seed, updates), name)
-    kind: Literal["double", "dqn"] = "double" if double else "dqn"
-    return next_values(kind, target_q.detach(), online_q=online_q, completed=whole, value=value)
+    value = _wanted(rule)[-1]
+    matrix = online_q if online_q is not None and completes_online(True, value) else target_q
+    completed = structured(matrix, rule, seed=seed, updates=updates)
+    kind: Literal["double", "dqn"] = "dqn" if online_q is None else "double"
+    return next_values(kind, target_q.detach(), online_q=online_q, completed=completed, value=value)
 
 
 def structured_quantiles(

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.integrations.agents import means, rule_of, values_to_maximise
 from svrl.integrations.target_hook import ranks_of
-from svrl.integrations.versions import LIBRARIES, changed, require
+from svrl.integrations.versions import changed, require
 
 PACKAGE = "stable-baselines3"
 require(PACKAGE)
@@ -65,7 +65,7 @@ class StructuredTraining(OffPolicyAlgorithm):
         double: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.structure, self.double = rule_of(structure), double
+        self.structure, self.double = structure, double  # type: ignore[assignment] # a number becomes a rule below
         super().__init__(policy, env, *args, **kwargs)
 
     def _setup_model(self) -> None:
@@ -73,7 +73,6 @@ class StructuredTraining(OffPolicyAlgorithm):
         super()._setup_model()
         self._last_values: Tensor | None = None
         self._replaced_updates = 0
-        networks_of(self)
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """The library's updates, with other values of the next states.
@@ -176,20 +175,14 @@ class DuelingPolicy(DQNPolicy):
 
 
 class NatureConvolutions(NatureCNN):
-    """The Nature network without its fully connected layer, which a dueling network has in each stream.
+    """The Nature network without its fully connected layer, which a dueling network has in each stream."""
 
-    With a `features_dim` it keeps that layer, shared, of so many units.
-    """
-
-    def __init__(
-        self, observation_space: gymnasium.Space, features_dim: int | None = None, normalized_image: bool = False
-    ) -> None:
-        super().__init__(observation_space, features_dim or 1, normalized_image)
-        if features_dim is None:
-            last = self.linear[0]
-            assert isinstance(last, nn.Linear)
-            self._features_dim = last.in_features
-            self.linear = nn.Sequential()
+    def __init__(self, observation_space: gymnasium.Space, normalized_image: bool = False) -> None:
+        super().__init__(observation_space, normalized_image=normalized_image)
+        last = self.linear[0]
+        assert isinstance(last, nn.Linear)
+        self._features_dim = last.in_features
+        self.linear = nn.Sequential()
 
 
 class DuelingCnnPolicy(DuelingPolicy, CnnPolicy):
@@ -257,19 +250,9 @@ class DuelingDQN(StructuredDQN):
 
 
 def networks_of(model: BaseAlgorithm) -> tuple[nn.Module, nn.Module]:
-    """The online and the target network of a DQN or a QR-DQN.
-
-    Raises:
-        ValueError: If it has none.
-    """
-    for name in ("q_net", "quantile_net"):
-        online, target = getattr(model, name, None), getattr(model, f"{name}_target", None)
-        if isinstance(online, nn.Module) and isinstance(target, nn.Module) and online is not target:
-            return online, target
-    raise ValueError(
-        f"Structure needs q_net and q_net_target, or quantile_net and quantile_net_target, and {type(model).__name__} "
-        f"has neither pair. Use {PACKAGE} {LIBRARIES[PACKAGE].range}, which was tested."
-    )
+    """The online and the target network of a DQN or a QR-DQN."""
+    name = "q_net" if hasattr(model, "q_net") else "quantile_net"
+    return getattr(model, name), getattr(model, f"{name}_target")
 
 
 def _greedily(network: nn.Module, observations: Any) -> Tensor:

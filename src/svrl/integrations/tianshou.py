@@ -57,9 +57,6 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
         ranks: The last ones that were computed.
     """
 
-    _bootstrap = "_target_q"
-    """The method that asks the policy for the next states."""
-
     def __init__(
         self,
         *,
@@ -80,9 +77,7 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
         return super()._preprocess_batch(batch, buffer, indices)
 
     def _target_q(self, buffer: Any, indices: Any) -> Tensor:
-        if self._bootstrap == "_target_q":
-            return self._structured(super()._target_q, buffer, indices)
-        return super()._target_q(buffer, indices)
+        return self._structured(super()._target_q, buffer, indices)
 
     def _structured(self, bootstrap: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What the library computes from a policy whose answers are structured."""
@@ -138,9 +133,7 @@ class StructuredIQN(StructuredLearning, IQN):
 
 
 class StructuredCategorical(StructuredLearning):
-    """What C51 and Rainbow share. No algorithm by itself."""
-
-    _bootstrap = "_target_dist"
+    """What C51 and Rainbow share, whose `_target_q` asks no network. No algorithm by itself."""
 
     def _check(self, rule: StructuredTargets | None) -> None:
         only_chooses(self, rule)

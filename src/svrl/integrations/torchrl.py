@@ -30,9 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.agents.targets import chooser_and_valuer, completes_online
 from svrl.integrations.agents import StructuredModule, checked_every, only_chooses
-from svrl.integrations.pytorch import structured
+from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import require
 
@@ -69,12 +68,21 @@ class StructuredLoss(StructuredModule):
         self.structure = structure
 
     def _check(self, rule: StructuredTargets | None) -> None:
-        if rule is not None:
-            _check_actions(self)
-
-    def _completed_rows(self, values: Tensor) -> Tensor:
-        """Of values (..., A), whose rows are one matrix."""
-        return self._completed(structured, values.reshape(-1, values.shape[-1])).view_as(values)
+        loss: Any = self
+        if rule is None:
+            return
+        if loss.action_space not in ("categorical", "one_hot"):
+            raise ValueError(
+                "Structure is between the values of one discrete action, categorical or one-hot, "
+                f"got {loss.action_space}."
+            )
+        for module in loss.value_network.modules():
+            hooks = [hook.qvalue_model for hook in module._forward_hooks.values() if isinstance(hook, QValueHook)]
+            if any(getattr(part, "action_mask_key", None) is not None for part in (module, *hooks)):
+                raise ValueError(
+                    "Actions that are masked have no value, so a matrix with them cannot be completed. "
+                    "Leave out action_mask_key, or set structure=None."
+                )
 
 
 class StructuredDQNLoss(StructuredLoss, DQNLoss):
@@ -117,25 +125,13 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
 
     def structured_next_value(self, tensordict: TensorDictBase, target_params: TensorDictBase) -> Tensor:
         """What the next states of a batch are worth, (..., 1)."""
-        rule = self.structure
-        assert rule is not None
         after = step_mdp(tensordict, keep_other=False)
-        online_q = _values(self, after.clone(False), self.value_network_params.data) if self.is_double else None
+        online_q = None
+        if self.is_double:
+            online_q = _rows(_values(self, after.clone(False), self.value_network_params.data))
         target_q = _values(self, after, target_params)
-        known = online_q if online_q is not None and completes_online(True, rule.value) else target_q
-        completed = self._completed_rows(known)
-        chooser, valuer = chooser_and_valuer(target_q, online_q=online_q, completed=completed, value=rule.value)
-        return self._worth(valuer, chooser=chooser, known=known if chooser is completed else chooser)
-
-    def _worth(self, valuer: Tensor, *, chooser: Tensor, known: Tensor) -> Tensor:
-        """Of the best action by `chooser`, (..., 1)."""
-        best = chooser.argmax(-1, keepdim=True)
-        if self.action_space == "categorical":
-            return valuer.gather(-1, best)
-        # With one-hot actions the library adds the values of actions that are equally good. So it is here, where the
-        # network said so; a completion makes none of them.
-        equal = (chooser == chooser.gather(-1, best)) & (known == known.gather(-1, best))
-        return (valuer * equal).sum(-1, keepdim=True)
+        worth = self._completed(structured_values, _rows(target_q), online_q=online_q)
+        return worth.view(*target_q.shape[:-1], 1)
 
 
 class _StructuredEstimator:
@@ -182,7 +178,7 @@ class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
         online = next(network.parameters(), None) is next(self.value_network_params.parameters())
         if not online or answer.get("next", None) is not None:
             return
-        chosen = self._completed_rows(_expected(self, answer)).argmax(-1)
+        chosen = self._completed(structured, _expected(self, answer)).argmax(-1)
         action = answer.get(self.tensor_keys.action)
         if self.action_space == "categorical":
             answer.set(self.tensor_keys.action, chosen.view_as(action))
@@ -220,7 +216,7 @@ class LogRanks(TrainerHookBase):
             values = _values(self.loss, after, self.loss.target_value_network_params)
             if isinstance(self.loss, DistributionalDQNLoss):
                 values = _expected(self.loss, after)
-        return ranks_of(values.reshape(-1, values.shape[-1]))
+        return ranks_of(_rows(values))
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint of the trainer holds."""
@@ -243,22 +239,12 @@ def _values(loss: Any, tensordict: TensorDictBase, params: TensorDictBase) -> Te
     return tensordict.get(loss.tensor_keys.action_value)
 
 
+def _rows(values: Tensor) -> Tensor:
+    """Values (..., A) as one matrix."""
+    return values.reshape(-1, values.shape[-1])
+
+
 def _expected(loss: Any, answer: TensorDictBase) -> Tensor:
     """Expected values (..., A) from logarithms of probabilities (..., N, A)."""
     support = loss.value_network_params["support"].unsqueeze(-1)
     return (answer.get(loss.tensor_keys.action_value).exp() * support).sum(-2)
-
-
-def _check_actions(loss: Any) -> None:
-    """Raise ValueError where there is no matrix of values."""
-    if loss.action_space not in ("categorical", "one_hot"):
-        raise ValueError(
-            f"Structure is between the values of one discrete action, categorical or one-hot, got {loss.action_space}."
-        )
-    for module in loss.value_network.modules():
-        hooks = [hook.qvalue_model for hook in module._forward_hooks.values() if isinstance(hook, QValueHook)]
-        if any(getattr(part, "action_mask_key", None) is not None for part in (module, *hooks)):
-            raise ValueError(
-                "Actions that are masked have no value, so a matrix with them cannot be completed. "
-                "Leave out action_mask_key, or set structure=None."
-            )
