@@ -66,15 +66,7 @@ def fitted(imputer: LowRankImputer, X: np.ndarray) -> LowRankImputer:
         return clone(imputer).fit(X)
 
 
-@parametrize_with_checks(
-    [
-        SoftImputer(),
-        LowRankImputer(),
-        whole(SoftImputer()),
-        whole(LowRankImputer()),
-        SoftImputer(missing_values=-1, standardise=True),
-    ]
-)
+@parametrize_with_checks([SoftImputer(), LowRankImputer(output="estimate", missing_values=-1, standardise=True)])
 def test_scikit_learns_checks(estimator: LowRankImputer, check) -> None:
     check(estimator)
 
@@ -289,14 +281,10 @@ INFINITE[0, 0] = np.inf
         (lambda X: SoftImputer().fit(csr_array(np.eye(3))), TypeError, r"is sparse. Give its .toarray\(\), with nan"),
         (lambda X: SoftImputer(ratio=-1).fit(X), ValueError, "ratio above 0"),
         (lambda X: SoftImputer(output="guess").fit(X), ValueError, "no output 'guess'"),
-        (lambda X: SoftImputer(missing_values="?").fit(X), ValueError, "NaN or a number"),
-        (lambda X: SoftImputer(random_state="lucky").fit(X), ValueError, "random_state"),
-        (lambda X: SoftImputer(standardise="yes").fit(X), ValueError, "standardise as True or False, got 'yes'"),
         (lambda X: LowRankImputer("soft").fit(X), ValueError, r"an estimator such as FactorALS\(\), got 'soft'"),
         (lambda X: LowRankImputer(spoilt).fit(X), ValueError, "no finite estimate"),
         (lambda X: SoftImputer().transform(X), NotFittedError, "not fitted"),
         (lambda X: held_out_score(SoftImputer().fit(X), X, fraction=1.5), ValueError, "between 0 and 1"),
-        (lambda X: held_out_score(SoftImputer().fit(X), X, random_state="lucky"), ValueError, "random_state must be"),
         (
             lambda X: held_out_score(SoftImputer().fit(X), np.where(np.eye(12, dtype=bool), 1.0, np.nan)),
             ValueError,

@@ -169,9 +169,6 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     def _complete(self, X: Any) -> np.ndarray:
         name = type(self).__name__
         check_options(name, self.output, "none", None)
-        for what in ("standardise", "keep_empty_features"):
-            if not isinstance(got := getattr(self, what), bool | np.bool_):
-                raise ValueError(f"{name} needs {what} as True or False, got {got!r}.")
         self.estimator_ = self._make_estimator()
         X, mask = self._read(X, reset=True)
         self._look_at_columns(X, mask)
@@ -196,8 +193,6 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
     def _read(self, X: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """The table in float64 or float32, and where it is observed."""
-        if not isinstance(self.missing_values, Real):
-            raise ValueError(f"missing_values must be NaN or a number, got {self.missing_values!r}.")
         if hasattr(X, "toarray"):
             raise TypeError(
                 f"{type(self).__name__} takes a dense table, and {type(X).__name__} is sparse. "
@@ -392,6 +387,7 @@ def rows_in_space(
 
 
 def _shortest(grams: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Least squares, and of several solutions the shortest."""
     squares, axes = np.linalg.eigh(grams)
     seen = squares > UNSEEN
     inverse = np.where(seen, 1 / np.where(seen, squares, 1), 0)
@@ -404,10 +400,9 @@ def _centre(estimator: Any) -> str:
 
 def _whole(estimator: Any) -> Estimator:
     """The estimator without filling and clipping, which are done when the table is delivered."""
-    names = {field.name for field in dataclasses.fields(estimator)} if dataclasses.is_dataclass(estimator) else set()
-    changes = {name: value for name, value in (("output", "estimate"), ("clip", None)) if name in names}
-    whole: Any = dataclasses.replace(estimator, **changes) if changes else estimator
-    return whole
+    own = getattr(estimator, "__dataclass_fields__", ())
+    changes = {name: value for name, value in (("output", "estimate"), ("clip", None)) if name in own}
+    return dataclasses.replace(estimator, **changes) if changes else estimator
 
 
 def observed_entries(X: np.ndarray, missing_values: Any) -> np.ndarray:
@@ -422,10 +417,8 @@ def is_nan(missing_values: Any) -> bool:
 
 def generator_of(random_state: Any) -> np.random.Generator | None:
     """The generator behind a random_state. None is None, for the estimator's own fixed seed, and no global state."""
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return random_state
+    if random_state is None:
+        return None
     if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31 - 1))
-    if isinstance(random_state, Integral):
-        return np.random.default_rng(int(random_state))
-    raise ValueError(f"random_state must be a whole number, a RandomState or None, got {random_state!r}.")
+        random_state = random_state.randint(2**31 - 1)
+    return np.random.default_rng(random_state)
