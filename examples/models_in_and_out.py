@@ -5,7 +5,7 @@ from quantecon.markov import DiscreteDP
 
 from svrl import PolicyIteration, TabularMDP, ValueIteration, plan
 from svrl.integrations.model_table import closed, load_mdp, save_mdp
-from svrl.integrations.plan_files import load_q, save_q
+from svrl.integrations.plan_files import save_q
 from svrl.integrations.quantecon import mdp_from_ddp, result_from_plan
 
 # A store of up to 40 units: order a, sell what is asked for, pay for what lies there. Orders must fit in.
@@ -41,7 +41,7 @@ save_mdp(model, "store.npz")
 same = bool((load_mdp("store.npz").backup(found.v) == model.backup(found.v)).all())
 rough = plan(model, ValueIteration(tolerance=0.1))
 save_q(rough, "store-q.npz", model=model)
-read = load_q("store-q.npz")
+read = np.load("store-q.npz")
 print(f"files         the model answers as before: {same}")
-print(f"              after {rough.iterations} sweeps no entry of Q {read.matrix.shape} is further than ", end="")
-print(f"{read.certified_error:.2f} from Q*, and the policy loses at most {read.loss_bound:.2f}")
+print(f"              after {rough.iterations} sweeps no entry of Q {read['q'].shape} is further than ", end="")
+print(f"{read['certified_error']:.2f} from Q*, and the policy loses at most {read['loss_bound']:.2f}")

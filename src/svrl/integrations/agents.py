@@ -38,19 +38,6 @@ def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> Structured
     return dataclasses.replace(usual, observe=structure)
 
 
-def only_chooses(agent: object, rule: StructuredTargets | None) -> None:
-    """Refuse completed values where they cannot be used: a distribution over fixed atoms cannot be moved.
-
-    Raises:
-        ValueError: If the rule has `value` "completed".
-    """
-    if rule is not None and rule.value != "network":
-        raise ValueError(
-            f"{type(agent).__name__} keeps distributions as they are, so structure can only choose: "
-            f"give StructuredTargets(value='network'), got value={rule.value!r}."
-        )
-
-
 def checked_every(updates: Any) -> int:
     """The setting `rank_every`, if it is one.
 

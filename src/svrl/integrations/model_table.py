@@ -226,7 +226,12 @@ def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
         ValueError: If the file is damaged, is none of `save_mdp`, or holds no MDP.
         OSError: If it cannot be opened.
     """
-    found = read_npz(file, "save_mdp")
+    with Path(file).open("rb") as opened:
+        try:
+            with np.load(opened, allow_pickle=False) as entries:
+                found = dict(entries)
+        except Exception as error:  # a damaged archive fails in as many ways as it has parts
+            raise ValueError(f"{file} is damaged, or was not written by save_mdp, and cannot be read.") from error
     kind = str(found.get("format")), str(found.get("version"))
     if kind != (FORMAT, str(VERSION)):
         raise ValueError(f"{file} has the format {' '.join(kind)}, and {FORMAT} {VERSION} can be read. Update svrl.")
@@ -254,18 +259,3 @@ def write_npz(file: str | Path, **entries: Any) -> None:
         raise ValueError(f"A file of arrays ends in .npz, got {path.name!r}.")
     with writing(path) as temporary, temporary.open("wb") as opened:
         np.savez(opened, **entries)
-
-
-def read_npz(file: str | Path, writer: str) -> dict[str, np.ndarray]:
-    """All entries of a file. Nothing is unpickled.
-
-    Raises:
-        ValueError: If the file is damaged.
-        OSError: If it cannot be opened.
-    """
-    with Path(file).open("rb") as opened:
-        try:
-            with np.load(opened, allow_pickle=False) as entries:
-                return dict(entries)
-        except Exception as error:  # a damaged archive fails in as many ways as it has parts
-            raise ValueError(f"{file} is damaged, or was not written by {writer}, and cannot be read.") from error

@@ -96,11 +96,8 @@ class StructuredTraining(OffPolicyAlgorithm):
                 updates=first + asked - 1,
             )
 
-        hook = target.register_forward_hook(replace)
-        try:
+        with target.register_forward_hook(replace):
             super().train(gradient_steps, batch_size)
-        finally:
-            hook.remove()
         if asked != gradient_steps:
             raise changed(PACKAGE, f"{gradient_steps} updates asked the target network {asked} times")
         self._replaced_updates += gradient_steps

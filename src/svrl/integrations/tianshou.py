@@ -15,7 +15,7 @@ the library's own code.
 | C51, RainbowDQN  | expected values of the online network (B, A), which choose; distributions stay as they are  |
 
 With value "network" QRDQN and IQN let the online network's completed means choose, and keep the target network's
-quantiles. C51 and Rainbow need that value: a distribution over fixed atoms cannot be
+quantiles. For C51 and Rainbow `value` counts for nothing: a distribution over fixed atoms cannot be
 moved. Dueling is a matter of the network. BDQN and FQF have no structured form here.
 
 Approximate ranks of the next states' values, before they are completed, are among the statistics of an update, which
@@ -35,7 +35,7 @@ from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.agents import StructuredModule, checked_every, only_chooses, values_to_maximise
+from svrl.integrations.agents import StructuredModule, checked_every, values_to_maximise
 from svrl.integrations.pytorch import structured
 from svrl.integrations.target_hook import RANKS, ranks_of
 from svrl.integrations.versions import require
@@ -56,6 +56,8 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
     Attributes:
         ranks: The last ones that were computed.
     """
+
+    _atoms = False
 
     def __init__(
         self,
@@ -81,11 +83,8 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
 
     def _structured(self, bootstrap: Callable[..., Tensor], *arguments: Any) -> Tensor:
         """What the library computes from a policy whose answers are structured."""
-        hook = self.policy.register_forward_hook(self._replace, with_kwargs=True)
-        try:
+        with self.policy.register_forward_hook(self._replace, with_kwargs=True):
             return bootstrap(*arguments)
-        finally:
-            hook.remove()
 
     def _replace(self, policy: Any, positional: Any, named: dict[str, Any], answer: Batch) -> Batch | None:
         """Structure in a policy's answer, or None where the answer stays."""
@@ -95,7 +94,7 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
             return None
         alone = not self.use_target_network
         online, target = alone or named.get("model") is None, alone or named.get("model") is self.model_old
-        chooses = completes_online(double, rule.value)
+        chooses = self._atoms or completes_online(double, rule.value)
         if not (online if chooses else target):
             return None
         if chooses:
@@ -135,8 +134,7 @@ class StructuredIQN(StructuredLearning, IQN):
 class StructuredCategorical(StructuredLearning):
     """What C51 and Rainbow share, whose `_target_q` asks no network. No algorithm by itself."""
 
-    def _check(self, rule: StructuredTargets | None) -> None:
-        only_chooses(self, rule)
+    _atoms = True
 
     def _target_dist(self, batch: Any) -> Tensor:
         return self._structured(super()._target_dist, batch)

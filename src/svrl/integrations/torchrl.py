@@ -15,8 +15,8 @@ DQNLoss.
 | DQNLoss                | values (B, A), as the table of `svrl.agents.targets` says; `double_dqn` is "double"   |
 | DistributionalDQNLoss  | expected values of the online network (B, A), which choose; distributions stay        |
 
-The second needs value "network": a distribution over fixed atoms cannot be moved. Dueling
-is a matter of the network.
+For the second `value` counts for nothing: a distribution over fixed atoms cannot be moved. Dueling is a matter of the
+network.
 
 Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without
 gradients is no update: it sees the next mask and does not count.
@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.integrations.agents import StructuredModule, checked_every, only_chooses
+from svrl.integrations.agents import StructuredModule, checked_every
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import require
@@ -156,20 +156,13 @@ class _StructuredEstimator:
 class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
     """DistributionalDQNLoss whose next actions are chosen by completed expected values."""
 
-    def _check(self, rule: StructuredTargets | None) -> None:
-        super()._check(rule)
-        only_chooses(self, rule)
-
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
         """DistributionalDQNLoss's loss, with structured choices."""
         if self.structure is None:
             return super().forward(input_tensordict)
         self._completions = 0
-        hook = self.value_network.register_forward_hook(self._choose)
-        try:
+        with self.value_network.register_forward_hook(self._choose):
             losses = super().forward(input_tensordict)
-        finally:
-            hook.remove()
         self._end_update("torchrl", counts=torch.is_grad_enabled())
         return losses
 
