@@ -80,7 +80,6 @@ CASES: dict[str, dict[str, Any]] = {
     "another loss": {"td_error_loss_fn": "mse", "grad_clip": None},
 }
 FEW = ("double, dueling", "atoms")
-CHOOSES_ONLY: set[str] = set()
 
 
 def run(case: str, *, plain: bool = False, seed: int = SEED, **settings: Any) -> Any:

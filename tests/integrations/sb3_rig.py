@@ -124,7 +124,6 @@ CASES: dict[str, tuple[Any, Any, str, dict[str, Any]]] = {
     },
 }
 FEW = ("one environment", "DoubleDQN, one environment", "DuelingDQN, one environment", "QRDQN, one environment")
-CHOOSES_ONLY: set[str] = set()
 
 
 def run(case: str, *, plain: bool = False, seed: int = 3, **settings: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from svrl import AUTHORS_WAY, StructuredTargets
+from svrl import StructuredTargets
 
 RIGS = {
     "sb3_contrib": "sb3_rig",
@@ -30,28 +30,16 @@ RIGS = {
 """By the library that it needs."""
 
 
-def rigs() -> dict[str, Any]:
-    found = {}
+def each(*, all_cases: bool) -> list[Any]:
+    params = []
     for library, name in RIGS.items():
         try:
             importlib.import_module(library)
         except ImportError:
-            continue
-        found[name] = importlib.import_module(f"tests.integrations.{name}")
-    return found
-
-
-INSTALLED = rigs()
-
-
-def each(*, all_cases: bool) -> list[Any]:
-    params = []
-    for library, name in RIGS.items():
-        if name not in INSTALLED:
             skip = pytest.mark.skip(reason=f"{library} is missing; make test-integrations installs it")
             params.append(pytest.param(None, "", id=library, marks=skip))
             continue
-        rig = INSTALLED[name]
+        rig = importlib.import_module(f"tests.integrations.{name}")
         cases = rig.CASES if all_cases else rig.FEW
         params += [pytest.param(rig, case, id=f"{library}: {case}") for case in cases]
     return params
@@ -69,10 +57,7 @@ def same(rig: Any, one: Any, other: Any) -> bool:
 @every_case
 def test_with_nothing_hidden_or_no_structure_it_is_the_library(rig: Any, case: str) -> None:
     plain = rig.run(case, plain=True)
-    rules = [StructuredTargets(observe=1.0), None]
-    if case not in rig.CHOOSES_ONLY:
-        rules.append(StructuredTargets(observe=1.0, value="completed"))
-    for rule in rules:
+    for rule in (StructuredTargets(observe=1.0), StructuredTargets(observe=1.0, value="completed"), None):
         assert same(rig, plain, rig.run(case, structure=rule)), rule
     half = rig.run(case, structure=0.5)
     assert rig.updates(half) > 0
@@ -118,11 +103,3 @@ def test_ranks_are_logged(rig: Any, case: str, structure: float | None) -> None:
 def test_what_is_no_structure_is_one_sentence(rig: Any, case: str, structure: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         rig.run(case, structure=structure)
-
-
-@few_cases
-def test_agents_that_keep_distributions_only_choose(rig: Any, case: str) -> None:
-    if case not in rig.CHOOSES_ONLY:
-        return
-    with pytest.raises(ValueError, match="structure can only choose"):
-        rig.run(case, structure=AUTHORS_WAY)

@@ -15,7 +15,6 @@ pytest.importorskip("ray", reason="RLlib is not installed here; make test-integr
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
-from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from tests.integrations.rllib_rig import MODULE, flat_weights, settled
 
 from svrl.agents.structured_targets import StructuredTargets
@@ -114,25 +113,3 @@ def test_two_learners_stay_in_step() -> None:
     assert first[1][MODULE] > 5
     assert torch.equal(first[2], second[2])
     algorithm.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-def test_a_structured_agent_learns_cartpole() -> None:
-    config = settled(
-        StructuredDQNConfig(),
-        lr=1e-3,
-        train_batch_size_per_learner=64,
-        training_intensity=16.0,
-        num_steps_sampled_before_learning_starts=500,
-        target_network_update_freq=400,
-        epsilon=[(0, 1.0), (5_000, 0.02)],
-        replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 20_000},
-    )
-    config.rl_module(model_config=DefaultModelConfig(fcnet_hiddens=[128], head_fcnet_hiddens=[128]))
-    config.env_runners(num_envs_per_env_runner=8).reporting(min_sample_timesteps_per_iteration=1_000)
-    algorithm = built(config)
-    scores = [algorithm.train()["env_runners"]["episode_return_mean"] for _ in range(10)]
-    algorithm.stop()
-    assert max(scores[5:]) > 150, scores
-    assert np.mean(scores[:2]) < 50

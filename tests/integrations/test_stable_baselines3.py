@@ -151,9 +151,8 @@ def test_custom_policies() -> None:
 
 def test_another_structure_when_loading(tmp_path: Path) -> None:
     trained(StructuredDQN, structure=0.9).save(tmp_path / "model")
-    rule = AUTHORS_WAY
     assert StructuredDQN.load(tmp_path / "model", structure=0.5).structure == StructuredTargets(observe=0.5)
-    assert StructuredDQN.load(tmp_path / "model", custom_objects={"structure": rule}).structure == rule
+    assert StructuredDQN.load(tmp_path / "model", custom_objects={"structure": AUTHORS_WAY}).structure == AUTHORS_WAY
     assert StructuredDQN.load(tmp_path / "model", structure=None, double=True).double
     with pytest.raises(ValueError, match="probability"):
         StructuredDQN.load(tmp_path / "model", structure=2.0)
@@ -162,18 +161,18 @@ def test_another_structure_when_loading(tmp_path: Path) -> None:
 
 
 def test_plain_files_can_be_loaded_and_structured_ones_by_the_library(tmp_path: Path) -> None:
-    plain = trained(DQN)
-    plain.save(tmp_path / "plain")
+    trained(DQN).save(tmp_path / "plain")
     loaded = StructuredDQN.load(tmp_path / "plain", env=Drift())
     assert loaded.structure == StructuredTargets()
     loaded.learn(100, reset_num_timesteps=False)
     loaded.save(tmp_path / "structured")
-    assert all(
-        torch.equal(a, b) for a, b in zip(weights(loaded), weights(DQN.load(tmp_path / "structured")), strict=True)
-    )
+    library = DQN.load(tmp_path / "structured")
+    assert all(torch.equal(a, b) for a, b in zip(weights(loaded), weights(library), strict=True))
 
 
 class Rows(KVWriter):
+    """What a model logs."""
+
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
 
@@ -184,25 +183,19 @@ class Rows(KVWriter):
         pass
 
 
-def test_ranks_are_logged_where_the_library_logs() -> None:
-    def logged(model: StructuredDQN) -> list[dict[str, Any]]:
-        kept = Rows()
-        model.set_logger(Logger(None, [kept]))
-        model.learn(150, log_interval=1)
-        return kept.rows
-
-    model = StructuredDQN("MlpPolicy", Drift(), structure=StructuredTargets(observe=0.5, rise=40), **SMALL)
-    rows = logged(model)
-    learning = [row for row in rows if "train/loss" in row]
-    assert len(rows) > len(learning) > 2
-    assert all(("structure/rank_99" in row) == ("train/loss" in row) for row in rows)
-    # Values of the last batch before the last row was written.
-    assert learning[-1]["structure/observe"] == pytest.approx(0.5 + 0.5 * learning[-1]["train/n_updates"] / 40)
-    assert all(1 <= row["structure/rank_99"] <= row["structure/rank_9999"] <= ACTIONS for row in learning)
-    assert 1 <= model.ranks()["rank_99"] <= ACTIONS
-    plain = logged(StructuredDQN("MlpPolicy", Drift(), structure=None, **SMALL))
-    assert any("structure/rank_99" in row for row in plain)
-    assert not any("structure/observe" in row for row in plain)
+@pytest.mark.parametrize("structure", [StructuredTargets(observe=0.5, rise=40), None])
+def test_ranks_are_logged_where_the_library_logs(structure: StructuredTargets | None) -> None:
+    kept, model = Rows(), StructuredDQN("MlpPolicy", Drift(), structure=structure, **SMALL)
+    model.set_logger(Logger(None, [kept]))
+    model.learn(150, log_interval=1)
+    learning = [row for row in kept.rows if "train/loss" in row]
+    assert len(kept.rows) > len(learning) > 2
+    for row in kept.rows:
+        assert ("structure/rank_99" in row) == ("train/loss" in row)
+        if row in learning:
+            assert 1 <= row["structure/rank_99"] <= row["structure/rank_9999"] <= ACTIONS
+    p = None if structure is None else pytest.approx(0.5 + 0.5 * learning[-1]["train/n_updates"] / 40)
+    assert learning[-1].get("structure/observe") == p
 
 
 class Normed(BaseFeaturesExtractor):

@@ -15,10 +15,8 @@ from tests.integrations.tianshou_rig import (
     ACTIONS,
     BATCH,
     OURS,
-    SCORE,
     WIDTH,
     algorithm_of,
-    cartpole,
     memory,
     returns_of,
     same,
@@ -167,10 +165,3 @@ def test_ranks_are_those_of_the_target_network_before_completion() -> None:
     assert ours.ranks == expected
     with pytest.raises(ValueError, match="1 or more, got 0"):
         algorithm_of(DQN, StructuredDQN, rank_every=0)
-
-
-@pytest.mark.slow
-def test_learns_cartpole() -> None:
-    ours, score = cartpole(StructuredDQN, steps=2_000, epochs=10, structure=0.9)
-    assert score >= SCORE
-    assert int(ours.structure_updates) >= 400

@@ -22,7 +22,6 @@ from tests.integrations.torchrl_rig import (
     Kept,
     batch_of,
     by_trainer,
-    cartpole_parts,
     chosen,
     distributional,
     loss_of,
@@ -30,7 +29,7 @@ from tests.integrations.torchrl_rig import (
     train,
     values_of,
 )
-from torchrl.data import LazyTensorStorage, MultiOneHot, ReplayBuffer
+from torchrl.data import MultiOneHot
 from torchrl.modules import MLP, QValueActor, QValueModule
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss, SoftUpdate, ValueEstimators
 
@@ -40,24 +39,6 @@ from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.torchrl import LogRanks, StructuredDQNLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-
-
-def test_nothing_hidden_is_the_library_where_actions_are_equally_good() -> None:
-    # With one-hot actions the library adds the values of all of them.
-    plain, ours = loss_of(DQNLoss, "one_hot"), loss_of(space="one_hot", structure=1.0)
-    for loss in (plain, ours):
-        for params in (loss.value_network_params, loss.target_value_network_params):
-            params["module", "0", "module", "2", "weight"].data.zero_()
-            params["module", "0", "module", "2", "bias"].data.fill_(2.0)
-    batch = batch_of("one_hot")
-    assert torch.equal(plain(batch)["loss"], ours(batch)["loss"])
-
-
-def test_completion_adds_no_value_twice() -> None:
-    # Hidden entries of a row can be completed to the same number, the largest of the matrix.
-    loss = loss_of(space="one_hot")
-    completed, known = torch.tensor([[3.0, 3.0, 1.0]]), torch.tensor([[2.0, 4.0, 1.0]])
-    assert loss._worth(completed, chooser=completed, known=known).item() == 3.0
 
 
 @pytest.mark.parametrize("space", list(SPECS))
@@ -198,24 +179,3 @@ def test_a_trainer_without_hidden_entries_is_the_library_and_logs_ranks() -> Non
     assert int(ours.structure_updates) == 24
     assert {value for name, value in kept.rows if name == "rank_99"} <= {1.0, 2.0}
     assert any(name == "rank_99" for name, _ in kept.rows)
-
-
-@pytest.mark.slow
-def test_learns_cartpole() -> None:
-    env, actor, greedy, loss, collector = cartpole_parts(StructuredDQNLoss, frames=15_000, structure=0.9)
-    updater = SoftUpdate(loss, tau=0.02)
-    optimiser = torch.optim.Adam(loss.parameters(), lr=1e-3)
-    memory = ReplayBuffer(storage=LazyTensorStorage(15_000), batch_size=64)
-    for data in collector:
-        memory.extend(data.reshape(-1))
-        greedy.step(data.numel())
-        for _ in range(10 if len(memory) >= 500 else 0):
-            value = loss(memory.sample())["loss"]
-            optimiser.zero_grad()
-            value.backward()
-            optimiser.step()
-            updater.step()
-        collector.update_policy_weights_()
-    with torch.no_grad():
-        scores = [float(env.rollout(500, actor)["next", "reward"].sum()) for _ in range(5)]
-    assert sum(scores) / 5 >= 195.0, scores

@@ -15,9 +15,7 @@ from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
 from tianshou.algorithm.modelfree.iqn import IQNPolicy
 from tianshou.algorithm.modelfree.qrdqn import QRDQNPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
-from tianshou.data import Batch, Collector, PrioritizedReplayBuffer, ReplayBuffer, VectorReplayBuffer
-from tianshou.env import DummyVectorEnv
-from tianshou.trainer import OffPolicyTrainerParams
+from tianshou.data import Batch, PrioritizedReplayBuffer, ReplayBuffer
 from tianshou.utils.net.common import Net, Recurrent
 from tianshou.utils.net.discrete import ImplicitQuantileNetwork, NoisyLinear
 from tianshou.utils.torch_utils import policy_within_training_step
@@ -122,50 +120,6 @@ def recurrent(cls: type, **settings: Any) -> Any:
     return cls(policy=policy, optim=AdamOptimizerFactory(lr=1e-2), target_update_freq=4, **settings)
 
 
-SCORE = 195.0  # what the library's own tests ask of CartPole
-
-
-def cartpole(cls: type, *, steps: int, epochs: int, seed: int = 0, **settings: Any) -> Any:
-    """Trains as the library's own example does; the result is (algorithm, best score)."""
-    np.random.seed(seed)  # noqa: NPY002
-    torch.manual_seed(seed)
-    envs, tests = (DummyVectorEnv([lambda: gymnasium.make("CartPole-v1") for _ in range(n)]) for n in (5, 5))
-    envs.seed(seed)
-    tests.seed(seed)
-    space = envs.action_space[0]
-    net = Net(state_shape=4, action_shape=space.n, hidden_sizes=[128, 128])
-    policy = DiscreteQLearningPolicy(model=net, action_space=space, eps_training=0.1, eps_inference=0.0)
-    algorithm = cls(
-        policy=policy,
-        optim=AdamOptimizerFactory(lr=1e-3),
-        gamma=0.9,
-        n_step_return_horizon=3,
-        target_update_freq=100,
-        **settings,
-    )
-    buffer = VectorReplayBuffer(20_000, buffer_num=5)
-    collector = Collector(policy, envs, buffer, exploration_noise=True)
-    collector.reset()
-    collector.collect(n_step=200)
-    result = algorithm.run_training(
-        OffPolicyTrainerParams(
-            training_collector=collector,
-            test_collector=Collector(policy, tests),
-            max_epochs=epochs,
-            epoch_num_steps=steps,
-            collection_step_num_env_steps=10,
-            update_step_num_gradient_steps_per_sample=0.2,
-            batch_size=64,
-            test_step_num_episodes=5,
-            test_in_training=False,
-            stop_fn=lambda score: score >= SCORE,
-            show_progress=False,
-            verbose=False,
-        )
-    )
-    return algorithm, result.best_score
-
-
 # What test_contract.py asks for.
 
 SETTINGS: dict[str, dict[str, Any]] = {"no target network": {"target_update_freq": 0}, "target network": {}}
@@ -175,7 +129,6 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "recurrent": (DQN, {"make": recurrent}),
 }
 FEW = tuple(f"{kind.__name__}, target network" for kind in OURS)
-CHOOSES_ONLY = {case for case in CASES if case.startswith(("C51", "Rainbow"))}
 
 
 def run(case: str, *, plain: bool = False, **settings: Any) -> Any:
