@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,36 +28,19 @@ SMALLER = {
     },
     "sb3_dqn.py": {"model.learn(3_000)": "model.learn(300)"},
 }
-"""What stands for which part of a script; the slow tests run it as it is."""
+"""What stands for which part of a script."""
 SCRIPTS = {path.name: path for path in sorted(FOLDER.glob("*.py")) if path.name not in ELSEWHERE}
 
 
-def skip_without_its_library(name: str) -> None:
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     library = NEEDS.get(name)
     if library and importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed in this environment; make test or make test-integrations has it")
-
-
-@pytest.mark.parametrize("name", SMALLER)
-def test_runs_at_a_small_size(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skip_without_its_library(name)
-    assert output_of(SCRIPTS[name], tmp_path, capsys, monkeypatch, SMALLER[name]).strip()
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SMALLER else []) for name in SCRIPTS]
-)
-def test_runs(name: str, tmp_path: Path) -> None:
-    skip_without_its_library(name)
-    done = subprocess.run(
-        [sys.executable, str(SCRIPTS[name])],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ},
-    )
+    if name in SMALLER:
+        assert output_of(SCRIPTS[name], tmp_path, capsys, monkeypatch, SMALLER[name]).strip()
+        return
+    command = [sys.executable, str(SCRIPTS[name])]  # Ray wants a process for itself
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

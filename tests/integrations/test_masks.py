@@ -43,16 +43,6 @@ def test_every_bit_is_the_references(p: float, seed: int, updates: int) -> None:
     assert found.flatten().tolist() == reference(576, p, seed, updates)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_shares_are_p(p: float) -> None:
-    """Entries of a million, columns and updates: all within five standard deviations of a binomial's share."""
-    count = 1800
-    found = np.stack([observed_entries((32, 18), p, seed=3, updates=u).numpy() for u in range(count)])
-    for axes, size in (((0, 1, 2), found.size), ((0, 1), count * 32), ((1, 2), 576), ((0,), count)):
-        share = found.mean(axes)
-        assert np.abs(share - p).max() < 5 * np.sqrt(p * (1 - p) / size)
-
-
 def test_neighbouring_updates_seeds_and_entries_are_independent() -> None:
     seeds = [masks(40, seed=seed) for seed in range(3)]
     rows = np.concatenate(seeds)

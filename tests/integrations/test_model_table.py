@@ -47,14 +47,6 @@ def values_by_loops(rows: np.ndarray, rewards: np.ndarray, discount: float) -> n
     return v
 
 
-def test_a_table_without_ends_is_the_model_itself() -> None:
-    p, r = random_parts(0)
-    model = TabularMDP(transitions=p, rewards=r, discount=0.9)
-    table = closed(model)
-    np.testing.assert_array_equal(table.transitions.toarray().reshape(p.shape), p)
-    np.testing.assert_array_equal(table.rewards, r)
-
-
 @pytest.mark.parametrize(("terminal", "done"), [(True, False), (False, True), (True, True)])
 def test_closing_keeps_all_values(terminal: bool, done: bool) -> None:
     model = episodic(3, terminal=terminal, done=done)

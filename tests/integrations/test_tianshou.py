@@ -28,7 +28,7 @@ from tianshou.data import Batch, ReplayBuffer
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from svrl import StructuredTargets
-from svrl.integrations.pytorch import structured, structured_quantiles
+from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.tianshou import (
     StructuredC51,
@@ -48,13 +48,8 @@ def test_returns_are_those_of_the_table(double: bool, value: Any, frequency: int
     indices = np.arange(20, 20 + BATCH)
     whole = buffer[indices]
     target, online = (values_of(ours, whole.obs_next, online=flag) for flag in (False, True))
-    completing = online if double and value == "network" else target
-    filled = structured(completing, seed=3, updates=6, rule=rule)
-    assert not torch.equal(filled, completing)
-    chooser = filled if value == "network" or not double else online
-    valuer = target if value == "network" else filled
-    worth = valuer[torch.arange(BATCH), chooser.argmax(1)].double().numpy() * ~whole.terminated
-    expected = whole.rew + 0.9 * worth
+    worth = structured_values(target, rule, online_q=online if double else None, seed=3, updates=6)
+    expected = whole.rew + 0.9 * worth.double().numpy() * ~whole.terminated
     np.testing.assert_allclose(returns_of(ours, buffer, indices).flatten().numpy(), expected, rtol=1e-6)
 
 

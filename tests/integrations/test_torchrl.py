@@ -34,7 +34,7 @@ from torchrl.modules import MLP, QValueActor, QValueModule
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss, SoftUpdate, ValueEstimators
 
 from svrl import StructuredTargets
-from svrl.integrations.pytorch import structured
+from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.torchrl import LogRanks, StructuredDQNLoss
 
@@ -53,11 +53,7 @@ def test_losses_are_those_of_the_table(space: str, double: bool, value: Any) -> 
     batch = batch_of(space, seed=9)
     after = batch["next", "observation"]
     target, online = (values_of(loss, after, online=flag) for flag in (False, True))
-    completing = online if double and value == "network" else target
-    filled = structured(completing, seed=3, updates=5, rule=rule)
-    assert not torch.equal(filled, completing)
-    chooser = filled if value == "network" or not double else online
-    worth = (target if value == "network" else filled).gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
+    worth = structured_values(target, rule, online_q=online if double else None, seed=3, updates=5)
     wanted = batch["next", "reward"].squeeze(-1) + 0.9 * worth * ~batch["next", "done"].squeeze(-1)
     errors = chosen(values_of(loss, batch["observation"], online=True), batch["action"]) - wanted
     torch.testing.assert_close(loss(batch)["loss"], errors.square())
