@@ -1,4 +1,4 @@
-"""Structure in a training loop of one's own: a pure function, compiled, and on a GPU recorded in a CUDA graph.
+"""Structure in your own training loop: a pure function, compiled, and on a GPU recorded in a CUDA graph.
 
 The agent is double DQN on random transitions; only the way from two networks to targets matters here.
 """
@@ -24,7 +24,7 @@ def main() -> None:
     optimizer = torch.optim.SGD(online.parameters(), lr=0.01)
     # As a tensor the count can change in a graph or under a compiler; a plain number does elsewhere.
     updates = torch.zeros((), dtype=torch.int64, device=DEVICE)
-    # One graph without a break. The default backend serves, too, and takes longer to begin.
+    # One graph without a break. The default backend serves as well, and takes longer to begin.
     compiled = torch.compile(targets, fullgraph=True, backend="aot_eager")
 
     for update in range(200):

@@ -85,7 +85,7 @@ def test_several_updates_in_a_row_rise_inside() -> None:
 
 @pytest.mark.parametrize("shape", [(32, 18), (3, 32, 18)], ids=str)
 def test_all_six_agents_of_the_table(shape: tuple[int, ...]) -> None:
-    """Each row of the table in svrl.agents.targets, written out: who chooses, and who says what that is worth."""
+    """Each row of the table in svrl.agents.targets, written out: who chooses, and who values the choice."""
     target, online = values(*shape, seed=1), values(*shape, seed=2)
     mask = drawn(target, 0.5, 3, 4)
     of_target, of_online = (StructuredTargets().complete(q, mask).matrix for q in (target, online))
@@ -198,7 +198,7 @@ def test_bad_input_is_one_sentence(call, sentence: str) -> None:
 
 @dataclass(frozen=True)
 class Constant:
-    """An estimator of one's own: says one number everywhere, and shows nothing of it."""
+    """Your own estimator: it says one number everywhere, and shows nothing of it."""
 
     number: float = field(repr=False)
 

@@ -95,13 +95,6 @@ def test_actions_that_a_state_does_not_have(form: str) -> None:
         result_from_plan(ours, ddp)
 
 
-def test_the_example_of_their_documentation() -> None:
-    ddp = DiscreteDP([[5, 10], [-1, -np.inf]], [[(0.5, 0.5), (0, 1)], [(0, 1), (0.5, 0.5)]], 0.95)
-    ours = plan(mdp_from_ddp(ddp), PolicyIteration())
-    np.testing.assert_allclose(ours.v, [-8.571428571428571, -20.0], atol=1e-10)
-    assert ours.policy.tolist() == [0, 0]
-
-
 def test_episodes_end_in_a_state_of_their_own() -> None:
     lake = mdp_from_env(gymnasium.make("FrozenLake-v1"), 0.99)
     ddp = ddp_from_mdp(lake)

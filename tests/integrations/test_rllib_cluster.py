@@ -78,9 +78,9 @@ def test_two_env_runners_results_and_a_checkpoint(tmp_path: Path) -> None:
     config = short(StructuredDQNConfig(), structure=0.8, rank_every=5).env_runners(num_env_runners=2)
     algorithm = config.build_algo()
     results = algorithm.train()
-    told = results["learners"][MODULE]
-    assert 1 <= told["rank_99"] <= 2
-    assert told["row_centred_rank_99"] == 1, "two actions have one advantage"
+    logged = results["learners"][MODULE]
+    assert 1 <= logged["rank_99"] <= 2
+    assert logged["row_centred_rank_99"] == 1, "two actions have one advantage"
     updates = dict(algorithm.learner_group._learner.updates)
     assert updates[MODULE] > 5
     path = algorithm.save_to_path(str(tmp_path / "checkpoint"))

@@ -101,7 +101,7 @@ class TestFitTransform:
     @pytest.mark.parametrize("share", [0.5, 0.9])
     def test_agrees_with_fancyimpute(self, shape, share) -> None:
         _, holes = table(*shape, share=share)
-        # fancyimpute draws its own largest singular value at random, so both are told the shrinkage.
+        # fancyimpute draws its own largest singular value at random, so both are given the shrinkage.
         shrinkage = np.linalg.norm(np.nan_to_num(holes), 2) / 50
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

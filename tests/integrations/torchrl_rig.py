@@ -78,9 +78,9 @@ def train(
 
 def values_of(loss: Any, observations: Tensor, *, online: bool) -> Tensor:
     params = loss.value_network_params if online else loss.target_value_network_params
-    told = TensorDict({"observation": observations}, observations.shape[:-1])
+    states = TensorDict({"observation": observations}, observations.shape[:-1])
     with torch.no_grad(), params.data.to_module(loss.value_network):
-        return loss.value_network(told)["action_value"]
+        return loss.value_network(states)["action_value"]
 
 
 def chosen(values: Tensor, actions: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Structure in other people's code: one file for each library, each loaded only by those who name it.
 
-    pytorch.py            pure functions for a training loop of one's own, for torch.compile and CUDA graphs
+    pytorch.py            pure functions for your own training loop, for torch.compile and CUDA graphs
     target_hook.py        the same as a hook on a target network, for scripts in the manner of CleanRL; ranks
     stable_baselines3.py  sb3_contrib.py  tianshou.py  torchrl.py  rllib.py; agents.py: what they share
     gymnasium.py          its toy-text problems as models, our tasks as environments, plans as agents
@@ -25,7 +25,7 @@ __all__ = ["RankMonitor", "TargetHook", "structure", "structured", "structured_q
 
 
 def __getattr__(name: str) -> object:
-    # Whoever imports one integration shall not wait for what another one needs.
+    # Loaded when asked for: importing one integration does not wait for what another one needs.
     if name in __all__:
         file = "pytorch" if name.startswith("structured") else "target_hook"
         return getattr(importlib.import_module(f"svrl.integrations.{file}"), name)

@@ -1,7 +1,7 @@
 """What the agents of all libraries share: the argument `structure`, the values that a library is given, the count.
 
-An integration replaces what a library's own code is told about the next states, and the library forms its targets from
-that. `structure` is a `StructuredTargets`, a probability p, or None for the library's own agent.
+An integration replaces the values of next states that a library's own code asks for, and the library forms its targets
+from them. `structure` is a `StructuredTargets`, a probability p, or None for the library's own agent.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         """Make one.
 
         Args:
-            task: A name of the catalogue, or a task of one's own.
+            task: A name of the catalogue, or your own task.
             actions: How many; 0 takes the task's own number. Of the pendulum with three motors the cube of the levels
                 of one motor: 27 is 3 levels of each. For a name only.
             variant: "paper" or "authors"; None is "paper". For a name only.

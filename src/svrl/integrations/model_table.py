@@ -1,4 +1,4 @@
-"""A known model as arrays for other libraries, from arrays of theirs, and as a file.
+"""A known model as arrays for other libraries, from their arrays, and as a file.
 
     closed(model)                            CSR transitions (S * A, S) whose rows sum to 1, and rewards (S, A)
     mdp_from_pairs(states=, actions=, ...)   a model from a list of pairs

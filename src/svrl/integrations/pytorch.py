@@ -1,4 +1,4 @@
-"""Structure for a training loop of one's own: pure functions of the target network's values.
+"""Structure for your own training loop: pure functions of the target network's values.
 
     values = target(next_states)                                 (B, A)
     values = structured(values, 0.9, seed=0, updates=update)     the one line
@@ -176,7 +176,7 @@ def _registered(rule: StructuredTargets) -> tuple[str, float, int, Value]:
     try:
         hash(kept)
         key: object = kept
-    except TypeError:  # an estimator of one's own that cannot be hashed; it is kept below, so its id stays its own
+    except TypeError:  # an estimator of yours that cannot be hashed; it is kept below, so no other gets its id
         key = (id(kept.estimator), kept.scale, kept.output)
     name = _NAMES.setdefault(key, f"rule {len(_NAMES)}")
     _RULES.setdefault(name, kept)
@@ -227,7 +227,7 @@ def observed_entries(
 
 
 def _seeded(seed: int) -> int:
-    """A seed as a signed number of 64 bits, mixed a little: neighbouring seeds shall not be neighbouring updates."""
+    """A seed as a signed number of 64 bits, mixed a little, so that neighbouring seeds are not neighbouring updates."""
     mixed = (seed * 0xD1342543DE82EF95 + 0x2545F4914F6CDD1D) % 2**64
     return mixed - 2**64 if mixed >= 2**63 else mixed
 

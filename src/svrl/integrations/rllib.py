@@ -2,11 +2,11 @@
 
     StructuredDQNConfig()                                   in place of DQNConfig()
     StructuredDQNConfig().training(structure=0.5)           p = 0.5
-    DQNConfig().learners(learner_class=StructuredDQNLearner)        the same for a configuration of one's own
+    DQNConfig().learners(learner_class=StructuredDQNLearner)        the same for your own configuration
 
 Env runners, replay, priorities, n-step returns and the loss are RLlib's. The learner hands RLlib's own loss another
 matrix of values at the next states, and RLlib forms its targets from that. Who chooses and who values is the table of
-`svrl.agents.targets`, where `double_q` is its "double"; dueling networks give values, too. With num_atoms > 1 the
+`svrl.agents.targets`, where `double_q` is its "double"; dueling networks give values as well. With num_atoms > 1 the
 expected values of the network that chooses are completed, and the target network's distributions stay.
 
 Masks are drawn from the configuration's seed and the number of updates, which is in the learner's state and so in

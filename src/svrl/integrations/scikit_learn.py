@@ -96,7 +96,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
         Args:
             estimator: A record of `svrl.matrix`, with its centre and its clip; None is `FactorALS()`. Its output
-                counts for nothing.
+                is ignored.
             output: "fill" keeps observed entries, "estimate" takes all from the low-rank model.
             standardise: Take each column's mean out and divide by its standard deviation first; undone at the end.
             missing_values: What marks a gap: NaN, or a number.

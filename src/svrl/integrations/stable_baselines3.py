@@ -13,7 +13,7 @@ honoured: its last layer is each stream's own, the ones before it are shared. So
 units, and one of 64 in each stream; [] gives two linear streams. With pictures the default is that of the paper: the
 three convolutions of the Nature network, then 512 units in each stream.
 
-Approximate ranks of the values of next states are logged under structure/, with `structure=None`, too, which is the
+Approximate ranks of the values of next states are logged under structure/, also with `structure=None`, which is the
 library's own agent.
 
 Masks are drawn from the model's seed and its number of updates, which the library saves.
@@ -80,7 +80,7 @@ class StructuredTraining(OffPolicyAlgorithm):
         Raises:
             RuntimeError: If an update asked the target network less or more often than once.
         """
-        self.structure = rule_of(self.structure)  # somebody may have set a number
+        self.structure = rule_of(self.structure)  # it may have been set to a number
         online, target = networks_of(self)
         first, seed, asked = self._n_updates, self.seed or 0, 0
 
