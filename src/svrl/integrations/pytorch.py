@@ -123,7 +123,7 @@ def structured_values(
             f"Both networks value the same states and actions; got {tuple(target_q.shape)} of the target network and "
             f"{tuple(online_q.shape)} of the online one."
         )
-    value = _wanted(rule)[-1]
+    value = (rule if isinstance(rule, StructuredTargets) else OUR_WAY).value
     matrix = online_q if online_q is not None and completes_online(True, value) else target_q
     completed = structured(matrix, rule, seed=seed, updates=updates)
     kind: Literal["double", "dqn"] = "dqn" if online_q is None else "double"
