@@ -61,20 +61,6 @@ class BatchRanks(NamedTuple):
     row_centred_99: Tensor
 
 
-class TargetGap(NamedTuple):
-    """What structure does to targets.
-
-    Attributes:
-        bias: Mean of structured less plain.
-        gap: Mean absolute difference.
-        changed: Share that differ at all.
-    """
-
-    bias: float
-    gap: float
-    changed: float
-
-
 def energies(q: Tensor, *, centre_rows: bool = False) -> Tensor:
     """Squared singular values (..., min(B, A)) of (..., B, A), descending, float64.
 
@@ -162,13 +148,6 @@ def held_out_error(estimate: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
     right = torch.where(mask, 0.0, truth).detach().double().flatten(-2).norm(dim=-1)
     judged = right > 0
     return wrong[judged] / right[judged]
-
-
-def target_gap(plain: Tensor, structured: Tensor) -> TargetGap:
-    """Compare what next states are worth, or targets, by the plain and by the structured rule; both (...)."""
-    difference = (structured - plain).detach().double()
-    parts = difference.mean(), difference.abs().mean(), (difference != 0).double().mean()
-    return TargetGap(*torch.stack(parts).tolist())
 
 
 @dataclass(frozen=True, kw_only=True)
