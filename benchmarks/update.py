@@ -27,8 +27,8 @@ import torch
 from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import LIBRARIES, Library, sb3_model
 from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, torch_threads, wait
-from svrl.agents.captured import stream_of
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
+from svrl.agents.cuda_graph import stream_of
 from svrl.agents.learner import GraphedBursts, Learner
 from svrl.agents.networks import build_network
 from svrl.agents.precision import computing_in

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.agents.captured import Captured
 from svrl.agents.config import AgentConfig
+from svrl.agents.cuda_graph import CudaGraph
 from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Replay
@@ -114,7 +114,7 @@ def test_estimators_that_wait_are_not_captured() -> None:
 
 def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
     calls = []
-    work = Captured(lambda: calls.append(1), torch.device("cpu"), repeatable=True)
+    work = CudaGraph(lambda: calls.append(1), torch.device("cpu"), repeatable=True)
     work()
     work()
     assert len(calls) == 2

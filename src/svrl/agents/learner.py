@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.adam_cuda import clamped_adam
-from svrl.agents.captured import Captured, GpuEvent, readable
 from svrl.agents.config import AgentConfig, Precision
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.agents.networks import QNetwork
 from svrl.agents.precision import values_of
 from svrl.agents.replay import DRAWS, Batch, Replay, next_observations, observations
@@ -323,8 +323,8 @@ class GraphedBursts:
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._prepare: Callable[[], Minibatches] = self._prepare_all
         if can_capture(learner):
-            self._prepare = Captured(self._prepare_all, device, repeatable=True, pool=pool)
-        self._update = Captured(self._update_next, device, repeatable=False, pool=pool)
+            self._prepare = CudaGraph(self._prepare_all, device, repeatable=True, pool=pool)
+        self._update = CudaGraph(self._update_next, device, repeatable=False, pool=pool)
 
     def burst(self, count: int, draws: torch.Generator, masks: torch.Generator) -> Tensor:
         """K = count updates, then a copy of the target network if one is due.
@@ -347,7 +347,7 @@ class GraphedBursts:
             self._mask[:count].copy_(mask)
         if learner.config.learning_rate_left < 1.0:
             rates = [learner.config.learning_rate_at(learner.updates + k) for k in range(count)]
-            self._rates[:count].copy_(readable(torch.tensor(rates), self._rates), non_blocking=True)
+            self._rates[:count].copy_(pinned(torch.tensor(rates), self._rates), non_blocking=True)
         self._at.zero_()
         self._keep(self._prepare())
         for _ in range(count):
@@ -359,11 +359,11 @@ class GraphedBursts:
         learner.copy_if_due()
         return self._losses[:count]
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of the graphs and their memory."""
-        self._update.forget()
-        if isinstance(self._prepare, Captured):
-            self._prepare.forget()
+        self._update.release()
+        if isinstance(self._prepare, CudaGraph):
+            self._prepare.release()
 
     def _draw(self, count: int, draws: torch.Generator) -> None:
         """Which transitions; from a buffer in RAM the transitions themselves."""
@@ -378,11 +378,11 @@ class GraphedBursts:
             self._batch = Batch(
                 *(torch.zeros(whole, *part.shape[1:], dtype=part.dtype, device=device) for part in host)
             )
-            self._host = Batch(*(readable(torch.zeros_like(part, device="cpu"), part) for part in self._batch))
+            self._host = Batch(*(pinned(torch.zeros_like(part, device="cpu"), part) for part in self._batch))
         assert self._host is not None
-        for part, pinned, there in zip(host, self._host, self._batch, strict=True):
-            pinned[:number].copy_(part)
-            there[:number].copy_(pinned[:number], non_blocking=True)
+        for drawn, here, there in zip(host, self._host, self._batch, strict=True):
+            here[:number].copy_(drawn)
+            there[:number].copy_(here[:number], non_blocking=True)
         self._copied.record()
 
     def _prepare_all(self) -> Minibatches:

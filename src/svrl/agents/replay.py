@@ -238,7 +238,7 @@ class Replay:
     def close(self) -> None:
         """Let go of what is held on a GPU beside the memory itself."""
         if isinstance(self._side, GpuSide):
-            self._side.forget()
+            self._side.release()
 
     def synchronise(self) -> None:
         """Make everything that sampling reads agree with ages, order, tails and ends, after they were restored."""

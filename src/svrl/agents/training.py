@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,14 +25,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.acting import Actor
-from svrl.agents.captured import stream_of
+from svrl.agents.acting import Actor, epsilon_at, explore
+from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig, Precision, default_precision
-from svrl.agents.divergence import refuse_divergence
-from svrl.agents.doubts import doubts, warn
+from svrl.agents.cuda_graph import stream_of
 from svrl.agents.environment import EnvSource, name_of, open_env
-from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
-from svrl.agents.exploration import epsilon_at, explore
+from svrl.agents.evaluation import with_evaluation
+from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
 from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.metrics import METRIC_STATES, metrics
 from svrl.agents.networks import QNetwork, build_network
@@ -94,8 +93,8 @@ class Training:
         refuse_too_many(self.env, config.envs, config.replay)
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
-        for doubt in doubts(config, self.env, self.spec.n_actions):
-            self.say(doubt)
+        for warning in config.warnings(self.env, self.spec.n_actions):
+            self.say(warning)
         self._stream = stream_of(self.device)
         with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
@@ -247,7 +246,7 @@ class Training:
             self._last_losses = self._burst(min(due - learner.updates, learner.until_copy()))
             self._losses.append(self._last_losses.sum())
             if self.device.type == "cpu":  # a GPU is asked when it is waited for anyway: at the next row or checkpoint
-                refuse_divergence(self, self._losses[-1:], self._last_losses)
+                self._refuse_divergence(self._losses[-1:])
 
     def _burst(self, count: int) -> Tensor:
         """Losses of at most `count` updates."""
@@ -257,6 +256,24 @@ class Training:
         # Nobody looks at a batch after its burst, so the next one may write over it.
         self._batch = self.replay.sample(count * self.config.batch_size, draws, out=self._batch)
         return self.learner.burst(_moved(self._batch, self.device), count, masks)
+
+    def _refuse_divergence(self, sums: Sequence[Tensor]) -> None:
+        """Raise ValueError if a loss is not finite, since nothing useful follows. Waits for the device.
+
+        Args:
+            sums: Summed losses of the bursts since the last look.
+        """
+        last = self._last_losses
+        if last is None or not sums or math.isfinite(float(torch.stack(list(sums)).sum())):
+            return
+        wrong = (~torch.isfinite(last)).nonzero()
+        first = self.updates - len(last) + 1 + int(wrong[0]) if len(wrong) else self.updates
+        where = "at" if len(sums) == 1 else "by"
+        raise ValueError(
+            f"{self.env}, seed {self.seed}: the loss is not finite {where} update {first:,}, after {self.steps:,} "
+            "steps, so training has diverged. Lower the learning rate, or look for rewards and observations that are "
+            "not finite."
+        )
 
     def _account(self, step: Step) -> list[EpisodeEnded]:
         """Close the games that ended; all of them before anybody hears of one."""
@@ -281,10 +298,9 @@ class Training:
         return ended
 
     def _describe(self) -> Learned:
-        assert self._last_losses is not None
         losses, self._losses = self._losses, []
         self._logged, since = self.updates, self.updates - self._logged
-        refuse_divergence(self, losses, self._last_losses)
+        self._refuse_divergence(losses)
         return Learned(
             steps=self.steps,
             updates=self.updates,
@@ -306,8 +322,7 @@ class Training:
     def capture(self) -> dict[str, Any]:
         """Everything but the replay memory, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
-        if self._last_losses is not None:
-            refuse_divergence(self, self._losses, self._last_losses)  # nothing could go on from such a checkpoint
+        self._refuse_divergence(self._losses)  # nothing could go on from such a checkpoint
         return {
             "steps": self.steps,
             "episodes": self.episodes,
@@ -340,7 +355,7 @@ class Training:
         self._logged = int(state["logged"])
         self.learner.restore(state["learner"])
         if self._graphed is not None:
-            self._graphed.forget()  # its graphs know the optimiser's old state only
+            self._graphed.release()  # its graphs know the optimiser's old state only
         self._graphed = self._graph_bursts()
         self._actor.follow(self.learner.online)
         for name, source in self._generators.items():
@@ -369,10 +384,10 @@ class Training:
         """Let go of the environments, and of the graphs on a GPU."""
         self._envs.close()
         self.settle()
-        self._actor.forget()
+        self._actor.release()
         self.replay.close()
         if self._graphed is not None:
-            self._graphed.forget()
+            self._graphed.release()
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
@@ -394,3 +409,40 @@ def _replay_device(
         "It stays in RAM, which is slower. A smaller --replay fits."
     )
     return torch.device("cpu")
+
+
+def train(
+    env: EnvSource,
+    config: AgentConfig | None = None,
+    *,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    precision: Precision | None = None,
+    watch: Callable[[Event], None] | None = None,
+) -> Agent:
+    """Train an agent and return it.
+
+    Nothing is written to disk; `svrl train` does that, and can be interrupted. Two calls with one seed give
+    the same agent on the CPU, with the same number of threads; on a GPU the last digits may differ.
+
+    Args:
+        env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
+            without arguments that makes a Gymnasium environment of your own.
+        config: All settings; by default the preset of the environment's family.
+        seed: Of everything random.
+        device: "cpu", "cuda" or "cuda:1".
+        precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
+        watch: Called with every event, see `svrl.agents.events`.
+    """
+    if config is None:
+        config = AgentConfig.for_env(name_of(env))
+    if not isinstance(config, AgentConfig):
+        raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
+    training = Training.begin(env, config, seed=seed, device=device, precision=precision)
+    try:
+        for event in with_evaluation(training):
+            if watch is not None:
+                watch(event)
+    finally:
+        training.close()
+    return Agent.of(training)

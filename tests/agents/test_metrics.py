@@ -15,21 +15,11 @@ import torch
 
 from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
-from svrl.agents.diagnostics import (
-    RankStudy,
-    batch_ranks,
-    distinct_rows,
-    dormant_share,
-    energies,
-    feature_rank,
-    held_out_error,
-    rank_study,
-    ranks_at,
-    srank,
-)
 from svrl.agents.environment import open_env
+from svrl.agents.metrics import batch_ranks, dormant_share, feature_rank, held_out_error, srank
 from svrl.agents.networks import build_network
-from svrl.matrix.rank import approximate_rank, spectrum
+from svrl.agents.study import RankStudy, distinct_rows, rank_study
+from svrl.matrix.rank import approximate_rank, energies, ranks_at, spectrum
 
 
 def generator(seed: int = 0) -> torch.Generator:
