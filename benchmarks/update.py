@@ -27,10 +27,9 @@ import torch
 from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import LIBRARIES, Library, sb3_model
 from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, torch_threads, wait
-from svrl.agents.captured import stream_of
-from svrl.agents.captured_learner import CapturedLearner
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
-from svrl.agents.learner import Burst, Learner
+from svrl.agents.cuda_graph import stream_of
+from svrl.agents.learner import GraphedBursts, Learner
 from svrl.agents.networks import build_network
 from svrl.agents.precision import computing_in
 from svrl.agents.replay import Replay, next_observations
@@ -202,14 +201,14 @@ def bursts_in_turns(
     """Microseconds of an update in every round, plain and structured; who begins takes turns."""
     gc.collect()  # the learners of the last call refer to themselves, and hold gigabytes of a GPU
 
-    def burst_of(structured: bool) -> Callable[[], Burst]:
+    def burst_of(structured: bool) -> Callable[[], torch.Tensor]:
         learner = new_learner(config.but(structured=structured), spec, device)
-        captured = CapturedLearner(learner, memory, most=length)
+        bursts = GraphedBursts(learner, memory, most=length)
         draws, masks = torch.Generator(memory.device).manual_seed(1), torch.Generator(device).manual_seed(2)
         for _ in range(3):
-            captured.burst(length, draws, masks)
+            bursts.burst(length, draws, masks)
         learner.copy_to_target()
-        return lambda: captured.burst(length, draws, masks)
+        return lambda: bursts.burst(length, draws, masks)
 
     with own_stream(device):
         bursts = [burst_of(structured) for structured in (False, True)]

@@ -1,6 +1,6 @@
 """What matrix estimation makes of the same networks' values in batches of 32, 64 and 128 states.
 
-Writes estimation_by_batch.json: for every run, size and scaling the errors of `svrl.agents.estimation_study`, and the
+Writes estimation_by_batch.json: for every run, size and scaling the errors of `svrl.agents.study`, and the
 rank. The paper explains figure 30 by these: with more states a batch describes a game of high rank better.
 
     python results/measure_estimation_by_batch.py RUN... > results/estimation_by_batch.json

@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from svrl.agents.diagnostics import distinct_rows
+from svrl.agents.study import distinct_rows
 from svrl.envs.control import task_with
 from svrl.matrix.rank import approximate_rank
 from svrl.paper.catalogue import load_experiment

@@ -30,7 +30,6 @@ def test_any_combination_of_damaged_files(tmp_path: Path, harm: Any):
         needs[steps] |= {f"replay/{name}" for name in listed(tmp_path / "whole" / min(needs[steps]))}
     files = names(tmp_path / "whole")
     assert len(files) == 4
-    pieces = {name for name in files if "segment" in name}
     for bad in itertools.chain.from_iterable(itertools.combinations(files, n) for n in range(5)):
         folder = tmp_path / "harmed"
         shutil.copytree(tmp_path / "whole", folder)
@@ -45,15 +44,8 @@ def test_any_combination_of_damaged_files(tmp_path: Path, harm: Any):
             assert all_of(loaded) == memories[usable[0]]
             gone = harm is delete and "checkpoints/000000002.npz" in bad
             assert (found.note is None) == (usable[0] == 25 or gone)
-        elif "checkpoints/000000002.npz" not in bad and not pieces <= set(bad):
-            found = Checkpoints(folder).load(loaded)
-            assert found is not None
-            assert found.state["steps"] == 25
-            assert 0 < len(loaded) < len(memories[25])
-            assert set(all_of(loaded)) <= set(memories[25]) | set(memories[12])
-            assert f"000000002.npz with the {len(loaded)} of {len(memories[25])} transitions" in str(found.note)
         elif Checkpoints(folder).exists:
-            with pytest.raises(ValueError, match=r"No checkpoint in .* can be used.*, so the run cannot be resumed"):
+            with pytest.raises(ValueError, match=r"No checkpoint in .* can be used. Start a new run"):
                 Checkpoints(folder).load(loaded)
             assert len(loaded) == 0
         shutil.rmtree(folder)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 import svrl
-from svrl.agents.doubts import doubts
 
 PLAIN = svrl.AgentConfig.for_env("CartPole-v1", "smoke")
 STRUCTURED = PLAIN.but(structured=True, scale="minmax")
@@ -27,7 +26,7 @@ STRUCTURED = PLAIN.but(structured=True, scale="minmax")
     ],
 )
 def test_what_is_said(config: svrl.AgentConfig, actions: int, words: str) -> None:
-    (said,) = doubts(config, "it", actions)
+    (said,) = config.warnings("it", actions)
     assert words in said
     assert said.startswith("Warning: ")
 
@@ -44,7 +43,7 @@ def test_what_is_said(config: svrl.AgentConfig, actions: int, words: str) -> Non
     ],
 )
 def test_what_is_not(config: svrl.AgentConfig, actions: int) -> None:
-    assert doubts(config, "it", actions) == []
+    assert config.warnings("it", actions) == []
 
 
 @pytest.mark.parametrize(

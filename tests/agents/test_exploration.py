@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from svrl.agents.acting import epsilon_at, epsilon_greedy, explore
 from svrl.agents.config import AgentConfig
-from svrl.agents.exploration import epsilon_at, epsilon_greedy, explore
 
 CONFIG = AgentConfig(epsilon_start=1.0, epsilon_final=0.1, epsilon_steps=100)
 

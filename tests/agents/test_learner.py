@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner, _eager
+from svrl.agents.metrics import metrics
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Batch
 from svrl.agents.structured_targets import StructuredTargets
@@ -77,14 +78,17 @@ class Reference:
         action = int((q_online if double else completed)[row].argmax())
         return float(completed[row, action])
 
+    def completed(self, q_target: Tensor, q_online: Tensor, mask: Tensor | None) -> Tensor | None:
+        if self.structure is None:
+            return None
+        online = self.config.agent == "double" and self.config.value == "network"
+        return self.structure.complete(q_online if online else q_target, mask).matrix
+
     def update(self, batch: Batch, mask: Tensor | None) -> float:
         config = self.config
         with torch.no_grad():
             q_target, q_online = self.target(batch.windows[:, 1]), self.online(batch.windows[:, 1])
-            completed = None
-            if self.structure is not None:
-                source = q_online if config.agent == "double" and config.value == "network" else q_target
-                completed = self.structure.complete(source, mask).matrix
+            completed = self.completed(q_target, q_online, mask)
         q = self.online(batch.windows[:, 0])
         total = torch.zeros(())
         for row in range(B):
@@ -132,9 +136,9 @@ def test_a_burst_makes_the_updates_of_the_reference(arm: dict, learning: dict) -
     reference, count = Reference(learner), 3
     batch = transitions(count * B)
     masks = masks_of(learner, count, seed=4)
-    burst = learner.burst(batch, count, torch.Generator().manual_seed(4))
+    found = learner.burst(batch, count, torch.Generator().manual_seed(4))
     losses = [reference.update(Batch(*(part[k * B : (k + 1) * B] for part in batch)), masks[k]) for k in range(count)]
-    assert burst.losses.tolist() == pytest.approx(losses, rel=1e-4)
+    assert found.tolist() == pytest.approx(losses, rel=1e-4)
     for ours, theirs in zip(learner.online.parameters(), reference.online.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=2e-5)
 
@@ -147,11 +151,33 @@ def test_structure_changes_some_targets_below_one_and_none_at_one(arm: dict, out
     changed = {}
     for observe in (0.6, 1.0):
         learner = learner_of(BASE.but(**arm, output=output, scale=scale, observe=observe))
-        burst = learner.burst(batch, 4, torch.Generator().manual_seed(4))
-        changed[observe] = int((burst.worth.values != burst.worth.plain_values).sum())
+        changed[observe] = metrics(learner, batch, 4, torch.Generator().manual_seed(4))["targets_changed"]
     assert changed[0.6] > 0
     if output == "fill":
         assert changed[1.0] == 0
+
+
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
+def test_a_log_row_says_what_structure_does_to_targets(arm: dict) -> None:
+    learner = learner_of(BASE.but(**arm, observe=0.7))
+    reference, batch, count = Reference(learner), transitions(3 * B), 3
+    told = metrics(learner, batch, count, torch.Generator().manual_seed(4))
+    change = []
+    for k, mask in enumerate(masks_of(learner, count, seed=4)):
+        after = batch.windows[k * B : (k + 1) * B, 1]
+        with torch.no_grad():
+            q_target, q_online = reference.target(after), reference.online(after)
+            completed = reference.completed(q_target, q_online, mask)
+        for row in range(B):
+            plain = reference.value(q_target, q_online, None, row)
+            change.append(reference.value(q_target, q_online, completed, row) - plain)
+    expected = {
+        "target_bias": np.mean(change),
+        "target_gap": np.mean(np.abs(change)),
+        "targets_changed": np.mean(np.array(change) != 0),
+        "q_mean": float(learner.online(batch.windows[:, 0]).mean()),
+    }
+    assert {name: told[name] for name in expected} == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("agent", ["dqn", "double", "dueling"])
@@ -239,9 +265,10 @@ def test_rmsprop_is_centred_as_published_with_minatar() -> None:
     learner = learner_of(BASE.but(optimiser="rmsprop", optimiser_epsilon=0.01, learning_rate=1e-3))
     network = copy.deepcopy(learner.online)
     batch = transitions(B)
-    burst = learner.burst(batch, 1, torch.Generator())
+    targets = learner.prepare(batch, 1, None).targets
+    learner.burst(batch, 1, torch.Generator())
     q = network(batch.windows[:, 0]).gather(-1, batch.actions[:, None]).squeeze(-1)
-    loss = nn.functional.smooth_l1_loss(q, burst.targets[0])
+    loss = nn.functional.smooth_l1_loss(q, targets[0])
     gradients = torch.autograd.grad(loss, list(network.parameters()))
     for before, gradient, after in zip(network.parameters(), gradients, learner.online.parameters(), strict=True):
         square, mean = 0.05 * gradient**2, 0.05 * gradient

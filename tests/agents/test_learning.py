@@ -9,8 +9,7 @@ import torch
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
 from svrl.agents.events import Evaluated, Learned
-from svrl.agents.train_agent import train
-from svrl.agents.training import Training
+from svrl.agents.training import Training, train
 from svrl.envs.atari_games import GAMES
 
 SEEDS = (0, 1, 2)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.diagnostics import dormant_share
+from svrl.agents.metrics import dormant_share
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from svrl.agents.optimism import discounted_returns, optimism_of
+from svrl.agents.study import discounted_returns, overestimation
 
 NEVER = torch.zeros(4, 1, dtype=torch.bool)
 
@@ -33,7 +33,7 @@ def test_lanes_do_not_mix() -> None:
 def test_a_constant_reward_has_its_closed_form() -> None:
     long, discount = 400, 0.9
     rewards, never = torch.ones(long, 3), torch.zeros(long, 3, dtype=torch.bool)
-    found = optimism_of(torch.full((long, 3), 12.0), rewards, never, never, never, discount)
+    found = overestimation(torch.full((long, 3), 12.0), rewards, never, never, never, discount)
     assert found is not None
     late = math.ceil(math.log(0.01) / math.log(discount))
     assert found.states == 3 * (long - late)
@@ -45,7 +45,7 @@ def test_a_constant_reward_has_its_closed_form() -> None:
 
 def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> None:
     rewards, stops = torch.ones(60, 1), torch.ones(60, 1, dtype=torch.bool)
-    found = optimism_of(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), stops, 0.9)
+    found = overestimation(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), stops, 0.9)
     assert found is not None
     assert (found.states, found.gained, found.optimism, found.error) == (60 - 44, 1.0, -1.0, 1.0)
 
@@ -53,7 +53,7 @@ def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> Non
 def test_states_before_a_cut_do_not_count() -> None:
     never, cuts = torch.zeros(200, 1, dtype=torch.bool), torch.zeros(200, 1, dtype=torch.bool)
     cuts[99] = True
-    found = optimism_of(torch.zeros(200, 1), torch.ones(200, 1), never, cuts, cuts, 0.9)
+    found = overestimation(torch.zeros(200, 1), torch.ones(200, 1), never, cuts, cuts, 0.9)
     assert found is not None
     # 0.9^44 is the first weight of at most 1%: ages 0 to 56 count, of the second episode those that are not late.
     assert found.states == 57 + min(57, 100 - 44)
@@ -68,10 +68,10 @@ def test_exact_values_have_no_optimism_however_episodes_are_cut() -> None:
         cuts[t] = (age == 59) & ~fails[t]
         age = torch.where(cuts[t] | fails[t], 0, age + 1)
     values = torch.full((4000, 50), 1 / (1 - 0.9 * 0.98))
-    found = optimism_of(values, torch.ones(4000, 50), fails, cuts, fails | cuts, 0.9)
+    found = overestimation(values, torch.ones(4000, 50), fails, cuts, fails | cuts, 0.9)
     assert found is not None
     assert found.optimism == pytest.approx(0.0, abs=0.1), "what comes after the cut is at most 1% of 8.5"
 
 
 def test_a_short_record_says_nothing() -> None:
-    assert optimism_of(torch.zeros(4, 1), torch.ones(4, 1), NEVER, NEVER, NEVER, 0.99) is None
+    assert overestimation(torch.zeros(4, 1), torch.ones(4, 1), NEVER, NEVER, NEVER, 0.99) is None

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from svrl.agents.replay import Replay
-from svrl.agents.replay_gpu import GpuSide
-from svrl.agents.replay_segments import restore, segments, standing
+from svrl.agents.replay_cuda import GpuSide
+from svrl.agents.replay_io import restore, segments, standing
 
 from .replay_oracle import Counting, spec_of
 

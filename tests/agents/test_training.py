@@ -15,8 +15,7 @@ from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
-from svrl.agents.train_agent import train
-from svrl.agents.training import Training
+from svrl.agents.training import Training, train
 
 SMALL = AgentConfig.of(
     "classic",

@@ -135,7 +135,7 @@ def test_bad_input_gets_one_sentence(svrl, request, tmp_path, monkeypatch, holes
     if "RUN" in options:
         shutil.copytree(request.getfixturevalue("trained"), tmp_path / "RUN")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("svrl.agents.diagnostics.rank_study", lambda *_, **__: pytest.fail("worked before it looked"))
+    monkeypatch.setattr("svrl.agents.study.rank_study", lambda *_, **__: pytest.fail("worked before it looked"))
     before = sorted(tmp_path.rglob("*"))
     result = svrl(*command.split(), *shlex.split(options), *OUT.get(command, ()))
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr

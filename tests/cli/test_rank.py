@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from svrl.agents.agent import load_agent
-from svrl.agents.diagnostics import rank_study
+from svrl.agents.study import rank_study
 
 QUICK = ("--batches", 300, "--states", 500, "--batch-size", 16)
 KEYS = {"energy", "batches", "batch_size", "mean", "histogram", "row_centred_mean"}

@@ -10,8 +10,7 @@ import pytest
 import torch
 from training_runs import ROWS, SMOKE, assert_same_run, names, unexplained, weights
 
-from svrl.agents.config import AgentConfig
-from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.agents.config import FIELD_ALIASES, AgentConfig
 from svrl.cli.train import arms_of, config_of
 from svrl.runtime.rows import read_rows
 
@@ -50,9 +49,9 @@ def test_whole_numbers_may_be_written_as_people_do(text, number):
     assert config_of("CartPole-v1", {"steps": text}).steps == number
 
 
-@pytest.mark.parametrize("name", FOREIGN_NAMES)
+@pytest.mark.parametrize("name", FIELD_ALIASES)
 def test_a_flag_of_another_library_leads_to_ours(svrl, name):
-    flag, meant = f"--{name.replace('_', '-')}", FOREIGN_NAMES[name].replace("_", "-")
+    flag, meant = f"--{name.replace('_', '-')}", FIELD_ALIASES[name].replace("_", "-")
     meant = f"agent {name}" if meant == "agent" else meant
     for words in ((flag, 1), (f"--{name}=1",)):
         result = svrl("train", "CartPole-v1", *words)

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from svrl.agents.config import AgentConfig
-from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.agents.config import FIELD_ALIASES, AgentConfig
 from svrl.runtime.names import nearest_name
 
 FIELDS = {entry.name for entry in dataclasses.fields(AgentConfig)}
@@ -18,16 +17,16 @@ def test_a_near_name_is_offered_and_otherwise_all_of_them():
 
 
 def test_what_others_call_it_comes_first_where_it_is_known():
-    assert nearest_name("lr", ["lo", "learning_rate"], synonyms=FOREIGN_NAMES) == "Did you mean learning_rate?"
-    assert nearest_name("lr", ["lo", "states"], synonyms=FOREIGN_NAMES) == "Did you mean lo?"
+    assert nearest_name("lr", ["lo", "learning_rate"], synonyms=FIELD_ALIASES) == "Did you mean learning_rate?"
+    assert nearest_name("lr", ["lo", "states"], synonyms=FIELD_ALIASES) == "Did you mean lo?"
 
 
 def test_foreign_names_stand_for_fields_and_are_none():
-    assert set(FOREIGN_NAMES.values()) <= FIELDS
-    assert not set(FOREIGN_NAMES) & FIELDS
+    assert set(FIELD_ALIASES.values()) <= FIELDS
+    assert not set(FIELD_ALIASES) & FIELDS
 
 
 def test_an_agent_is_answered_in_our_words():
-    for name, meant in FOREIGN_NAMES.items():
+    for name, meant in FIELD_ALIASES.items():
         with pytest.raises(ValueError, match=rf"^AgentConfig has no field '{name}'\. Did you mean {meant}\?$"):
             AgentConfig.of("classic", **{name: 1})

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent, load_agent
     from svrl.agents.config import AgentConfig
-    from svrl.agents.diagnostics import RankStudy, rank_study
     from svrl.agents.evaluation import Games, evaluate
     from svrl.agents.replay import Batch, Replay
     from svrl.agents.structured_targets import AUTHORS_WAY, Completion, StructuredTargets
-    from svrl.agents.train_agent import train
-    from svrl.agents.training import Training
+    from svrl.agents.study import RankStudy, rank_study
+    from svrl.agents.training import Training, train
 
 # The command line reads the configuration, and must not wait for torch.
 _PLACES = {
@@ -23,14 +22,14 @@ _PLACES = {
     "Batch": "replay",
     "Completion": "structured_targets",
     "Games": "evaluation",
-    "RankStudy": "diagnostics",
+    "RankStudy": "study",
     "Replay": "replay",
     "StructuredTargets": "structured_targets",
     "Training": "training",
     "evaluate": "evaluation",
     "load_agent": "agent",
-    "rank_study": "diagnostics",
-    "train": "train_agent",
+    "rank_study": "study",
+    "train": "training",
 }
 
 __all__ = [

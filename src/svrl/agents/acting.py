@@ -1,12 +1,14 @@
-"""Acting: greedy actions for what the environments show, beside the learner where there is a lag.
+"""Acting: epsilon-greedy, with greedy actions that are found beside the learner where there is a lag.
 
-Without a lag the network that learns is asked itself. With one, a copy of it is, which takes over the weights before
-each burst. On a GPU the copy works on a stream of its own, so that actions need not wait for the burst.
+An action is random with probability epsilon, which falls linearly and then stays. Without a lag the network that learns
+is asked for the others. With one, a copy of it is asked, which takes over the weights before each burst. On a GPU the
+copy works on a stream of its own, so that actions need not wait for the burst.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.captured import Captured, GpuEvent, readable, stream_of
-from svrl.agents.config import Precision
+from svrl.agents.config import AgentConfig, Precision
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned, stream_of
 from svrl.agents.learner import copy_weights
 from svrl.agents.networks import QNetwork
 from svrl.agents.precision import values_of
@@ -34,10 +36,10 @@ class Actor:
         device = next(network.parameters()).device
         self._precision = precision
         self._seen = torch.zeros((lanes, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
-        self._shown = readable(torch.zeros_like(self._seen, device="cpu"), self._seen)
+        self._shown = pinned(torch.zeros_like(self._seen, device="cpu"), self._seen)
         self._stream = stream_of(device, first=True) if lag else None
         self._ready, self._done = GpuEvent(device), GpuEvent(device)
-        self._greedy = Captured(self._best, device, repeatable=True)
+        self._greedy = CudaGraph(self._best, device, repeatable=True)
         self._ready.record()  # the copy is made on another stream than it is asked on
 
     def follow(self, network: QNetwork) -> None:
@@ -59,12 +61,42 @@ class Actor:
             self._done.record()
             return actions.cpu()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of the graph and its memory."""
-        self._greedy.forget()
+        self._greedy.release()
 
     def _best(self) -> Tensor:
         return values_of(self.network, self.network.scaled(self._seen), self._precision).argmax(-1)
 
     def _beside(self) -> Any:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+
+def epsilon_at(config: AgentConfig, steps: int) -> float:
+    """The probability of a random action after this many agent steps."""
+    if steps >= config.epsilon_steps:
+        return config.epsilon_final
+    return config.epsilon_start + (config.epsilon_final - config.epsilon_start) * steps / config.epsilon_steps
+
+
+def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Actions (N,), int64, for values (N, A); the generator is a CPU one, the result lies where q does."""
+    lanes, n_actions = q.shape
+    random, actions = _draw(lanes, n_actions, epsilon, generator)
+    return torch.where(random.to(q.device), actions.to(q.device), q.argmax(-1))
+
+
+def explore(
+    greedy: Callable[[], Tensor], lanes: int, n_actions: int, epsilon: float, generator: torch.Generator
+) -> np.ndarray:
+    """As `epsilon_greedy`, as an array, and asking for the greedy actions (N,) only when some lane needs them."""
+    random, actions = _draw(lanes, n_actions, epsilon, generator)
+    if not bool(random.all()):
+        actions = torch.where(random, actions, greedy())
+    return actions.numpy()
+
+
+def _draw(lanes: int, n_actions: int, epsilon: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Which lanes act at random, and how; always the same amount of randomness, whatever epsilon is."""
+    random = torch.rand(lanes, generator=generator) < epsilon
+    return random, torch.randint(n_actions, (lanes,), generator=generator)

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from svrl.agents.acting import epsilon_greedy
 from svrl.agents.agent_fields import check_spec, reading_fields, whole, word
 from svrl.agents.config import AgentConfig
 from svrl.agents.environment import EnvSource, name_of, open_env
-from svrl.agents.exploration import epsilon_greedy
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec

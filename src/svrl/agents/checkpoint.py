@@ -9,14 +9,13 @@ only then removes what neither of the two newest checkpoints needs. Every file a
 Nothing in them is ever executed.
 
 Of damaged files the newest checkpoint that is whole with all its segments and rows is used, or else the newest that is
-whole with its segments. Both may need the segment that is damaged. Then the newest state is used with the transitions
-that are left, and the next save writes them all anew.
+whole with its segments.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from svrl.agents.replay import Replay
-from svrl.agents.replay_segments import needed_from, refuse_another_layout, restore, salvage, segments, standing
+from svrl.agents.replay_io import needed_from, refuse_another_layout, restore, segments, standing
 from svrl.runtime.arrays import arrays_checksum, read_arrays, write_arrays
 from svrl.runtime.rows import read_rows, rows_mark
 from svrl.runtime.run_directory import ROWS, STATE, remove_written
@@ -39,8 +38,8 @@ class Loaded:
 
     Attributes:
         state: The tree that was saved; tensors have become NumPy arrays.
-        note: What was damaged and what was used instead, an older checkpoint, a part of the memory, or the rows that
-            are left; None if nothing.
+        note: What was damaged and what was used instead, an older checkpoint or the rows that are left; None if
+            nothing.
     """
 
     state: Any
@@ -110,8 +109,7 @@ class Checkpoints:
         Without a memory only the state is read, and the segments are not looked at.
 
         Raises:
-            ValueError: If all are damaged, or not one transition is left, or if the memory is laid out otherwise than
-                the saved one.
+            ValueError: If all are damaged, or if the buffer is laid out otherwise than the saved one.
         """
         files = self._files()[::-1]
         damage: dict[Path, str] = {}
@@ -142,18 +140,11 @@ class Checkpoints:
             if path != files[0]:
                 note = f"{damage[files[0]]} Used the checkpoint before it, {path.name}."
             return Loaded(state=tree["state"], note=note)
-        for path, tree in trees.items():
-            found = self._salvage(replay, path, tree, damage[files[0]]) if replay is not None else None
-            if found is not None:
-                return found
         if damage:
-            gone = ", as not one transition of the replay memory can be read" if trees else ""
-            left = ", or evaluate the agent, which is whole" if trees else ""
-            then = f"so the run cannot be resumed. Start a new one{left}."
-            then = "so the run has no agent." if replay is None else then
-            raise ValueError(
-                f"No checkpoint in {self._checkpoints} can be used{gone}, {then} The newest: {damage[files[0]]}"
+            left = "Start a new run" + (
+                ", or evaluate the agent, which is whole." if trees and replay is not None else "."
             )
+            raise ValueError(f"No checkpoint in {self._checkpoints} can be used. {left} The newest: {damage[files[0]]}")
         return None
 
     def _lost_rows(self, tree: dict[str, Any]) -> str:
@@ -168,31 +159,6 @@ class Checkpoints:
         for entry in tree["segments"]:  # all before the first is read, which takes much longer
             self._check_segment(entry)
         restore(replay, tree["replay"], map(self._read_segment, tree["segments"]))
-
-    def _salvage(self, replay: Replay, path: Path, tree: dict[str, Any], damage: str) -> Loaded | None:
-        """A state with what is left of its memory; None if that is nothing. Its segments are not built upon."""
-        lost = [damage]
-
-        def pieces() -> Iterator[dict[str, Any]]:
-            for entry in tree["segments"]:
-                try:
-                    self._check_segment(entry)
-                    piece = self._read_segment(entry)
-                except (ValueError, OSError) as error:
-                    lost.append(str(error))
-                    continue
-                yield piece
-
-        try:
-            kept, saved = salvage(replay, tree["replay"], pieces())
-        except ValueError:
-            return None
-        if not kept:
-            return None
-        self._memory, self._whole = None, []
-        why = " ".join(dict.fromkeys(lost[:2]))  # what is wrong with the newest, and with this one
-        note = f"{why} Used {path.name} with the {kept:,} of {saved:,} transitions that can still be read."
-        return Loaded(state=tree["state"], note=note)
 
     def _files(self) -> list[Path]:
         """The checkpoints, oldest first."""

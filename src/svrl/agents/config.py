@@ -16,11 +16,11 @@ The last four add structure as our runs favour it (`OUR_STRUCTURE`), `smoke` eve
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from svrl.agents.foreign_names import FOREIGN_NAMES
 from svrl.runtime.names import nearest_name
 
 Kind = Literal["dqn", "double", "dueling"]
@@ -32,6 +32,10 @@ Loss = Literal["huber", "squared"]
 Optimiser = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "tf32", "bf16"]
 """What a GPU multiplies matrices in, see `svrl.agents.precision`: a matter of the device, not of the agent."""
+
+
+LEAST_ACTIONS = 3
+"""Below, a matrix of values has too few columns for structure to matter."""
 
 
 def _set(default: Any, text: str) -> Any:
@@ -133,6 +137,35 @@ class AgentConfig:
         done = min(1.0, updates / max(1, self.updates_after(self.steps)))
         return self.learning_rate * (1.0 - (1.0 - self.learning_rate_left) * done)
 
+    def warnings(self, env: str, n_actions: int) -> list[str]:
+        """What you should know before a training that cannot do what it is meant to do, a sentence or two each.
+
+        Args:
+            env: Name of the environment.
+            n_actions: How many actions it has.
+        """
+        found = []
+        if self.structured and n_actions < LEAST_ACTIONS:
+            word = "action leaves" if n_actions == 1 else "actions leave"
+            found.append(f"Warning: on {env} {n_actions} {word} little structure to find.")
+        centred = self.scale == "row"
+        most = min(self.batch_size, n_actions - centred)
+        if self.structured and self.rank and self.rank >= most:
+            less = " less its row means" if centred else ""
+            found.append(
+                f"Warning: every {self.batch_size} x {n_actions} matrix{less} has a rank of {most} or less, so rank "
+                f"{self.rank} tells the estimator nothing about hidden entries. Take a smaller one."
+            )
+        # All environments step at once, and a lagging agent does not learn from the last round.
+        rounds = math.ceil(self.steps / self.envs) - self.act_lag
+        if self.updates_after(rounds * self.envs) == 0:
+            found.append(
+                f"Warning: no update is due within {self.steps:,} steps: {self.learn_from:,} come before the first "
+                f"(learn_from), and then there are {self.updates_per_step:g} a step. The network keeps its first "
+                "weights."
+            )
+        return found
+
     @property
     def arm(self) -> str:
         """The name in comparisons: dqn, double, dueling, sv-dqn, sv-double or sv-dueling."""
@@ -150,7 +183,7 @@ class AgentConfig:
         known = {entry.name for entry in dataclasses.fields(cls)}
         for name in changes:
             if name not in known:
-                hint = nearest_name(name, known, synonyms=FOREIGN_NAMES)
+                hint = nearest_name(name, known, synonyms=FIELD_ALIASES)
                 raise ValueError(f"AgentConfig has no field {name!r}. {hint}")
         return cls(**{**PRESETS[preset], "preset": preset, **changes})
 
@@ -178,6 +211,37 @@ class AgentConfig:
         """Back from `as_json`."""
         return cls(**{**fields, "hidden": tuple(fields["hidden"])})
 
+
+FIELD_ALIASES = {
+    "alpha": "learning_rate",
+    "buffer_size": "replay",
+    "double": "agent",
+    "dueling": "agent",
+    "end_e": "epsilon_final",
+    "eps_train": "epsilon_start",
+    "eps_train_final": "epsilon_final",
+    "exploration_final_eps": "epsilon_final",
+    "exploration_fraction": "epsilon_steps",
+    "exploration_initial_eps": "epsilon_start",
+    "gamma": "discount",
+    "learning_starts": "learn_from",
+    "lr": "learning_rate",
+    "n_envs": "envs",
+    "net_arch": "hidden",
+    "num_envs": "envs",
+    "p": "observe",
+    "replay_size": "replay",
+    "start_e": "epsilon_start",
+    "target_network_frequency": "target_every",
+    "target_update_freq": "target_every",
+    "target_update_interval": "target_every",
+    "total_timesteps": "steps",
+    "train_freq": "updates_per_step",
+    "train_frequency": "updates_per_step",
+    "update_per_step": "updates_per_step",
+}
+"""What Stable-Baselines3, CleanRL, Tianshou and papers call the fields, for answers to wrong names. Units may differ:
+`train_freq` 4 is `updates_per_step` 0.25."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "agent": get_args(Kind),

@@ -26,11 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from svrl.agents.acting import epsilon_greedy
 from svrl.agents.config import AgentConfig
-from svrl.agents.doubts import warn
 from svrl.agents.environment import EnvSource, name_of, open_env
-from svrl.agents.events import Evaluated, Event, Stepped
-from svrl.agents.exploration import epsilon_greedy
+from svrl.agents.events import Evaluated, Event, Stepped, warn
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.envs.vector import Step, VectorEnv, step
 from svrl.stats import bootstrap_interval

@@ -1,17 +1,20 @@
 """The learner: bursts of gradient updates.
 
-Between two copies of the target network its values do not change, so the target values of K batches
-come from ONE call of the target network and are completed by ONE call of the estimator; then come K
-gradient steps. The learner reads no number back from the device. A double agent needs the online network at the
-next states too, which moves with every step, so that part stays inside the steps.
+    y = r + gamma * continues * (value of the next state)        who chooses and who values: `svrl.agents.targets`
 
-`burst` is the plain path, on any device. `CapturedLearner` calls the same pieces inside CUDA graphs.
+Between two copies of the target network its values do not change, so the target values of K minibatches come from ONE
+call of the target network and are completed by ONE call of the estimator: `prepare`. Then come K gradient steps:
+`update`. A double agent asks the online network about the next states too, which moves with every step, so that part
+stays inside the steps.
+
+`Learner.burst` calls the two as they are, on any device. `GraphedBursts` calls the same two inside CUDA graphs. Nothing
+here reads a number back from the device.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -19,12 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from svrl.agents.adam_cuda import clamped_adam
 from svrl.agents.config import AgentConfig, Precision
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.agents.networks import QNetwork
 from svrl.agents.precision import values_of
-from svrl.agents.replay import Batch, next_observations, observations
+from svrl.agents.replay import DRAWS, Batch, Replay, next_observations, observations
 from svrl.agents.structured_targets import Completion, StructuredTargets
-from svrl.agents.targets import bellman_targets, next_values
+from svrl.agents.targets import bellman_targets, completes_online, next_values
+from svrl.matrix.soft_impute import SoftImpute
 
 RMSPROP_DECAY = 0.95
 """Of MinAtar's published settings."""
@@ -34,80 +40,45 @@ GPU_BLOCK = 16_384
 """The same on a GPU."""
 
 
-class Worth(NamedTuple):
-    """What next states are held to be worth, and why.
+class Minibatches(NamedTuple):
+    """K minibatches of B transitions, ready for their gradient steps; the first axis is the update.
 
     Attributes:
-        values: (..., B), by this agent's rule.
-        target_q: The target network's values, (..., B, A).
-        online_q: The online network's, for a double agent, else None.
-        completion: What structure made of the values, or None for a plain agent.
-        completed_q: What it made it of, (..., B, A).
-    """
-
-    values: Tensor
-    target_q: Tensor
-    online_q: Tensor | None
-    completion: Completion | None
-    completed_q: Tensor
-
-    @property
-    def plain_values(self) -> Tensor:
-        """What a plain agent of the same kind would hold them to be worth, (..., B)."""
-        return next_values("dqn" if self.online_q is None else "double", self.target_q, online_q=self.online_q)
-
-
-class Burst(NamedTuple):
-    """What K updates did; everything stays on the device.
-
-    Attributes:
-        losses: (K,).
-        q: The online network's values at the last batch's states, (B, A), before the last step.
-        target_q: The target network's values at all next states, (K, B, A).
-        targets: (K, B).
-        worth: What the next states were worth: of all K batches, or of a double agent's last.
-    """
-
-    losses: Tensor
-    q: Tensor
-    target_q: Tensor
-    targets: Tensor
-    worth: Worth
-
-
-class Work(NamedTuple):
-    """K batches as a burst needs them; the first axis is the update.
-
-    Attributes:
-        states: (K, B, *observation_shape), as the environment gives them.
-        after: (K, B, *observation_shape), the states that followed.
+        states: (K, B, ...), see `Learner.laid_out`.
+        after: The states that followed, in the same way, where the online network is asked about them; else None.
         actions: (K, B, 1).
         rewards: (K, B).
         continues: (K, B), 0 where the bootstrap ends.
+        target_q: The target network's values at the next states, (K, B, A).
+        completion: What structure made of them, or None: for a plain agent, and where the online network's values are
+            what is completed.
+        mask: What is observed, (K, B, A), bool; None for a plain agent.
+        targets: (K, B); None for a double agent, whose targets are formed step by step.
     """
 
     states: Tensor
-    after: Tensor
+    after: Tensor | None
     actions: Tensor
     rewards: Tensor
     continues: Tensor
-
-    @classmethod
-    def of(cls, batch: Batch, count: int, config: AgentConfig) -> Work:
-        """K = count batches from one of K * B transitions."""
-        shape = (count, len(batch.actions) // count)
-        stops = batch.terminal | batch.life_lost if config.life_loss_ends else batch.terminal
-        return cls(
-            states=torch.unflatten(observations(batch), 0, shape),
-            after=torch.unflatten(next_observations(batch), 0, shape),
-            actions=batch.actions.view(*shape, 1),
-            rewards=(batch.rewards.sign() if config.clip_rewards else batch.rewards).view(shape),
-            continues=(~stops).float().view(shape),
-        )
+    target_q: Tensor
+    completion: Completion | None
+    mask: Tensor | None
+    targets: Tensor | None
 
 
 class Learner:
-    """An online and a target network, an optimiser, and a count of updates."""
+    """An online and a target network, an optimiser, and a count of updates.
+
+    Args:
+        network: The online network.
+        target: Of the same shape; takes over its weights.
+        config: All settings.
+        structure: What completes target values, or None for a plain agent.
+        precision: What a GPU multiplies in.
+        scale_at_once: Scale the observations of all minibatches in one launch, as a GPU likes it. On the CPU each
+            minibatch is scaled when its turn comes, because bytes take a quarter of the memory.
+    """
 
     def __init__(
         self,
@@ -117,6 +88,7 @@ class Learner:
         structure: StructuredTargets | None,
         *,
         precision: Precision = "float32",
+        scale_at_once: bool | None = None,
     ) -> None:
         self.precision = precision
         self.online = network
@@ -127,44 +99,11 @@ class Learner:
         self.updates = 0
         self.parameters = list(network.parameters())
         self.optimiser = _optimiser(self.parameters, config)
+        self.optimise: Callable[[], None] = self.step
         huber = config.loss == "huber"
         self._loss = nn.functional.smooth_l1_loss if huber else nn.functional.mse_loss
-
-    def until_copy(self) -> int:
-        """Updates left before the target network is copied: the longest burst."""
-        return self.config.target_every - self.updates % self.config.target_every
-
-    def burst(self, batch: Batch, count: int, masks: torch.Generator) -> Burst:
-        """K = count updates on K * batch_size transitions, then a copy of the target network if one is due.
-
-        Args:
-            batch: K * batch_size transitions, on the learner's device.
-            count: K, at most `until_copy()`.
-            masks: For the observed sets of a structured agent, on the learner's device.
-        """
-        self.check_count(count)
-        work = Work.of(batch, count, self.config)
-        mask = self.draw_masks(count, masks)
-        target_q = self.target_values(work.after)
-        worth = self.worth(target_q, mask)
-        losses, targets = [], []
-        for k in range(count):
-            own = None if mask is None else mask[k]
-            one = self._worth_now(target_q[k], work.after[k], worth, k, own) if self.double else worth
-            values = one.values if self.double else one.values[k]
-            targets.append(bellman_targets(work.rewards[k], work.continues[k], values, self.config.discount))
-            self.set_learning_rate(self.config.learning_rate_at(self.updates))
-            loss, q = self.gradients(work.states[k], work.actions[k], targets[-1])
-            losses.append(loss)
-            self.step()
-            self.updates += 1
-        self.copy_if_due()
-        return Burst(torch.stack(losses), q, target_q, torch.stack(targets), one)
-
-    def check_count(self, count: int) -> None:
-        """Raise ValueError unless a burst may have so many updates."""
-        if not 1 <= count <= self.until_copy():
-            raise ValueError(f"A burst has 1 to {self.until_copy()} updates before the next copy, got {count}.")
+        self._scale_at_once = self.parameters[0].is_cuda if scale_at_once is None else scale_at_once
+        self._channels_last = self._scale_at_once and config.network == "nature"
 
     @property
     def double(self) -> bool:
@@ -173,8 +112,37 @@ class Learner:
 
     @property
     def completes_each_step(self) -> bool:
-        """Whether what is completed changes with every update."""
-        return self.double and self.structure is not None and self.structure.value == "network"
+        """Whether the values that are completed change with every update."""
+        return self.structure is not None and completes_online(self.double, self.structure.value)
+
+    def until_copy(self) -> int:
+        """Updates left before the target network is copied: the longest burst."""
+        return self.config.target_every - self.updates % self.config.target_every
+
+    def burst(self, batch: Batch, count: int, masks: torch.Generator) -> Tensor:
+        """K = count updates on K * batch_size transitions, then a copy of the target network if one is due.
+
+        Args:
+            batch: K * batch_size transitions, on the learner's device.
+            count: K, at most `until_copy()`.
+            masks: For the observed sets of a structured agent, on the learner's device.
+
+        Returns:
+            The losses, (K,), on the learner's device.
+        """
+        self.check_count(count)
+        ready = self.prepare(batch, count, self.draw_masks(count, masks))
+        losses = []
+        for k in range(count):
+            losses.append(self.update(ready, k, self.config.learning_rate_at(self.updates)))
+            self.updates += 1
+        self.copy_if_due()
+        return torch.stack(losses)
+
+    def check_count(self, count: int) -> None:
+        """Raise ValueError unless a burst may have so many updates."""
+        if not 1 <= count <= self.until_copy():
+            raise ValueError(f"A burst has 1 to {self.until_copy()} updates before the next copy, got {count}.")
 
     def draw_masks(self, count: int, masks: torch.Generator) -> Tensor | None:
         """What is observed in each of the next K updates, (K, B, A), bool; None for a plain agent."""
@@ -184,61 +152,103 @@ class Learner:
         return self.structure.draw(shape, masks, updates=self.updates)
 
     @torch.no_grad()
-    def target_values(self, after: Tensor) -> Tensor:
-        """The target network's values (K, B, A) at states (K, B, *observation_shape)."""
+    def prepare(self, batch: Batch, count: int, mask: Tensor | None) -> Minibatches:
+        """All that K minibatches need before the online network comes in.
+
+        Args:
+            batch: K * B transitions.
+            count: K.
+            mask: What is observed, (K, B, A); None for a plain agent.
+        """
+        config, shape = self.config, (count, len(batch.actions) // count)
+        stops = batch.terminal | batch.life_lost if config.life_loss_ends else batch.terminal
+        rewards = (batch.rewards.sign() if config.clip_rewards else batch.rewards).view(shape)
+        continues = (~stops).float().view(shape)
+        after = self.laid_out(torch.unflatten(next_observations(batch), 0, shape))
         blocks = torch.split(after.flatten(0, 1), GPU_BLOCK if after.is_cuda else BLOCK)
-        values = torch.cat([self.values(self.target, block) for block in blocks])
-        return values.view(*after.shape[:2], -1)
-
-    def values(self, network: QNetwork, states: Tensor) -> Tensor:
-        """Values (N, A) of states (N, *observation_shape), in the learner's precision."""
-        return values_of(network, network.scaled(states), self.precision)
-
-    @torch.no_grad()
-    def worth(self, target_q: Tensor, mask: Tensor | None) -> Worth:
-        """All K batches at once: what their next states are worth, as far as the online network has no say in it."""
+        target_q = torch.cat([self.values(self.target, block) for block in blocks]).view(*shape, -1)
         completion = None
         if self.structure is not None and mask is not None and not self.completes_each_step:
             completion = self.structure.complete(target_q, mask)
-        matrix = None if completion is None else completion.matrix
-        values = target_q if self.double else self.next_values(target_q, None, matrix)
-        return Worth(values, target_q, None, completion, target_q)
+        targets = None
+        if not self.double:
+            values = self.next_values(target_q, None, None if completion is None else completion.matrix)
+            targets = bellman_targets(rewards, continues, values, config.discount)
+        return Minibatches(
+            states=self.laid_out(torch.unflatten(observations(batch), 0, shape)),
+            after=after if self.double else None,
+            actions=batch.actions.view(*shape, 1),
+            rewards=rewards,
+            continues=continues,
+            target_q=target_q,
+            completion=completion,
+            mask=mask,
+            targets=targets,
+        )
+
+    def update(self, ready: Minibatches, k: int | Tensor, rate: float | Tensor) -> Tensor:
+        """One gradient step on the k-th minibatch.
+
+        Args:
+            ready: From `prepare`.
+            k: A number, or a tensor (1,) that a graph reads when it is replayed.
+            rate: Step size, as a number or a tensor.
+
+        Returns:
+            The loss, ().
+        """
+        targets = self._double_targets(ready, k) if ready.targets is None else _pick(ready.targets, k)
+        q = self.values(self.online, _pick(ready.states, k))
+        loss: Tensor = self._loss(q.gather(-1, _pick(ready.actions, k)).squeeze(-1), targets)
+        for parameter in self.parameters:  # quicker than zero_grad, which records a profile
+            parameter.grad = None
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._set_learning_rate(rate)
+        self.optimise()
+        return loss.detach()
 
     @torch.no_grad()
-    def _worth_now(self, target_q: Tensor, after: Tensor, worth: Worth, k: int, mask: Tensor | None) -> Worth:
-        """A double agent's: the k-th batch, as the online network is at this step."""
-        online_q, completed_q, given = self.values(self.online, after), target_q, worth.completion
-        own = None if given is None else Completion(*(part[k] for part in given))
-        if self.structure is not None and mask is not None and self.completes_each_step:
-            own, completed_q = self.structure.complete(online_q, mask), online_q
-        values = self.next_values(target_q, online_q, None if own is None else own.matrix)
-        return Worth(values, target_q, online_q, own, completed_q)
+    def _double_targets(self, ready: Minibatches, k: int | Tensor) -> Tensor:
+        """Targets (B,) of the k-th minibatch, with the next actions of the online network as it is now."""
+        assert ready.after is not None
+        online_q, target_q = self.values(self.online, _pick(ready.after, k)), _pick(ready.target_q, k)
+        completed = None
+        if self.structure is not None and ready.mask is not None:
+            if ready.completion is None:
+                completed = self.structure.complete(online_q, _pick(ready.mask, k)).matrix
+            else:
+                completed = _pick(ready.completion.matrix, k)
+        values = self.next_values(target_q, online_q, completed)
+        return bellman_targets(_pick(ready.rewards, k), _pick(ready.continues, k), values, self.config.discount)
 
     def next_values(self, target_q: Tensor, online_q: Tensor | None, completed: Tensor | None) -> Tensor:
         """By this agent's rule, (..., B), see `svrl.agents.targets`; `completed` is None for a plain agent."""
         value = "completed" if self.structure is None else self.structure.value
         return next_values(self.config.agent, target_q, online_q=online_q, completed=completed, value=value)
 
-    def gradients(self, states: Tensor, actions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss, and values (B, A), of one batch; leaves the gradients with the parameters."""
-        q = self.values(self.online, states)
-        return self.backward(q, actions, targets), q.detach()
+    def laid_out(self, states: Tensor) -> Tensor:
+        """Observations (K, B, *observation_shape) as minibatches keep them: scaled at once, or as they are."""
+        if not self._scale_at_once:
+            return states
+        if self._channels_last:
+            states = states.movedim(2, -1)
+        fresh = torch.empty(states.shape, device=states.device)
+        high = self.online.high
+        return fresh.copy_(states) if high == 1.0 else torch.div(states, high, out=fresh)
 
-    def backward(self, q: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
-        """The loss of values (B, A) at actions (B, 1); leaves the gradients with the parameters."""
-        loss: Tensor = self._loss(q.gather(-1, actions).squeeze(-1), targets)
-        for parameter in self.parameters:  # quicker than zero_grad, which records a profile
-            parameter.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+    def values(self, network: QNetwork, states: Tensor) -> Tensor:
+        """Values (N, A) of states (N, ...) as `laid_out` keeps them, in the learner's precision."""
+        if not self._scale_at_once:
+            states = network.scaled(states)
+        return values_of(network, states.movedim(-1, 1) if self._channels_last else states, self.precision)
 
     def step(self) -> None:
-        """Clamp the gradients and take a step of the optimiser."""
+        """Clamp the gradients and take a step of torch's optimiser."""
         if self.config.gradient_clamp > 0:
             nn.utils.clip_grad_value_(self.parameters, self.config.gradient_clamp)
         self.optimiser.step()
 
-    def set_learning_rate(self, rate: float | Tensor) -> None:
+    def _set_learning_rate(self, rate: float | Tensor) -> None:
         """For the next step; one that does not change is left alone."""
         if self.config.learning_rate_left < 1.0:
             group = self.optimiser.param_groups[0]
@@ -278,10 +288,142 @@ class Learner:
         self.updates = int(state["updates"])
         whole = self.optimiser.state_dict()
         whole["state"] = {
-            int(index): {name: _laid_out(value, self.parameters[int(index)]) for name, value in moments.items()}
+            int(index): {name: _in_layout(value, self.parameters[int(index)]) for name, value in moments.items()}
             for index, moments in state["optimiser"].items()
         }
         self.optimiser.load_state_dict(whole)
+
+
+class GraphedBursts:
+    """The bursts of a learner as two CUDA graphs: `prepare` once, `update` K times, with a counter on the GPU.
+
+    Without a GPU nothing is recorded, and the two are called as they are.
+
+    Args:
+        learner: Makes the updates.
+        replay: Gives the minibatches, on the same GPU or in RAM.
+        most: Updates of the longest burst; a shorter one prepares as many and uses the first.
+    """
+
+    def __init__(self, learner: Learner, replay: Replay, *, most: int) -> None:
+        self._learner, self._replay, self.most = learner, replay, most
+        size, device = learner.config.batch_size, learner.parameters[0].device
+        self._draws = torch.zeros(most * size, dtype=torch.int64, device=replay.device)
+        self._mask = None
+        if learner.structure is not None:
+            self._mask = torch.ones(most, size, learner.online.n_actions, dtype=torch.bool, device=device)
+        self._rates = torch.full((most,), learner.config.learning_rate, device=device)
+        self._losses = torch.zeros(most, device=device)
+        self._at = torch.zeros(1, dtype=torch.int64, device=device)
+        self._batch: Batch | None = None
+        self._host: Batch | None = None
+        self._copied = GpuEvent(device)
+        self._ready: Minibatches | None = None
+        learner.optimise, self._stepped = learner.step, False
+        pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
+        self._prepare: Callable[[], Minibatches] = self._prepare_all
+        if can_capture(learner):
+            self._prepare = CudaGraph(self._prepare_all, device, repeatable=True, pool=pool)
+        self._update = CudaGraph(self._update_next, device, repeatable=False, pool=pool)
+
+    def burst(self, count: int, draws: torch.Generator, masks: torch.Generator) -> Tensor:
+        """K = count updates, then a copy of the target network if one is due.
+
+        Args:
+            count: K, at most `most` and `until_copy()`.
+            draws: For the minibatches, on the buffer's device.
+            masks: For the observed sets, on the learner's device.
+
+        Returns:
+            The losses, (K,), on the learner's device; the next burst writes over them.
+        """
+        learner = self._learner
+        learner.check_count(count)
+        if count > self.most:
+            raise ValueError(f"Graphs of at most {self.most} updates were asked for, got {count}.")
+        self._draw(count, draws)
+        mask = learner.draw_masks(count, masks)
+        if self._mask is not None and mask is not None:
+            self._mask[:count].copy_(mask)
+        if learner.config.learning_rate_left < 1.0:
+            rates = [learner.config.learning_rate_at(learner.updates + k) for k in range(count)]
+            self._rates[:count].copy_(pinned(torch.tensor(rates), self._rates), non_blocking=True)
+        self._at.zero_()
+        self._keep(self._prepare())
+        for _ in range(count):
+            self._update()
+            if not self._stepped:  # the optimiser has a state now, and its step can be one launch
+                self._stepped = True
+                learner.optimise = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
+            learner.updates += 1
+        learner.copy_if_due()
+        return self._losses[:count]
+
+    def release(self) -> None:
+        """Let go of the graphs and their memory."""
+        self._update.release()
+        if isinstance(self._prepare, CudaGraph):
+            self._prepare.release()
+
+    def _draw(self, count: int, draws: torch.Generator) -> None:
+        """Which transitions; from a buffer in RAM the transitions themselves."""
+        number = count * self._learner.config.batch_size
+        if self._replay.device.type == "cuda":
+            torch.randint(DRAWS, (number,), generator=draws, device=draws.device, out=self._draws[:number])
+            return
+        self._copied.synchronize()  # the last burst has been fetched from this very memory
+        host = self._replay.sample(number, draws)
+        if self._batch is None:
+            whole, device = len(self._draws), self._losses.device
+            self._batch = Batch(
+                *(torch.zeros(whole, *part.shape[1:], dtype=part.dtype, device=device) for part in host)
+            )
+            self._host = Batch(*(pinned(torch.zeros_like(part, device="cpu"), part) for part in self._batch))
+        assert self._host is not None
+        for drawn, here, there in zip(host, self._host, self._batch, strict=True):
+            here[:number].copy_(drawn)
+            there[:number].copy_(here[:number], non_blocking=True)
+        self._copied.record()
+
+    def _prepare_all(self) -> Minibatches:
+        batch = self._replay.gather(self._draws) if self._batch is None else self._batch
+        return self._learner.prepare(batch, self.most, self._mask)
+
+    def _keep(self, fresh: Minibatches) -> None:
+        """The steps are recorded on the first results, so what is prepared without a graph is copied there."""
+        if self._ready is None:
+            self._ready = fresh
+        elif fresh is not self._ready:
+            for old, new in zip(_tensors(self._ready), _tensors(fresh), strict=True):
+                if old is not new:
+                    old.copy_(new)
+
+    def _update_next(self) -> None:
+        """One update on the minibatch that the counter points at."""
+        assert self._ready is not None
+        loss = self._learner.update(self._ready, self._at, _pick(self._rates, self._at))
+        self._losses.index_copy_(0, self._at, loss[None])
+        self._at.add_(1)
+
+
+def can_capture(learner: Learner) -> bool:
+    """Whether an estimator takes part in a graph: Soft-Impute does on matrices of the size of a batch."""
+    structure = learner.structure
+    if structure is None:
+        return True
+    shape = (learner.config.batch_size, learner.online.n_actions)
+    return isinstance(structure.estimator, SoftImpute) and structure.estimator.captures(*shape)
+
+
+def _pick(every: Tensor, k: int | Tensor) -> Tensor:
+    """The k-th entry along the first axis."""
+    return every[k] if isinstance(k, int) else every.index_select(0, k).squeeze(0)
+
+
+def _tensors(part: object) -> list[Tensor]:
+    if isinstance(part, Tensor):
+        return [part]
+    return [tensor for one in part for tensor in _tensors(one)] if isinstance(part, tuple) else []
 
 
 @torch.no_grad()
@@ -307,7 +449,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
         raise ValueError(f"The weights do not fit the network: {str(error).splitlines()[-1].strip()}") from error
 
 
-def _laid_out(value: np.ndarray, parameter: Tensor) -> Tensor:
+def _in_layout(value: np.ndarray, parameter: Tensor) -> Tensor:
     """A moment in the memory layout of its parameter, which a fused optimiser takes for granted."""
     moment = torch.as_tensor(value)
     return moment if moment.shape != parameter.shape else torch.empty_like(parameter).copy_(moment)

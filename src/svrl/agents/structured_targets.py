@@ -21,8 +21,8 @@ from typing import NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from svrl.agents.captured import readable
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Output, Scale, Value
+from svrl.agents.cuda_graph import pinned
 from svrl.matrix.catalogue import ESTIMATORS
 from svrl.matrix.estimate import Estimator, Outcome
 from svrl.matrix.observed import Observed
@@ -143,7 +143,7 @@ class StructuredTargets:
         uniform = torch.rand(shape, generator=generator, device=generator.device)
         if self.rise and len(shape) == 3:
             steps = torch.tensor([self.probability(updates + k) for k in range(shape[0])])
-            return uniform < readable(steps, uniform).to(uniform.device, non_blocking=True).view(-1, 1, 1)
+            return uniform < pinned(steps, uniform).to(uniform.device, non_blocking=True).view(-1, 1, 1)
         return uniform < self.probability(updates)
 
     def complete(self, q: Tensor, mask: Tensor) -> Completion:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,20 +25,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.acting import Actor
-from svrl.agents.burst_report import describe_burst
-from svrl.agents.captured import stream_of
-from svrl.agents.captured_learner import CapturedLearner, can_capture
+from svrl.agents.acting import Actor, epsilon_at, explore
+from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig, Precision, default_precision
-from svrl.agents.divergence import refuse_divergence
-from svrl.agents.doubts import doubts, warn
+from svrl.agents.cuda_graph import stream_of
 from svrl.agents.environment import EnvSource, name_of, open_env
-from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
-from svrl.agents.exploration import epsilon_at, explore
-from svrl.agents.learner import Burst, Learner
+from svrl.agents.evaluation import with_evaluation
+from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
+from svrl.agents.learner import GraphedBursts, Learner, can_capture
+from svrl.agents.metrics import METRIC_STATES, metrics
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.precision import check_precision, computing_in
-from svrl.agents.replay import Batch, Layout, Replay, observations
+from svrl.agents.replay import Batch, Layout, Replay
 from svrl.agents.replay_room import refuse_too_many
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
@@ -95,8 +93,8 @@ class Training:
         refuse_too_many(self.env, config.envs, config.replay)
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
-        for doubt in doubts(config, self.env, self.spec.n_actions):
-            self.say(doubt)
+        for warning in config.warnings(self.env, self.spec.n_actions):
+            self.say(warning)
         self._stream = stream_of(self.device)
         with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
@@ -112,15 +110,14 @@ class Training:
             "masks": generator_for(seed, "masks", self.device),
         }
         self._graphs = graphs
-        self._captured = self._capture_bursts()
+        self._graphed = self._graph_bursts()
         self.steps = self.episodes = 0
         self.recent_scores: deque[float] = deque(maxlen=WINDOW)
         self._returns = np.zeros(config.envs)
         self._lengths = np.zeros(config.envs, dtype=np.int64)
         self._losses: list[Tensor] = []
         self._logged = 0
-        self._batch: Batch | None = None
-        self._burst: Burst | None = None
+        self._last_losses: Tensor | None = None
         self._untold: deque[Event] = deque()
         self._observations: np.ndarray | None = None
         self._pending: np.ndarray | None = None
@@ -150,14 +147,14 @@ class Training:
         seed = derived_seed(self.seed, part)
         return open_env(self.source, self.config, count=self.config.envs, seed=seed, threads=self.env_threads)
 
-    def _capture_bursts(self) -> CapturedLearner | None:
+    def _graph_bursts(self) -> GraphedBursts | None:
         """Bursts as graphs, where there is a GPU; but for an estimator that waits in every single step."""
         learner, config = self.learner, self.config
         if self._stream is None or not self._graphs or (learner.completes_each_step and not can_capture(learner)):
             return None
         most = min(config.target_every, math.ceil(config.envs * config.updates_per_step))
         with self.at_work():
-            return CapturedLearner(learner, self.replay, most=most)
+            return GraphedBursts(learner, self.replay, most=most)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -206,7 +203,7 @@ class Training:
         before, every = self.steps, self.config.log_every
         step = self._step_lagging() if self.config.act_lag else self._step_at_once()
         told: list[Event] = [*self._account(step)]
-        if self._burst is not None and self.steps // every > before // every:
+        if self._last_losses is not None and self.steps // every > before // every:
             told.append(self._describe())
         return [*told, Stepped(steps=self.steps, updates=self.updates, epsilon=self.epsilon)]
 
@@ -245,18 +242,36 @@ class Training:
     def _learn(self) -> None:
         learner, due = self.learner, self.config.updates_after(self.steps)
         while due > learner.updates:
-            self._burst = self._make_burst(min(due - learner.updates, learner.until_copy()))
-            self._losses.append(self._burst.losses.sum())
+            self._last_losses = self._burst(min(due - learner.updates, learner.until_copy()))
+            self._losses.append(self._last_losses.sum())
             if self.device.type == "cpu":  # a GPU is asked when it is waited for anyway: at the next row or checkpoint
-                refuse_divergence(self, self._losses[-1:], self._burst.losses)
+                self._refuse_divergence(self._losses[-1:])
 
-    def _make_burst(self, count: int) -> Burst:
+    def _burst(self, count: int) -> Tensor:
+        """Losses of at most `count` updates."""
         draws, masks = self._generators["replay"], self._generators["masks"]
-        if self._captured is not None:
-            return self._captured.burst(min(count, self._captured.most), draws, masks)
-        batch = self.replay.sample(count * self.config.batch_size, draws, out=self._batch)
-        self._batch = batch  # nobody looks at it after the burst, so the next one may write over it
+        if self._graphed is not None:
+            return self._graphed.burst(min(count, self._graphed.most), draws, masks)
+        batch = self.replay.sample(count * self.config.batch_size, draws)
         return self.learner.burst(_moved(batch, self.device), count, masks)
+
+    def _refuse_divergence(self, sums: Sequence[Tensor]) -> None:
+        """Raise ValueError if a loss is not finite, since nothing useful follows. Waits for the device.
+
+        Args:
+            sums: Summed losses of the bursts since the last look.
+        """
+        last = self._last_losses
+        if last is None or not sums or math.isfinite(float(torch.stack(list(sums)).sum())):
+            return
+        wrong = (~torch.isfinite(last)).nonzero()
+        first = self.updates - len(last) + 1 + int(wrong[0]) if len(wrong) else self.updates
+        where = "at" if len(sums) == 1 else "by"
+        raise ValueError(
+            f"{self.env}, seed {self.seed}: the loss is not finite {where} update {first:,}, after {self.steps:,} "
+            "steps, so training has diverged. Lower the learning rate, or look for rewards and observations that are "
+            "not finite."
+        )
 
     def _account(self, step: Step) -> list[EpisodeEnded]:
         """Close the games that ended; all of them before anybody hears of one."""
@@ -281,33 +296,31 @@ class Training:
         return ended
 
     def _describe(self) -> Learned:
-        assert self._burst is not None
         losses, self._losses = self._losses, []
         self._logged, since = self.updates, self.updates - self._logged
-        refuse_divergence(self, losses, self._burst.losses)
-        loss = float(torch.stack(losses).cpu().sum()) / since if losses else 0.0
-        structure = self.learner.structure
+        self._refuse_divergence(losses)
         return Learned(
             steps=self.steps,
             updates=self.updates,
             epsilon=self.epsilon,
-            loss=loss,
-            observe=None if structure is None else structure.probability(self.updates),
-            **describe_burst(self._burst, self._recent_features(), self.learner.online.feature_widths),
+            loss=float(torch.stack(losses).cpu().sum()) / since if losses else 0.0,
+            **self._metrics(),
         )
 
-    @torch.no_grad()
-    def _recent_features(self) -> Tensor:
-        """Last features at states of the memory; drawn by a generator of its own, so that looking changes nothing."""
-        generator = generator_for(self.seed, f"features {self.updates}", self.replay.device)
-        batch = _moved(self.replay.sample(FEATURE_STATES, generator), self.device)
-        return self.learner.online.features(observations(batch))
+    def _metrics(self) -> dict[str, Any]:
+        """Of transitions drawn for this alone, by generators of their own, so that looking changes nothing."""
+        count = max(1, METRIC_STATES // self.config.batch_size)
+        draws, masks = (
+            generator_for(self.seed, f"{what} of metrics {self.updates}", device)
+            for what, device in (("states", self.replay.device), ("masks", self.device))
+        )
+        batch = self.replay.sample(count * self.config.batch_size, draws)
+        return metrics(self.learner, _moved(batch, self.device), count, masks)
 
     def capture(self) -> dict[str, Any]:
         """Everything but the replay memory, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
-        if self._burst is not None:
-            refuse_divergence(self, self._losses, self._burst.losses)  # nothing could go on from such a checkpoint
+        self._refuse_divergence(self._losses)  # nothing could go on from such a checkpoint
         return {
             "steps": self.steps,
             "episodes": self.episodes,
@@ -339,9 +352,9 @@ class Training:
         self._untold.clear()
         self._logged = int(state["logged"])
         self.learner.restore(state["learner"])
-        if self._captured is not None:
-            self._captured.forget()  # its graphs know the optimiser's old state only
-        self._captured = self._capture_bursts()
+        if self._graphed is not None:
+            self._graphed.release()  # its graphs know the optimiser's old state only
+        self._graphed = self._graph_bursts()
         self._actor.follow(self.learner.online)
         for name, source in self._generators.items():
             self._continue(name, source, torch.as_tensor(state["generators"][name]))
@@ -369,14 +382,10 @@ class Training:
         """Let go of the environments, and of the graphs on a GPU."""
         self._envs.close()
         self.settle()
-        self._actor.forget()
+        self._actor.release()
         self.replay.close()
-        if self._captured is not None:
-            self._captured.forget()
-
-
-FEATURE_STATES = 512
-"""States whose features are looked at."""
+        if self._graphed is not None:
+            self._graphed.release()
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
@@ -398,3 +407,40 @@ def _replay_device(
         "It stays in RAM, which is slower. A smaller --replay fits."
     )
     return torch.device("cpu")
+
+
+def train(
+    env: EnvSource,
+    config: AgentConfig | None = None,
+    *,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    precision: Precision | None = None,
+    watch: Callable[[Event], None] | None = None,
+) -> Agent:
+    """Train an agent and return it.
+
+    Nothing is written to disk; `svrl train` does that, and can be interrupted. Two calls with one seed give
+    the same agent on the CPU, with the same number of threads; on a GPU the last digits may differ.
+
+    Args:
+        env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
+            without arguments that makes a Gymnasium environment of your own.
+        config: All settings; by default the preset of the environment's family.
+        seed: Of everything random.
+        device: "cpu", "cuda" or "cuda:1".
+        precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
+        watch: Called with every event, see `svrl.agents.events`.
+    """
+    if config is None:
+        config = AgentConfig.for_env(name_of(env))
+    if not isinstance(config, AgentConfig):
+        raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
+    training = Training.begin(env, config, seed=seed, device=device, precision=precision)
+    try:
+        for event in with_evaluation(training):
+            if watch is not None:
+                watch(event)
+    finally:
+        training.close()
+    return Agent.of(training)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.agents.config import FIELD_ALIASES
 from svrl.runtime.names import nearest_name, printable
 from svrl.runtime.stop_signals import Stopped
 
@@ -171,7 +171,7 @@ def usage_sentence(error: Any) -> str:
     command = error.ctx.command_path if error.ctx is not None else "svrl"
     got = getattr(error, "option_name", None) or ""
     name = got.removeprefix("--").replace("-", "_")
-    meant = FOREIGN_NAMES.get(name)
+    meant = FIELD_ALIASES.get(name)
     if meant is not None and any(one.name == meant for one in error.ctx.command.params):
         ours = f"agent {name}" if meant == "agent" else meant.replace("_", "-")
         return f"Error: {command} has no {got}. Did you mean --{ours}?"

@@ -62,7 +62,7 @@ def rank(
         place = run / "rank.png" if plot is None else plot
         check_picture(place)
         with writing_to("--plot", place) as temporary:
-            from svrl.agents.diagnostics import rank_study
+            from svrl.agents.study import rank_study
             from svrl.plots.rank import draw_ranks
             from svrl.plots.style import save_figure
 

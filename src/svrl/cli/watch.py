@@ -77,8 +77,8 @@ def played(
     """Pictures of whole games, each cut at `max_steps`; the score of each game is added to `scores`."""
     import torch
 
+    from svrl.agents.acting import epsilon_greedy
     from svrl.agents.environment import open_env
-    from svrl.agents.exploration import epsilon_greedy
     from svrl.agents.seeds import derived_seed, generator_for
     from svrl.envs.vector import step
 

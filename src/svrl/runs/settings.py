@@ -19,8 +19,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from svrl.agents.config import BY_FAMILY, CHOICES, PRECISIONS, AgentConfig, family_of
-from svrl.agents.foreign_names import FOREIGN_NAMES
+from svrl.agents.config import BY_FAMILY, CHOICES, FIELD_ALIASES, PRECISIONS, AgentConfig, family_of
 from svrl.runs.plan_run import ESTIMATORS, METHODS, OF_A_METHOD, PLAN, PlanSettings, grid_in_one_form
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.train_run import STRUCTURE, training
@@ -178,7 +177,7 @@ def _refuse_unknown(kind: str, settings: Mapping[str, Any]) -> None:
         if name not in known:
             if name == "seeds":
                 raise ValueError("seeds is an axis: change it in the file, or take some of them by --where seed=0,1.")
-            raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known, synonyms=FOREIGN_NAMES)}")
+            raise ValueError(f"svrl {kind} has no option {name!r}. {nearest_name(name, known, synonyms=FIELD_ALIASES)}")
 
 
 @functools.cache

@@ -66,8 +66,8 @@ def release(device: str | torch.device) -> None:
 
     import torch
 
-    from svrl.agents.captured import undisturbed
+    from svrl.agents.cuda_graph import no_capture
 
-    with undisturbed():
+    with no_capture():
         gc.collect()
         torch.cuda.empty_cache()

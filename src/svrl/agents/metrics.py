@@ -1,0 +1,156 @@
+"""The numbers of a row of the learning log: values, targets, what structure does to them, ranks and features.
+
+They are computed when a row is due, on transitions drawn for this alone. Ranks are the paper's approximate rank of
+batches of values B x A. A large mean alone often carries 99% of the energy, so they are also taken at .9999 and with
+each row's mean taken out (the advantages).
+
+Features are the last hidden activations of a network, N x F. A unit is dormant (Sokar et al., 2023) if
+
+    score_i = mean_n |h_ni| / mean_j mean_n |h_nj|  <=  threshold
+
+and srank (Kumar et al., 2021) is the smallest k with sigma_1 + ... + sigma_k >= (1 - delta) sum of all. Ranks and
+features are small and wanted on the host, so they are computed on the CPU, in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from svrl.agents.learner import Learner
+from svrl.agents.replay import Batch, observations
+from svrl.agents.structured_targets import Completion
+from svrl.agents.targets import bellman_targets, next_values
+from svrl.matrix.estimate import Outcome
+from svrl.matrix.rank import PAPER_ENERGY, effective_rank, energies, ranks_at, spectrum
+
+METRIC_STATES = 512
+"""Transitions that a row looks at, about."""
+TIGHT_ENERGY = 0.9999
+DORMANT = 0.025
+DELTA = 0.01
+
+
+@torch.no_grad()
+def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) -> dict[str, Any]:
+    """The fields of `svrl.agents.events.Learned` that are about values; reading them waits for the device.
+
+    Args:
+        learner: Whose values.
+        batch: K * B transitions, on the learner's device.
+        count: K minibatches that they are looked at in, as in training.
+        masks: For the observed sets, on the learner's device.
+    """
+    structure, online, network = learner.structure, None, learner.online
+    mask = learner.draw_masks(count, masks)
+    ready = learner.prepare(batch, count, mask)
+    completion, completed_q = ready.completion, ready.target_q
+    if ready.after is not None:
+        online = learner.values(network, ready.after.flatten(0, 1)).view(ready.target_q.shape)
+        if structure is not None and mask is not None and completion is None:
+            completion, completed_q = structure.complete(online, mask), online
+    plain = next_values(learner.config.agent, ready.target_q, online_q=online)
+    values = learner.next_values(ready.target_q, online, None if completion is None else completion.matrix)
+    change = (values - plain).double()
+    targets = bellman_targets(ready.rewards, ready.continues, values, learner.config.discount)
+    q, features = network(observations(batch)), network.features(observations(batch))
+    ranks = batch_ranks(ready.target_q)
+    return {
+        "q_mean": float(q.mean()),
+        "q_max": float(q.max(-1).values.mean()),
+        "target_mean": float(targets.mean()),
+        "observe": None if structure is None else structure.probability(learner.updates),
+        "target_bias": float(change.mean()),
+        "target_gap": float(change.abs().mean()),
+        "targets_changed": float((change != 0).double().mean()),
+        **_completed(completion, completed_q),
+        "rank_99": float(ranks.rank_99.float().mean()),
+        "rank_9999": float(ranks.rank_9999.float().mean()),
+        "row_centred_rank_99": float(ranks.row_centred_99.float().mean()),
+        "feature_rank": float(feature_rank(features)),
+        "dormant": dormant_share(features, widths=network.feature_widths),
+    }
+
+
+def _completed(completion: Completion | None, before: Tensor) -> dict[str, float | None]:
+    """What completion did to the matrices (K, B, A) themselves."""
+    names = ("row_max_bias", "held_out_error", "estimate_rank", "estimates_converged")
+    if completion is None:
+        return {**dict.fromkeys(names), "row_max_bias": 0.0}
+    error = held_out_error(completion.estimate, before, completion.mask)
+    bias = completion.matrix.max(-1).values - before.max(-1).values
+    converged = (completion.code == Outcome.CONVERGED.code).float()
+    numbers = (bias.mean(), error.mean() if error.numel() else None, completion.rank.float().mean(), converged.mean())
+    return {name: None if number is None else float(number) for name, number in zip(names, numbers, strict=True)}
+
+
+class BatchRanks(NamedTuple):
+    """Approximate ranks of matrices of values, each (...), float64; NaN where a matrix is not finite.
+
+    Attributes:
+        rank_99, rank_9999: At energy .99 and .9999.
+        row_centred_99: With each row's mean taken out, at energy .99.
+    """
+
+    rank_99: Tensor
+    rank_9999: Tensor
+    row_centred_99: Tensor
+
+
+def batch_ranks(q: Tensor) -> BatchRanks:
+    """Ranks (...) of matrices of values (..., B, A). A network that diverged has none, which must not stop training."""
+    q = q.detach().cpu()
+    finite = torch.isfinite(q).flatten(-2).all(-1)
+    q = torch.where(finite[..., None, None], q, 0.0)
+    raw, centred = energies(q), energies(q, centre_rows=True)
+    found = ranks_at(raw, PAPER_ENERGY), ranks_at(raw, TIGHT_ENERGY), ranks_at(centred, PAPER_ENERGY)
+    return BatchRanks(*(torch.where(finite, ranks.double(), math.nan) for ranks in found))
+
+
+def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:
+    """Share of the units that are dormant on features (N, F); 1 where every unit is silent, NaN if not finite.
+
+    A unit is held against its own layer: give the widths of the layers where several stand side by side.
+    """
+    activity = features.detach().cpu().double().abs().mean(0)
+    if not bool(torch.isfinite(activity).all()):
+        return math.nan
+    layers = torch.split(activity, list(widths or [len(activity)]))
+    return sum(int((layer <= threshold * layer.mean()).sum()) for layer in layers) / len(activity)
+
+
+def feature_rank(features: Tensor) -> float:
+    """Effective rank of features (N, F): exp of the entropy of the normalised singular values. NaN if not finite."""
+    features = features.detach().cpu().double()
+    return float(effective_rank(features)) if bool(torch.isfinite(features).all()) else math.nan
+
+
+def srank(features: Tensor, delta: float = DELTA) -> int:
+    """The fewest singular values of features (N, F) that sum to at least 1 - delta of the sum of all; 0 of nothing."""
+    if not 0.0 <= delta < 1.0:
+        raise ValueError(f"srank leaves out a share delta in [0, 1), got {delta}.")
+    sigma = torch.as_tensor(spectrum(features.detach().cpu().double()))
+    tail = sigma.flip(-1).cumsum(-1).flip(-1)
+    return int((tail > delta * tail[:1]).sum())
+
+
+def held_out_error(estimate: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
+    """Relative error of an estimator on what it did not see, |estimate - truth|_F / |truth|_F over unobserved entries.
+
+    Args:
+        estimate: (..., B, A).
+        truth: (..., B, A).
+        mask: (..., B, A), bool: what was observed.
+
+    Returns:
+        (M,), float64: one number for each of the M matrices that have unobserved entries which are not all zero.
+        Where everything was observed there is nothing to judge by, and M is 0.
+    """
+    wrong = torch.where(mask, 0.0, estimate - truth).detach().double().flatten(-2).norm(dim=-1)
+    right = torch.where(mask, 0.0, truth).detach().double().flatten(-2).norm(dim=-1)
+    judged = right > 0
+    return wrong[judged] / right[judged]
