@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -79,4 +81,8 @@ def machine(device: str) -> str:
 
     if device != "cpu":
         return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else device
-    return f"{platform.machine()}, {usable_cores()} cores"
+    name = platform.machine()
+    with suppress(OSError):  # Linux alone has this file
+        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        name = found[1] if found else name
+    return f"{name}, {usable_cores()} cores"
