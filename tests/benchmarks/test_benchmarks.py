@@ -250,7 +250,7 @@ def test_train() -> None:
 def test_train_on_a_device() -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("stable_baselines3")
-    small = {"n_envs": 2, "start": 40, "warm": 48, "seconds_each": 0.2, "peer_steps": 8}
+    small = {"n_envs": 2, "start": 40, "warm": 48, "seconds_each": 0.05, "peer_steps": 8}
     found = sane([row for structured in (False, True) for row in train.measure_on_gpu(CPU, structured, **small)])
     assert ["sv-dqn" in row.name for row in found] == [False, False, True, True]
     assert [row.peer_name for row in found[::2]] == ["the emulator alone"] * 2

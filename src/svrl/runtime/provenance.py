@@ -8,7 +8,7 @@ import re
 import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +45,13 @@ def commit() -> str:
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return ""
+    run = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True, timeout=20)
     try:
-        head = _git(root, "rev-parse", "--short=7", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+        head = run(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
+        changed = run(["git", "status", "--porcelain", "--untracked-files=no", "--", "src"]).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
     return head + ("+" if changed else "")
-
-
-def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=20)
-    return done.stdout.strip()
 
 
 @cache
