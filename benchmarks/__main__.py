@@ -7,23 +7,28 @@ import importlib
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.rows import Missing, Row, document, measured
+from benchmarks.rows import Row, version
 from svrl.runtime.device import check_device
+from svrl.runtime.provenance import provenance
 
 BENCHMARKS = {
-    "matrix": "matrix estimation against fancyimpute and scikit-learn; on a GPU against the CPU",
+    "matrix": "matrix estimation against fancyimpute; on a GPU large matrices against the CPU, too",
     "planning": "sweeps and exact solutions against QuantEcon and mdpsolver; on a GPU against the CPU",
-    "update": "one update against other libraries, and what structure costs in it",
+    "update": "what structure costs in an update; on a GPU an update of Stable-Baselines3's DQN, too",
     "train": "whole training loops against Stable-Baselines3's DQN; on a GPU against the emulator alone",
     "integrations": "what structure adds to an update of each library that is installed",
 }
+PEERS = (
+    "fancyimpute", "scikit-learn", "quantecon", "mdpsolver", "stable-baselines3", "sb3-contrib", "tianshou", "torchrl",
+    "ray",
+)  # fmt: skip
 BAD_INPUT, INTERRUPTED = 2, 130
 
 
@@ -48,49 +53,52 @@ def main(words: list[str] | None = None) -> int:
     """Measure, print a table, and return the exit code."""
     asked = parser().parse_args(words)
     command = shlex.join(["python", "-m", "benchmarks", *(sys.argv[1:] if words is None else words)])
+    began = time.monotonic()
+    rows: list[Row] = []
+    missing: dict[str, str] = {}
     try:
         check_device(asked.device)
-        device = torch.device(asked.device)
         if asked.json is not None and not asked.json.parent.is_dir():
             raise ValueError(f"--json {asked.json}: the folder {asked.json.parent} does not exist. Make it first.")
-        rows = [row for name in asked.names for row in printed(name, asked.quick, device)]
+        for name in asked.names:
+            measure(name, asked.quick, torch.device(asked.device), rows, missing)
     except ValueError as error:
-        return failed(f"Error: {error}", BAD_INPUT)
+        print(f"Error: {error}", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
-        return failed("Stopped before all was measured; nothing was written.", INTERRUPTED)
-    found = document(rows, command)
-    print_table(rows, command, str(found["machine"]))
+        print("Stopped before all was measured; nothing was written.", file=sys.stderr)
+        return INTERRUPTED
+    told = provenance(device=asked.device, command=command, seconds=time.monotonic() - began)
+    print_table(rows, command, told["machine"])
+    for part, install in missing.items():
+        print(f"Not measured: {part}. {install}")
     if asked.json is not None:
-        asked.json.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
-    return 0 if any(isinstance(row, Row) for row in rows) else BAD_INPUT
+        absent = [{"name": part, "missing": install} for part, install in missing.items()]
+        told["peers"] = {name: found for name in PEERS if (found := version(name))}
+        told["rows"] = [*(row.as_json() for row in rows), *absent]
+        asked.json.write_text(json.dumps(told, indent=1, allow_nan=False) + "\n")
+    return 0 if rows else BAD_INPUT
 
 
-def printed(name: str, quick: bool, device: torch.device) -> Iterator[Row | Missing]:
-    """All rows of one benchmark; each is printed on stderr as soon as it is measured."""
-    for row in measured(importlib.import_module(f"benchmarks.{name}").parts(quick, device)):
-        what = row.install if isinstance(row, Missing) else f"against {row.peer_name}: {row.ratio:.2f}"
-        print(f"{name}: {row.name}, {what}", file=sys.stderr)
-        yield row
+def measure(name: str, quick: bool, device: torch.device, rows: list[Row], missing: dict[str, str]) -> None:
+    """Add all rows of one benchmark, and say each on stderr; a part without its peer says what to install."""
+    for part, rows_of in importlib.import_module(f"benchmarks.{name}").parts(quick, device).items():
+        try:
+            for row in rows_of():
+                rows.append(row)
+                print(f"{name}: {row.name}, against {row.peer_name}: {row.ratio:.2f}", file=sys.stderr)
+        except ImportError as error:
+            missing[part] = str(error)
 
 
-def print_table(rows: list[Row | Missing], command: str, machine: str) -> None:
+def print_table(rows: list[Row], command: str, machine: str) -> None:
     """For people."""
     table = Table("what", "unit", title=command, title_justify="left", caption=machine, caption_justify="left")
     for name in ("ours", "peer", "ratio"):
         table.add_column(name, justify="right")
     for row in rows:
-        if isinstance(row, Row):
-            table.add_row(row.name, row.unit, f"{row.ours:.4g}", f"{row.peer:.4g} {row.peer_name}", f"{row.ratio:.2f}")
+        table.add_row(row.name, row.unit, f"{row.ours:.4g}", f"{row.peer:.4g} {row.peer_name}", f"{row.ratio:.2f}")
     Console().print(table)
-    for row in rows:
-        if isinstance(row, Missing):
-            print(f"Not measured: {row.name}. {row.install}")
-
-
-def failed(sentence: str, code: int) -> int:
-    """Say it on stderr."""
-    print(sentence, file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

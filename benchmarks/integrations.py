@@ -1,4 +1,4 @@
-"""One update as other libraries make it: what structure adds to it, and against ours.
+"""What structure adds to one update as other libraries make it.
 
 Everywhere the same: Nature network, frames of 84 x 84 x 4 bytes, 18 actions, batches of 32 out of the library's own
 replay buffer, Adam. Each function of a library gives (plain, structured): a call of either makes one update of the same
@@ -26,7 +26,7 @@ import torch
 from gymnasium import Env, spaces
 from torch import nn
 
-from benchmarks.rows import MissingPeerError, Parts, Row, random_transitions, torch_threads, version
+from benchmarks.rows import Parts, Row, in_turns, torch_threads, version
 
 LIMIT = 5.0
 """Percent of an update that structure may add."""
@@ -37,7 +37,15 @@ FRAMES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 Update = Callable[[], None]
 
 
-def in_turns(owner: Any, update: Update) -> tuple[Update, Update]:
+def random_transitions(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Random frames (count + 1, 4, 84, 84) of bytes, actions out of 18, rewards (count,) and ends (count,)."""
+    rng = np.random.default_rng(0)
+    frames = rng.integers(256, size=(count + 1, *FRAMES.shape), dtype=np.uint8)
+    actions, rewards = rng.integers(ACTIONS, size=count), rng.normal(size=count).astype(np.float32)
+    return frames, actions, rewards, rng.random(count) < 0.01
+
+
+def both_ways(owner: Any, update: Update) -> tuple[Update, Update]:
     """The same update without the structure of an agent, and with it."""
     rule = owner.structure
 
@@ -72,7 +80,7 @@ def sb3() -> tuple[Update, Update]:
     from svrl.integrations.stable_baselines3 import StructuredDQN
 
     model = sb3_model(StructuredDQN)
-    return in_turns(model, lambda: model.train(gradient_steps=1, batch_size=BATCH))
+    return both_ways(model, lambda: model.train(gradient_steps=1, batch_size=BATCH))
 
 
 def sb3_contrib() -> tuple[Update, Update]:
@@ -80,7 +88,7 @@ def sb3_contrib() -> tuple[Update, Update]:
     from svrl.integrations.sb3_contrib import StructuredQRDQN
 
     model = sb3_model(StructuredQRDQN)
-    return in_turns(model, lambda: model.train(gradient_steps=1, batch_size=BATCH))
+    return both_ways(model, lambda: model.train(gradient_steps=1, batch_size=BATCH))
 
 
 def cleanrl() -> tuple[Update, Update]:
@@ -140,7 +148,7 @@ def tianshou() -> tuple[Update, Update]:
         with policy_within_training_step(policy):
             algorithm.update(buffer=memory, sample_size=BATCH)
 
-    return in_turns(algorithm, update)
+    return both_ways(algorithm, update)
 
 
 def torchrl() -> tuple[Update, Update]:
@@ -178,7 +186,7 @@ def torchrl() -> tuple[Update, Update]:
         optimiser.step()
         updater.step()
 
-    return in_turns(loss, update)
+    return both_ways(loss, update)
 
 
 def rllib() -> tuple[Update, Update]:
@@ -216,7 +224,7 @@ def rllib() -> tuple[Update, Update]:
         results = learner.update(episodes=drawn, timesteps={"num_env_steps_sampled_lifetime": 0})
         memory.update_priorities(np.concatenate(results[module]["td_error"].peek()), module)
 
-    return in_turns(learner, update)
+    return both_ways(learner, update)
 
 
 class Library(NamedTuple):
@@ -231,10 +239,10 @@ class Library(NamedTuple):
         """(plain, structured).
 
         Raises:
-            MissingPeerError: If it is not installed.
+            ImportError: If it is not installed.
         """
         if version(self.package) is None:
-            raise MissingPeerError(f"{self.package} is missing. Run: pip install 'svrl[{self.extra}]'")
+            raise ImportError(f"{self.package} is missing. Run: pip install 'svrl[{self.extra}]'")
         with redirect_stdout(sys.stderr):  # libraries talk, and stdout is for the result
             return self.make()
 
@@ -264,10 +272,8 @@ def measure_share(library: Library, pairs: int) -> Iterator[Row]:
     """What structure adds to an update of one library."""
     with torch_threads(1), redirect_stdout(sys.stderr):
         updates = library.updates()
-        for _ in range(WARM):
-            for update in updates:
-                update()
-        spent = np.array([_pair(updates, structured_first=bool(number % 2)) for number in range(pairs)])
+        in_turns([updates] * WARM)
+        spent = in_turns([updates] * pairs, clock=time.process_time)
     draws = np.random.default_rng(0).integers(pairs, size=(RESAMPLES, pairs))
     low, high = np.percentile([_added(spent[draw]) for draw in draws], (2.5, 97.5))
     plain, structured = 1e6 * np.median(spent, axis=0)
@@ -291,13 +297,3 @@ def _added(spent: np.ndarray) -> float:
     """Percent that structure adds, from the seconds of pairs (n, 2)."""
     plain, structured = np.percentile(spent, 25, axis=0)
     return float(100 * (structured / plain - 1))
-
-
-def _pair(updates: tuple[Callable[[], None], ...], *, structured_first: bool) -> list[float]:
-    """Seconds of a plain and of a structured update; who comes first finds other things in the caches."""
-    spent = [0.0, 0.0]
-    for k in (1, 0) if structured_first else (0, 1):
-        began = time.process_time()
-        updates[k]()
-        spent[k] = time.process_time() - began
-    return spent

@@ -18,12 +18,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from benchmarks.rows import MissingPeerError, Parts, Row, median_seconds, peer, seconds, torch_threads, wait
+from benchmarks.rows import Parts, Row, median_seconds, peer, timed, torch_threads, wait
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_table import Quadrature, corner_offsets, tabulate
@@ -56,17 +57,14 @@ def parts(quick: bool, device: torch.device) -> Parts:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Everybody on one thread. QuantEcon is imported first: it sets the number of torch's threads."""
-    import numba
-
-    earlier = torch.get_num_threads()
-    with suppress(MissingPeerError):
-        peer("quantecon")
-    torch.set_num_threads(earlier)
+    """Everybody on one thread. QuantEcon is imported inside: it sets the number of torch's threads."""
     compiled = numba.get_num_threads()
-    numba.set_num_threads(1)
     try:
         with torch_threads(1):
+            with suppress(ImportError):
+                peer("quantecon")
+            torch.set_num_threads(1)
+            numba.set_num_threads(1)
             yield
     finally:
         numba.set_num_threads(compiled)
@@ -101,53 +99,12 @@ def pair_arrays(task: ControlTask) -> Pairs:
     return Pairs(reward, transitions, (task.n_states, task.n_actions), task.discount)
 
 
-Answers = dict[str, tuple[float, np.ndarray]]
-"""By a solver's method: seconds of the solution alone, and values (S,)."""
-
-
 def quantecon_problem(arrays: Pairs) -> Any:
     """QuantEcon's DiscreteDP of the sparse state-action pairs."""
     n_states, n_actions = arrays.size
     states, actions = np.repeat(np.arange(n_states), n_actions), np.tile(np.arange(n_actions), n_states)
     problem = peer("quantecon").markov.DiscreteDP
     return problem(arrays.reward, arrays.transitions, arrays.discount, states, actions)
-
-
-def quantecon_answers(problem: Any) -> Answers:
-    """QuantEcon's methods but value iteration, which takes longest; the best of some repeats each."""
-    epsilon = 2.0 * RESIDUAL * problem.beta / (1.0 - problem.beta)
-    modified = partial(problem.modified_policy_iteration, max_iter=10_000, epsilon=epsilon)
-    methods = {
-        "policy_iteration": partial(problem.policy_iteration, max_iter=10_000),
-        "modified_policy_iteration, k=20": partial(modified, k=20),
-        "modified_policy_iteration, k=100": partial(modified, k=100),
-    }
-    return {
-        name: (min(seconds(method) for _ in range(REPEATS)), np.asarray(method().v)) for name, method in methods.items()
-    }
-
-
-def mdpsolver_problem(arrays: Pairs) -> Any:
-    """An mdpsolver model, which takes lists."""
-    model = peer("mdpsolver").model()
-    model.mdp(
-        discount=arrays.discount,
-        rewards=arrays.reward.reshape(arrays.size).tolist(),
-        tranMatProbs=arrays.transitions.data.reshape(*arrays.size, 4).tolist(),
-        tranMatColumns=arrays.transitions.indices.reshape(*arrays.size, 4).tolist(),
-    )
-    return model
-
-
-def mdpsolver_answers(model: Any, arrays: Pairs) -> Answers:
-    """mdpsolver's methods on one thread, from 0. Its value iteration takes ten times as long and is left out."""
-    n_states, answers = arrays.size[0], {}
-    start: dict[str, Any] = {"initValueVector": [0.0] * n_states, "initPolicy": [0] * n_states, "parallel": False}
-    tolerance = RESIDUAL * arrays.discount / (1.0 - arrays.discount)
-    for algorithm, update in (("mpi", "standard"), ("mpi", "gs"), ("pi", "standard")):
-        solve = partial(model.solve, algorithm=algorithm, update=update, tolerance=tolerance, **start)
-        answers[f"{algorithm}, {update}"] = seconds(solve), np.array(model.getValueVector())
-    return answers
 
 
 def quantecon_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
@@ -163,13 +120,47 @@ def scipy_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
     )
 
 
+Solutions = dict[str, Callable[[], np.ndarray]]
+"""By a solver's method: solves a problem that is built; values (S,)."""
+
+
+def quantecon_solutions(arrays: Pairs) -> Solutions:
+    """QuantEcon's methods but value iteration, which takes longest."""
+    problem = quantecon_problem(arrays)
+    epsilon = 2.0 * RESIDUAL * problem.beta / (1.0 - problem.beta)
+    modified = partial(problem.modified_policy_iteration, max_iter=10_000, epsilon=epsilon)
+    return {
+        "policy_iteration": lambda: np.asarray(problem.policy_iteration(max_iter=10_000).v),
+        "modified_policy_iteration, k=20": lambda: np.asarray(modified(k=20).v),
+        "modified_policy_iteration, k=100": lambda: np.asarray(modified(k=100).v),
+    }
+
+
+def mdpsolver_solutions(arrays: Pairs) -> Solutions:
+    """mdpsolver's methods on one thread, from 0. Its value iteration takes ten times as long and is left out."""
+    n_states = arrays.size[0]
+    tolerance = RESIDUAL * arrays.discount / (1.0 - arrays.discount)
+    model = peer("mdpsolver").model()
+    model.mdp(  # it takes lists
+        discount=arrays.discount,
+        rewards=arrays.reward.reshape(arrays.size).tolist(),
+        tranMatProbs=arrays.transitions.data.reshape(*arrays.size, 4).tolist(),
+        tranMatColumns=arrays.transitions.indices.reshape(*arrays.size, 4).tolist(),
+    )
+
+    def solve(algorithm: str, update: str) -> np.ndarray:
+        start: dict[str, Any] = {"initValueVector": [0.0] * n_states, "initPolicy": [0] * n_states}
+        model.solve(algorithm=algorithm, update=update, tolerance=tolerance, parallel=False, **start)
+        return np.array(model.getValueVector())
+
+    methods = (("mpi", "standard"), ("mpi", "gs"), ("pi", "standard"))
+    return {f"{name}, {update}": partial(solve, name, update) for name, update in methods}
+
+
 SWEEPS = {"QuantEcon": quantecon_operator, "SciPy CSR": scipy_operator}
 """V (S,) to the best backups (S,), of arrays over pairs."""
-SOLVERS: dict[str, tuple[Callable[[Pairs], Any], Callable[[Any, Pairs], Answers]]] = {
-    "QuantEcon": (quantecon_problem, lambda problem, _: quantecon_answers(problem)),
-    "mdpsolver": (mdpsolver_problem, mdpsolver_answers),
-}
-"""How a peer's problem is built, and how it is solved."""
+SOLVERS = {"QuantEcon": quantecon_solutions, "mdpsolver": mdpsolver_solutions}
+"""Builds a peer's problem."""
 
 
 def measure_sweep(task: ControlTask, name: str) -> Iterator[Row]:
@@ -178,18 +169,15 @@ def measure_sweep(task: ControlTask, name: str) -> Iterator[Row]:
         operator = SWEEPS[name](pair_arrays(task))
         model = GridMDP(task, threads=1)
         rng = np.random.default_rng(0)
-        calls: list[tuple[Callable[[], Any], ...]] = []
-        for _ in range(TURNS):
-            v = 5.0 * rng.standard_normal(task.n_states)
-            calls.append((partial(model.improve, torch.from_numpy(v)), partial(operator, v)))
-        ours, theirs = calls[0]
-        distance = float(np.abs(theirs() - ours()[0].numpy()).max())  # compiles, too
-        taken, peer_taken = median_seconds(calls, repeats=REPEATS)
+        values = [5.0 * rng.standard_normal(task.n_states) for _ in range(TURNS)]
+        distance = float(np.abs(operator(values[0]) - model.improve(torch.from_numpy(values[0]))[0].numpy()).max())
+        calls = [(partial(model.improve, torch.from_numpy(v)), partial(operator, v)) for v in values]
+        ours, theirs = median_seconds(calls, repeats=REPEATS)
         yield Row(
             name=f"{task.n_states}x{task.n_actions} full sweep",
             unit="ms",
-            ours=1e3 * taken,
-            peer=1e3 * peer_taken,
+            ours=1e3 * ours,
+            peer=1e3 * theirs,
             peer_name=name,
             note={"sup_distance": distance},
         )
@@ -197,37 +185,39 @@ def measure_sweep(task: ControlTask, name: str) -> Iterator[Row]:
 
 def measure_optimum(task: ControlTask, name: str) -> Iterator[Row]:
     """The optimum, from the task to its values, against a peer's best method."""
-    build, solve = SOLVERS[name]
+
+    def solve() -> Tensor:
+        return plan(model, ModifiedPolicyIteration(tolerance=RESIDUAL)).v
+
     with one_thread():
-        small = inverted_pendulum(states=(5, 5), actions=40)  # compile what is compiled
-        solve(build(pair_arrays(small)), pair_arrays(small))
-        plan(GridMDP(small, threads=1), ModifiedPolicyIteration(tolerance=RESIDUAL))
+        model = GridMDP(inverted_pendulum(states=(5, 5), actions=40), threads=1)  # compile what is compiled
+        solve()
+        for warm_up in SOLVERS[name](pair_arrays(model.task)).values():
+            warm_up()
         times = []
         for _ in range(REPEATS):
-            began = time.perf_counter()
-            model = GridMDP(task, threads=1)
-            built = time.perf_counter()
-            v = plan(model, ModifiedPolicyIteration(tolerance=RESIDUAL)).v
-            times.append((time.perf_counter() - began, built - began))
-        ours, building = min(times)
-        began = time.perf_counter()
-        arrays = pair_arrays(task)
-        problem = build(arrays)
-        built_in = time.perf_counter() - began
-        answers = solve(problem, arrays)
+            built, model = timed(partial(GridMDP, task, threads=1))
+            solved, v = timed(solve)
+            times.append((built + solved, built))
+        ours, built = min(times)
+        peer_built, solutions = timed(lambda: SOLVERS[name](pair_arrays(task)))
+        answers = {
+            method: min((timed(solution) for _ in range(REPEATS)), key=lambda answer: answer[0])
+            for method, solution in solutions.items()
+        }
         best = min(answers, key=lambda method: answers[method][0])
         solving, theirs = answers[best][0], torch.as_tensor(answers[best][1])
         yield Row(
             name=f"{task.n_states}x{task.n_actions} optimum to residual {RESIDUAL:g}, building included",
             unit="s",
             ours=ours,
-            peer=built_in + solving,
+            peer=peer_built + solving,
             peer_name=name,
             note={
-                "ours_build_s": building,
-                "ours_solve_s": ours - building,
+                "ours_build_s": built,
+                "ours_solve_s": ours - built,
                 "ours_residual": _residual(model, v),
-                "peer_build_s": built_in,
+                "peer_build_s": peer_built,
                 "peer_solve_s": solving,
                 "peer_method": best,
                 "peer_residual": _residual(model, theirs),
@@ -247,7 +237,8 @@ def measure_device(quick: bool, device: torch.device) -> Iterator[Row]:
     cores = usable_cores()
     with torch_threads(cores):
         there, here = GridMDP(task, mode="table", device=device), GridMDP(task, mode="table", threads=cores)
-        size, cpu = f"{task.n_states}x{task.n_actions}", f"CPU, {cores} thread{'s' if cores > 1 else ''}"
+        row = partial(Row, unit="s", peer_name=f"CPU, {cores} thread{'s' if cores > 1 else ''}")
+        size = f"{task.n_states}x{task.n_actions}"
 
         def sweep(model: GridMDP, v: Tensor) -> Tensor:
             best = model.improve(v)[0]
@@ -259,14 +250,12 @@ def measure_device(quick: bool, device: torch.device) -> Iterator[Row]:
         calls = [(partial(sweep, there, v.to(device)), partial(sweep, here, v)) for v in values]
         distance = float((calls[0][0]().cpu() - calls[0][1]()).abs().max())  # compiles, too
         ours, theirs = median_seconds(calls, repeats=REPEATS)
-        name, note = f"{size} full sweep on {device}", {"sup_distance": distance}
-        yield Row(name=name, unit="s", ours=ours, peer=theirs, peer_name=cpu, note=note)
+        yield row(name=f"{size} full sweep on {device}", ours=ours, peer=theirs, note={"sup_distance": distance})
         steps = LEFT_OUT + TIMED
         methods = CrossValueIteration(max_iterations=steps), StructuredValueIteration(observe=0.2, max_iterations=steps)
         for method in methods:
             ours, theirs = iteration_seconds(there, method), iteration_seconds(here, method)
-            name = f"{size} iteration of {method.name} on {device}"
-            yield Row(name=name, unit="s", ours=ours, peer=theirs, peer_name=cpu)
+            yield row(name=f"{size} iteration of {method.name} on {device}", ours=ours, peer=theirs)
 
 
 def iteration_seconds(model: GridMDP, method: Method) -> float:

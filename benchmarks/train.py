@@ -11,10 +11,10 @@ GPU    One agent, plain and structured, with many environments: one update for f
 
 from __future__ import annotations
 
-import statistics
+import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ import torch
 from gymnasium import spaces
 
 from benchmarks.authors import complete_targets
-from benchmarks.rows import Parts, Row, device_name, peer, seconds, torch_threads
+from benchmarks.rows import Parts, Row, device_name, peer, timed, torch_threads
 from svrl.agents.acting import epsilon_at
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig
 from svrl.agents.events import Stepped
@@ -66,9 +66,12 @@ def measure_on_cpu(name: str, config: AgentConfig, rounds: int, device: torch.de
     """A step of the same agent, ours and Stable-Baselines3's, in turns."""
     runs = []
     for seed in range(rounds):
-        with torch_threads(1):
-            runs.append((_ours(name, config, seed, device), _theirs(name, config, seed, device)))
-    ours, theirs = (1e6 * statistics.median(times) / config.steps for times in zip(*runs, strict=True))
+        with torch_threads(1), closing(Training.begin(name, config, seed=seed, device=device)) as training:
+            ours = timed(lambda training=training: _train(training, lambda: False))[0]  # type: ignore[misc]
+        model = sb3_dqn(name, config, seed, device)
+        with torch_threads(1), closing(model.env):
+            runs.append((ours, timed(partial(model.learn, config.steps))[0]))
+    ours, theirs = (1e6 * np.median(runs, axis=0) / config.steps).tolist()
     yield Row(
         name=f"whole DQN loop, {name}",
         unit="us/step",
@@ -77,22 +80,6 @@ def measure_on_cpu(name: str, config: AgentConfig, rounds: int, device: torch.de
         peer_name="Stable-Baselines3 DQN",
         note={"ours_steps_per_second": 1e6 / ours, "peer_steps_per_second": 1e6 / theirs},
     )
-
-
-def _ours(name: str, config: AgentConfig, seed: int, device: torch.device) -> float:
-    training = Training.begin(name, config, seed=seed, device=device)
-    try:
-        return seconds(lambda: deque(training.events(), maxlen=0)) + seconds(training.settle)
-    finally:
-        training.close()
-
-
-def _theirs(name: str, config: AgentConfig, seed: int, device: torch.device) -> float:
-    model = sb3_dqn(name, config, seed, device)
-    try:
-        return seconds(lambda: model.learn(config.steps))
-    finally:
-        model.env.close()
 
 
 def measure_on_gpu(
@@ -143,35 +130,11 @@ def loop_config(structured: bool, n_envs: int, start: int) -> AgentConfig:
 
 def loop_seconds(config: AgentConfig, warm: int, seconds_each: float, device: torch.device) -> float:
     """Seconds of an agent step of our loop, once it learns."""
-    training = Training.begin(GAME, config, device=device)
-    try:
+    with closing(Training.begin(GAME, config, device=device)) as training:
         _train(training, lambda: training.steps >= warm)
         first, began = training.steps, time.perf_counter()
         _train(training, lambda: time.perf_counter() - began >= seconds_each)
         return (time.perf_counter() - began) / (training.steps - first)
-    finally:
-        training.close()
-
-
-def emulator_seconds(n_envs: int, warm: int, seconds_each: float) -> float:
-    """Seconds of an agent step of the emulator alone, played at random until the first games have ended, and after."""
-    env = make_env(GAME, n_envs, seed=0)
-    rng = np.random.default_rng(0)
-
-    def play() -> object:
-        return step(env, rng.integers(env.spec.n_actions, size=n_envs))
-
-    try:
-        env.reset()
-        for _ in range(warm // n_envs):
-            play()
-        count, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds_each:
-            play()
-            count += n_envs
-        return (time.perf_counter() - began) / count
-    finally:
-        env.close()
 
 
 def _train(training: Training, over: Callable[[], bool]) -> None:
@@ -182,17 +145,29 @@ def _train(training: Training, over: Callable[[], bool]) -> None:
     training.settle()
 
 
+def emulator_seconds(n_envs: int, warm: int, seconds_each: float) -> float:
+    """Seconds of an agent step of the emulator alone, played at random until the first games have ended, and after."""
+    rng = np.random.default_rng(0)
+    with closing(make_env(GAME, n_envs, seed=0)) as env:
+        env.reset()
+        played, first, began = 0, 0, math.inf
+        while time.perf_counter() - began < seconds_each:
+            step(env, rng.integers(env.spec.n_actions, size=n_envs))
+            played += n_envs
+            if played >= warm and first == 0:
+                first, began = played, time.perf_counter()
+        return (time.perf_counter() - began) / (played - first)
+
+
 def authors_seconds(structured: bool, steps: int, device: torch.device) -> float:
     """Seconds of an agent step of the authors' program, once it learns and epsilon has fallen."""
     start = 40
     model = sb3_dqn(GAME, loop_config(structured, 1, start), 0, device)
     if structured:
         complete_targets(model.q_net_target)
-    try:
+    with closing(model.env):
         model.learn(2 * start)
-        return seconds(lambda: model.learn(steps, reset_num_timesteps=False)) / steps
-    finally:
-        model.env.close()
+        return timed(partial(model.learn, steps, reset_num_timesteps=False))[0] / steps
 
 
 def sb3_dqn(name: str, config: AgentConfig, seed: int, device: torch.device) -> Any:

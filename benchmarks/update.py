@@ -1,21 +1,19 @@
-"""One update of the Nature network, 18 actions: against other libraries, and what structure costs in it.
+"""What structure costs in an update of the Nature network, 18 actions.
 
-share      on one thread of the CPU, batches of 32: completion / (completion + plain update), ours and the authors'
-           estimator. The matrices are a new network's at the frames of a real game, whose rank is low, and Gaussian
-           ones, which have no structure and take the estimator longest.
-libraries  a plain update with the drawing of its batch, ours and that of each library that is installed.
-GPU        bursts of updates as training makes them, from a recorded buffer and without an emulator. Plain and
-           structured bursts in turns, the networks having learned a little before; a share is
-           (structured - plain) / structured of the medians over rounds. Then the same update as Stable-Baselines3
-           makes it on the same GPU, structure by fancyimpute on the host.
+CPU    On one thread, batches of 32: completion / (completion + plain update), ours and the authors' estimator. The
+       matrices are a new network's at the frames of a real game, whose rank is low, and Gaussian ones, which have no
+       structure and take the estimator longest.
+GPU    Bursts of updates as training makes them, from a recorded buffer and without an emulator. Plain and structured
+       bursts in turns, the networks having learned a little before; a share is (structured - plain) / structured of
+       the medians over rounds. Then the same update as Stable-Baselines3 makes it on the same GPU, structure by
+       fancyimpute on the host.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import gc
-import statistics
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -25,8 +23,8 @@ import numpy as np
 import torch
 
 from benchmarks.authors import complete_targets, complete_values
-from benchmarks.integrations import LIBRARIES, Library, sb3_model
-from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, torch_threads, wait
+from benchmarks.integrations import sb3_model
+from benchmarks.rows import Parts, Row, device_name, in_turns, median_seconds, peer, timed, torch_threads, wait
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
 from svrl.agents.cuda_graph import stream_of
 from svrl.agents.learner import GraphedBursts, Learner
@@ -45,23 +43,14 @@ NEVER = 1_000_000_000
 
 
 def parts(quick: bool, device: torch.device) -> Parts:
-    """Shares and libraries; on a GPU bursts and Stable-Baselines3."""
+    """Shares; on a GPU in bursts, and Stable-Baselines3."""
     if device.type == "cuda":
         small: dict[str, Any] = {"agents": ("dqn",), "batches": (32,), "burst": 8, "rounds": 3}
         return {"one update of Stable-Baselines3": partial(measure_device, device, **(small if quick else {}))}
-    buffer = partial(recorded_buffer, 1, 100 if quick else 600, device)
-    turns = 2 if quick else 25
-    return {
-        "structure's share of an update, ours and the authors'": lambda: measure_share(*buffer(), turns),
-        **{
-            f"one update of {library.title}": lambda library=library: measure_library(library, *buffer(), turns)  # type: ignore[misc]
-            for library in LIBRARIES.values()
-            if library.package != "sb3-contrib"  # QR-DQN is another algorithm
-        },
-    }
+    sizes = (100, 2) if quick else (600, 25)
+    return {"structure's share of an update, ours and the authors'": partial(measure_share, *sizes)}
 
 
-@functools.cache
 def recorded_buffer(n_envs: int, steps: int, device: torch.device) -> tuple[Replay, EnvSpec]:
     """A replay buffer on the device with n_envs * steps transitions of a game played at random."""
     env = make_env(GAME, n_envs, seed=0)
@@ -85,16 +74,17 @@ def new_learner(config: AgentConfig, spec: EnvSpec, device: torch.device) -> Lea
     return Learner(network, copy.deepcopy(network), config, structure, precision=default_precision(device))
 
 
-def measure_share(memory: Replay, spec: EnvSpec, count: int) -> Iterator[Row]:
-    """Completion as a share of an update with it, ours and the authors' estimator."""
+def measure_share(steps: int, count: int) -> Iterator[Row]:
+    """Completion as a share of an update with it, ours and the authors' estimator, over `count` batches."""
+    memory, spec = recorded_buffer(1, steps, torch.device("cpu"))
     config = AgentConfig.of("authors", structured=True)
     structure = StructuredTargets.from_config(config)
+    assert structure is not None
     learner = new_learner(config.but(structured=False), spec, torch.device("cpu"))
     source, masks, rng = torch.Generator().manual_seed(1), torch.Generator().manual_seed(0), np.random.default_rng(0)
     batches = [memory.sample(32, source) for _ in range(count)]
     with torch.no_grad():
         played = [learner.target(next_observations(batch)) for batch in batches]
-    assert structure is not None
     families = {"a new network's": played, "Gaussian": [torch.randn(q.shape, generator=source) for q in played]}
     for family, matrices in families.items():
         calls: list[tuple[Callable[[], object], ...]] = [
@@ -106,8 +96,7 @@ def measure_share(memory: Replay, spec: EnvSpec, count: int) -> Iterator[Row]:
             for batch, q in zip(batches, matrices, strict=True)
         ]
         with torch_threads(1):
-            for call in calls[0]:
-                call()  # compile, and warm the caches
+            in_turns(calls[:1])  # compile, and warm the caches
             update, ours, theirs = median_seconds(calls)
         yield Row(
             name=f"structure's share of an update, Nature CNN, 32x18, CPU, {family} values",
@@ -115,35 +104,8 @@ def measure_share(memory: Replay, spec: EnvSpec, count: int) -> Iterator[Row]:
             ours=100 * ours / (ours + update),
             peer=100 * theirs / (theirs + update),
             peer_name="the authors' estimator (fancyimpute)",
-            note={
-                "limit": LIMITS["cpu"],
-                "update_ms": 1e3 * update,
-                "ours_us": 1e6 * ours,
-                "peer_us": 1e6 * theirs,
-            },
+            note={"limit": LIMITS["cpu"], "update_ms": 1e3 * update, "ours_us": 1e6 * ours, "peer_us": 1e6 * theirs},
         )
-
-
-def measure_library(library: Library, memory: Replay, spec: EnvSpec, turns: int) -> Iterator[Row]:
-    """A plain update with the drawing of its batch, ours and that of a library."""
-    plain = library.updates()[0]
-    learner = new_learner(AgentConfig.of("authors"), spec, torch.device("cpu"))
-    source = torch.Generator().manual_seed(0)
-
-    def ours() -> None:
-        learner.burst(memory.sample(32, source), 1, source)
-
-    with torch_threads(1):
-        for update in (ours, plain):
-            update()
-        mine, theirs = median_seconds([(ours, plain)] * turns)
-    yield Row(
-        name="one update of DQN with the drawing of its batch, Nature CNN, 18 actions, batch 32, CPU",
-        unit="ms",
-        ours=1e3 * mine,
-        peer=1e3 * theirs,
-        peer_name=library.title,
-    )
 
 
 def measure_device(
@@ -162,66 +124,59 @@ def measure_device(
         burst, rounds: Updates in a burst, and rounds of two plain and two structured bursts.
         steps: Of each of the buffer's 16 environments.
     """
-    where = device_name(device)
+    where = f"bursts of {burst}, {device_name(device)}"
     with torch_threads(1):
         memory, spec = recorded_buffer(16, steps, device)
-        first: tuple[float, float] | None = None
-        for agent in agents:
-            for batch in batches:
-                config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER, **AUTHORS_STRUCTURE)
-                times = bursts_in_turns(config, memory, spec, burst, rounds, device)
-                plain, structured = map(statistics.median, times)
-                first = first or (plain, structured)
-                yield Row(
-                    name=f"structure's share of an update, {agent}, batch {batch}, bursts of {burst}, {where}",
-                    unit="%",
-                    ours=100 * (structured - plain) / structured,
-                    peer=LIMITS["cuda"],
-                    peer_name="limit",
-                    note={
-                        "plain_us": plain,
-                        "structured_us": structured,
-                        "shares": [100 * (more - less) / more for less, more in zip(*times, strict=True)],
-                    },
-                )
-        for arm, ours in zip(("dqn", "sv-dqn"), first or (), strict=True):
-            structured = arm == "sv-dqn"
+        for number, (agent, batch) in enumerate(itertools.product(agents, batches)):
+            config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER, **AUTHORS_STRUCTURE)
+            times = 1e6 * bursts_in_turns(config, memory, spec, burst, rounds, device)
+            plain, structured = np.median(times, axis=0).tolist()
             yield Row(
-                name=f"one update, {arm}, batch {batches[0]}, bursts of {burst}, {where}",
-                unit="us",
-                ours=ours,
-                peer=1e6 * sb3_update_seconds(device, structured, 2 * burst),
-                peer_name="Stable-Baselines3 DQN, batch 32" + (", fancyimpute" if structured else ""),
+                name=f"structure's share of an update, {agent}, batch {batch}, {where}",
+                unit="%",
+                ours=100 * (structured - plain) / structured,
+                peer=LIMITS["cuda"],
+                peer_name="limit",
+                note={
+                    "plain_us": plain,
+                    "structured_us": structured,
+                    "shares": (100 * (1 - times[:, 0] / times[:, 1])).tolist(),
+                },
             )
+            for arm, ours in (("dqn", plain), ("sv-dqn", structured)) if number == 0 else ():
+                imputed = arm == "sv-dqn"
+                yield Row(
+                    name=f"one update, {arm}, batch {batch}, {where}",
+                    unit="us",
+                    ours=ours,
+                    peer=1e6 * sb3_update_seconds(device, imputed, 2 * burst),
+                    peer_name="Stable-Baselines3 DQN, batch 32" + (", fancyimpute" if imputed else ""),
+                )
 
 
 def bursts_in_turns(
     config: AgentConfig, memory: Replay, spec: EnvSpec, length: int, rounds: int, device: torch.device
-) -> tuple[list[float], list[float]]:
-    """Microseconds of an update in every round, plain and structured; who begins takes turns."""
+) -> np.ndarray:
+    """Seconds of an update in every round of two bursts, plain and structured, (rounds, 2)."""
     gc.collect()  # the learners of the last call refer to themselves, and hold gigabytes of a GPU
 
-    def burst_of(structured: bool) -> Callable[[], torch.Tensor]:
+    def two_bursts(structured: bool) -> Callable[[], None]:
         learner = new_learner(config.but(structured=structured), spec, device)
-        bursts = GraphedBursts(learner, memory, most=length)
+        graphed = GraphedBursts(learner, memory, most=length)
         draws, masks = torch.Generator(memory.device).manual_seed(1), torch.Generator(device).manual_seed(2)
         for _ in range(3):
-            bursts.burst(length, draws, masks)
+            graphed.burst(length, draws, masks)
         learner.copy_to_target()
-        return lambda: bursts.burst(length, draws, masks)
 
-    with own_stream(device):
-        bursts = [burst_of(structured) for structured in (False, True)]
-
-        def twice(k: int) -> None:
-            bursts[k](), bursts[k]()
+        def twice() -> None:
+            for _ in range(2):
+                graphed.burst(length, draws, masks)
             wait(device)
 
-        times: tuple[list[float], list[float]] = ([], [])
-        for number in range(rounds):
-            for k in (0, 1) if number % 2 == 0 else (1, 0):
-                times[k].append(1e6 * seconds(partial(twice, k)) / (2 * length))
-    return times
+        return twice
+
+    with own_stream(device):
+        return in_turns([(two_bursts(False), two_bursts(True))] * rounds) / (2 * length)
 
 
 @contextmanager
@@ -248,4 +203,4 @@ def sb3_update_seconds(device: torch.device, structured: bool, count: int) -> fl
         wait(device)
 
     several(5)
-    return seconds(partial(several, count)) / count
+    return timed(partial(several, count))[0] / count

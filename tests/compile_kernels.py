@@ -12,12 +12,23 @@ import svrl
 
 
 def main() -> None:
-    """Soft-Impute in both precisions, and sweeps of grids with more than two dimensions."""
+    """Soft-Impute in both precisions, and what planning asks of grids of two and more dimensions and of tables."""
     for dtype in (torch.float32, torch.float64):
         values = torch.rand(2, 6, 4, dtype=dtype)
         svrl.SoftImpute()(svrl.Observed(values=values, mask=torch.rand(2, 6, 4) < 0.9))
-    model = svrl.GridMDP(svrl.make_task("cart-pole", states=(3, 3, 3, 3), actions=3))
-    model.improve(torch.zeros(model.n_states, dtype=torch.float64))
+    plane = svrl.make_task("inverted-pendulum", states=(5, 5), actions=3)
+    space = svrl.make_task("cart-pole", states=(3, 3, 3, 3), actions=3)
+    pair = torch.zeros(1, dtype=torch.int64)
+    for model in (
+        svrl.GridMDP(plane),
+        svrl.GridMDP(space),
+        svrl.TabularMDP.deterministic(following=[[0]], rewards=[[0.0]], discount=0.5),
+    ):
+        v = torch.zeros(model.n_states, dtype=torch.float64)
+        model.backup(v)
+        model.improve(v)
+        model.backup_at(v, pair, pair)
+    svrl.plan(svrl.GridMDP(plane), svrl.ModifiedPolicyIteration(max_iterations=2))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -80,7 +79,8 @@ static std::vector<Thread> threads;
 static std::vector<Warp> warps;
 static Barrier barrier;
 static jmp_buf home;
-static std::function<void()> body;
+static void (*body)();  // the kernel, with its arguments
+static void **arguments;
 static const char *fault;
 static bool runs_backwards;
 
@@ -176,19 +176,21 @@ static bool unwritten_from(size_t bytes) {
 }
 
 template <class... Kinds, size_t... At>
-static void call(void (*kernel)(Kinds...), void **arguments, std::index_sequence<At...>) {
+static void call(void (*kernel)(Kinds...), std::index_sequence<At...>) {
     kernel(*(Kinds *)arguments[At]...);
 }
 
 // Says what was wrong, or nothing.
 template <class... Kinds>
-static const char *launch(void (*kernel)(Kinds...), unsigned blocks, unsigned count, size_t shared, void **arguments,
+static const char *launch(void (*kernel)(Kinds...), unsigned blocks, unsigned count, size_t shared, void **handed,
                           size_t given, bool backwards) {
+    static void (*one)(Kinds...);
     if (given != sizeof...(Kinds)) return "The kernel takes another number of arguments.";
     if (count % WARP || !count) return "Threads must make whole warps.";
     if (shared > MOST_SHARED) return "No GPU has that much shared memory.";
     std::vector<char> stacks(count * STACK);
-    body = [=] { call(kernel, arguments, std::index_sequence_for<Kinds...>()); };
+    one = kernel, arguments = handed;
+    body = [] { call(one, std::index_sequence_for<Kinds...>()); };
     fault = nullptr, runs_backwards = backwards, blockDim.x = count;
     for (unsigned k = 0; k < blocks && !fault; k++) {
         blockIdx.x = backwards ? blocks - 1 - k : k;

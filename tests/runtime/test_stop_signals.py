@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -34,7 +36,16 @@ def test_a_second_signal_is_not_held_back():
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
+@pytest.fixture
+def hang_up() -> Iterator[Callable[[Any], None]]:
+    """Sets what SIGHUP does, whatever it did to the tests: nohup lets them ignore it."""
+    earlier = signal.getsignal(signal.SIGHUP)
+    yield lambda handler: signal.signal(signal.SIGHUP, handler)
+    signal.signal(signal.SIGHUP, earlier)
+
+
+def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so(hang_up):
+    hang_up(signal.SIG_DFL)
     with Signals().held_back() as signals:
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGHUP)
@@ -42,11 +53,8 @@ def test_a_terminal_that_is_closed_is_one_wish_however_many_say_so():
     assert signals.came == signal.SIGHUP
 
 
-def test_a_run_below_nohup_does_not_hear_of_it(monkeypatch):
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with Signals().held_back() as signals:
-            os.kill(os.getpid(), signal.SIGHUP)
-        assert signals.came is None
-    finally:
-        signal.signal(signal.SIGHUP, earlier)
+def test_a_run_below_nohup_does_not_hear_of_it(hang_up):
+    hang_up(signal.SIG_IGN)
+    with Signals().held_back() as signals:
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signals.came is None

@@ -101,11 +101,13 @@ def test_imports_point_down() -> None:
 
 def breaches_of(path: Path) -> list[str]:
     # A type costs nothing at run time, and the paper's experiments draw: what they need of matplotlib they load then.
-    allowed = set(names_for_types(path))
-    if package_of(path) == "paper":
-        allowed |= set(imported(path)) - set(names_at_import(path))
-    names = [name for name in imported(path) if not (name in allowed and name.startswith("matplotlib"))]
-    return breaches(package_of(path), names)
+    found = breaches(package_of(path), imported(path))
+    if any(name.startswith("matplotlib") for name in found):
+        allowed = set(names_for_types(path))
+        if package_of(path) == "paper":
+            allowed |= set(imported(path)) - set(names_at_import(path))
+        found = [name for name in found if not (name in allowed and name.startswith("matplotlib"))]
+    return found
 
 
 def names_at_import(path: Path) -> list[str]:

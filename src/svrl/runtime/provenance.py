@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +45,13 @@ def commit() -> str:
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return ""
+    run = partial(subprocess.run, cwd=root, capture_output=True, text=True, check=True, timeout=20)
     try:
-        head = _git(root, "rev-parse", "--short=7", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+        head = run(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
+        changed = run(["git", "status", "--porcelain", "--untracked-files=no", "--", "src"]).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
     return head + ("+" if changed else "")
-
-
-def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True, timeout=20)
-    return done.stdout.strip()
 
 
 @cache
@@ -79,4 +77,8 @@ def machine(device: str) -> str:
 
     if device != "cpu":
         return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else device
-    return f"{platform.machine()}, {usable_cores()} cores"
+    name = platform.machine()
+    with suppress(OSError):  # Linux alone has this file
+        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        name = found[1] if found else name
+    return f"{name}, {usable_cores()} cores"

@@ -11,9 +11,8 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from svrl.runtime.files import open_regular, writing
@@ -80,9 +79,7 @@ class RowLog:
     def __enter__(self) -> RowLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -122,19 +119,17 @@ def rows_mark(path: Path, size: int | None = None) -> tuple[int, int]:
 
 
 def _cut(path: Path, up_to: int | None) -> None:
-    kept = b"".join(_kept(path, up_to))
-    if len(kept) == path.stat().st_size:
-        return
-    with writing(path) as temporary:
-        temporary.write_bytes(kept)
+    """Drop what is no row, and the rows later than `up_to`."""
 
+    def stays(line: bytes) -> bool:
+        row = _parsed(line)
+        return row is not None and (up_to is None or row.get("steps", 0) <= up_to)
 
-def _kept(path: Path, up_to: int | None) -> Iterator[bytes]:
     with open_regular(path) as file:
-        for line in file:
-            row = _parsed(line)
-            if row is not None and (up_to is None or row.get("steps", 0) <= up_to):
-                yield line
+        kept = b"".join([line for line in file if stays(line)])
+    if len(kept) < path.stat().st_size:
+        with writing(path) as temporary:
+            temporary.write_bytes(kept)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
