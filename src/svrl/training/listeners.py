@@ -47,10 +47,6 @@ class Progress(Protocol):
         """Show how many games of an evaluation are over."""
         return
 
-    def skip(self) -> None:
-        """Start the measurement of speed again, after something that was not training."""
-        return
-
 
 class Unseen(Progress):
     """Shows nothing."""

@@ -81,9 +81,9 @@ def train_in_directory(
     env_threads: int = 0,
     resume: bool = False,
     habits: Habits | None = None,
-    watch: Callable[[Event], None] | None = None,
+    watch: Callable[[Event], object] = lambda event: None,
     progress: Callable[[Training], Progress] = Unseen,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], object] = lambda sentence: None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
     """Train one agent to its end in a run directory; `svrl.runtime.run_directory` says what is in it.
@@ -121,7 +121,6 @@ def train_in_directory(
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
     )
-    say = say or (lambda _: None)
     with ExitStack() as held:
         held.enter_context(at_work_on(device, Path(folder)))
         signals = signals or held.enter_context(Signals().held_back())
@@ -134,7 +133,7 @@ def train_in_directory(
             held.enter_context(closing(training))
         session = TrainingSession(training, run, habits or Habits(), signals, say)
         session.restore()
-        session.train(progress, watch or (lambda _: None))
+        session.train(progress, watch)
         result = result_of(session)
         session.finish(result)
     return result
@@ -169,7 +168,7 @@ class TrainingSession:
     """
 
     def __init__(
-        self, training: Training, run: RunDirectory, habits: Habits, signals: Signals, say: Callable[[str], None]
+        self, training: Training, run: RunDirectory, habits: Habits, signals: Signals, say: Callable[[str], object]
     ) -> None:
         self.training, self.run, self.habits, self.signals, self.say = training, run, habits, signals, say
         self.checkpoints = Checkpoints(run.path)
@@ -196,7 +195,7 @@ class TrainingSession:
             )
         self.began_at = self.training.steps
 
-    def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], None]) -> None:
+    def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], object]) -> None:
         """To the end of the run.
 
         Raises:
@@ -216,7 +215,7 @@ class TrainingSession:
                 self._stop_if_asked()
                 self._follow(progress, watch)
 
-    def _follow(self, progress: Progress, watch: Callable[[Event], None]) -> None:
+    def _follow(self, progress: Progress, watch: Callable[[Event], object]) -> None:
         """Pass every event on, and save when it is time to."""
         began = before = time.monotonic()
         evaluations = last_rows(self.run.path / files.EVALUATIONS, 1)
@@ -229,7 +228,6 @@ class TrainingSession:
         for event in with_evaluation(self.training, told_of_games, evaluated_at=evaluated_at):
             if isinstance(event, Evaluated):
                 self._evaluating += time.monotonic() - before
-                progress.skip()
             for consumer in self._consumers:
                 consumer(event)
             watch(event)
@@ -300,7 +298,7 @@ class TrainingSession:
         self.run.finish(result, keep_state=self.habits.keep_replay)
 
 
-def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], None]) -> None:
+def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], object]) -> None:
     """Say if more steps make a learning rate that has fallen go up again."""
     config, updates = training.config, training.updates
     if run.earlier_steps is None or not run.grows:
