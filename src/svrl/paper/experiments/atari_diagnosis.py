@@ -6,6 +6,7 @@ The paper asks none of it. All are about the networks at the end of training (`s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -155,20 +156,19 @@ def judge_high_rank(evidence: Evidence) -> Finding:
 _claim = partial(Claim, figure="fig7", scales=trainings.ATARI_SCALES)
 
 
-def _rank_claim(game: str, rank: int) -> Claim:
-    return _claim(
-        name=f"rank-of-{game}",
-        section="5",
-        says=f"The approximate rank of DQN's values on {game.title()} is about {rank}.",
-        paper=f"about {rank}",
-        test="Mean rank over batches and seeds; reproduced if it is within 25% of the paper's, under another "
-        "definition if it is at 99.99% of the energy or with row means taken out.",
-        judge=partial(judge_rank, f"{ATARI}{game}", rank),
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
-    *(_rank_claim(game, rank) for game, (rank, _) in PAPER.items()),
+    *(
+        _claim(
+            name=f"rank-of-{game}",
+            section="5",
+            says=f"The approximate rank of DQN's values on {game.title()} is about {rank}.",
+            paper=f"about {rank}",
+            test="Mean rank over batches and seeds; reproduced if it is within 25% of the paper's, under another "
+            "definition if it is at 99.99% of the energy or with row means taken out.",
+            judge=partial(judge_rank, f"{ATARI}{game}", rank),
+        )
+        for game, (rank, _) in PAPER.items()
+    ),
     _claim(
         name="gains-on-four-games",
         section="5",
@@ -199,18 +199,9 @@ CLAIMS: tuple[Claim, ...] = (
 )
 
 
-def judge_optimism(arm: str, evidence: Evidence) -> Finding:
-    """Whether an arm expects less beyond what it gets than plain DQN does: best values less discounted returns."""
-    return _judge_below(evidence, 0.0, "+.2g", partial(known_number, what="optimism", name="optimism"), arm, PLAIN)
-
-
-def judge_estimation(scale: str, evidence: Evidence) -> Finding:
-    """Whether estimation finds hidden entries better than their row's mean does, on plain DQN's values."""
-    error = partial(known_number, what="estimation", name="beyond_row_mean", scale=scale)
-    return _judge_below(evidence, 1.0, ".2f", error, PLAIN)
-
-
-def _judge_below(evidence: Evidence, limit: float, digits: str, number: Measure, arm: str, *less: str) -> Finding:
+def judge_below(
+    limit: float, digits: str, number: Measure, arm: str, less: Sequence[str], evidence: Evidence
+) -> Finding:
     """Whether the mean over games of a number of an arm, perhaps less that of another, is below a limit."""
     envs = envs_of(evidence, ALL_ENVS, (arm, *less), number)
     if not envs:
@@ -224,35 +215,39 @@ def _judge_below(evidence: Evidence, limit: float, digits: str, number: Measure,
 
 
 _value_claim = partial(Claim, figure=FIGURE, section="", scales=trainings.ATARI_SCALES)
-
-
-def _optimism_claim(arm: str, name: str) -> Claim:
-    return _value_claim(
-        name=name,
-        says=f"DQN is less optimistic if it is {series_name(arm)}.",
-        paper="not in the paper",
-        test="Largest value of a state less the discounted return from there, at the end of training, structured less "
-        "plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
-        judge=partial(judge_optimism, arm),
-    )
-
-
-def _estimation_claim(scale: str, name: str, words: str) -> Claim:
-    return _value_claim(
-        name=name,
-        says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
-        paper="not in the paper",
-        test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
-        "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
-        judge=partial(judge_estimation, scale),
-    )
-
-
+_optimism = partial(known_number, what="optimism")
+_estimation = partial(known_number, what="estimation")
 VALUE_CLAIMS = (
-    _optimism_claim(STRUCTURED, "structure-lowers-optimism"),
-    _optimism_claim(NETWORK, "structured-choice-lowers-optimism"),
-    _estimation_claim("minmax", "estimation-beats-row-means", "with the authors' scaling"),
-    _estimation_claim("row", "estimation-of-centred-rows-beats-row-means", "with rows centred"),
+    *(
+        _value_claim(
+            name=name,
+            says=f"DQN is less optimistic if it is {series_name(arm)}.",
+            paper="not in the paper",
+            test="Largest value of a state less the discounted return from there, at the end of training, structured "
+            "less plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
+            judge=partial(judge_below, 0.0, "+.2g", partial(_optimism, name="optimism"), arm, (PLAIN,)),
+        )
+        for name, arm in (
+            ("structure-lowers-optimism", STRUCTURED),
+            ("structured-choice-lowers-optimism", NETWORK),
+        )
+    ),
+    *(
+        _value_claim(
+            name=name,
+            says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
+            paper="not in the paper",
+            test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
+            "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
+            judge=partial(
+                judge_below, 1.0, ".2f", partial(_estimation, name="beyond_row_mean", scale=scale), PLAIN, ()
+            ),
+        )
+        for name, scale, words in (
+            ("estimation-beats-row-means", "minmax", "with the authors' scaling"),
+            ("estimation-of-centred-rows-beats-row-means", "row", "with rows centred"),
+        )
+    ),
     _value_claim(
         name="lower-centred-rank-larger-gain",
         says="Games gain more from structure if their values have a lower rank once row means are taken out.",
@@ -337,7 +332,7 @@ def _draw_values(evidence: Evidence) -> Figure:
 
 def _draw_returns(panel: Axes, evidence: Evidence) -> None:
     """A bar from the mean return up to the mean value, which is marked: its length is the optimism; a dot a seed."""
-    value, gained = (partial(known_number, what="optimism", name=name) for name in ("value", "gained"))
+    value, gained = (partial(_optimism, name=name) for name in ("value", "gained"))
     arms = ARMS_OF["dqn"]
     envs = [env for env in ALL_ENVS if any(envs_of(evidence, (env,), (arm,), value) for arm in arms)]
     for shift, arm in zip((-0.24, 0.0, 0.24), arms, strict=True):
@@ -365,7 +360,7 @@ def _draw_scalings(panel: Axes, evidence: Evidence, name: str) -> None:
     """A bar a scaling and game, of plain DQN's values, with a dot a seed."""
     envs = envs_of(evidence, ALL_ENVS, (PLAIN,))
     for shift, (scale, (words, colour)) in zip((-0.15, 0.15), _SCALINGS.items(), strict=True):
-        number = partial(known_number, what="estimation", name=name, scale=scale)
+        number = partial(_estimation, name=name, scale=scale)
         for column, found in enumerate(values(evidence, PLAIN, envs, number)):
             if len(found):
                 bar = panel.bar(column + shift, found.mean(), 0.28, alpha=0.6, label=words, color=colour)

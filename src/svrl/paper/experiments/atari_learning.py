@@ -260,48 +260,20 @@ _counted = partial(
 )
 
 
-def _technique(kind: str) -> Claim:
-    return _of_fig6(
-        name=f"{kind}-gains-across-time",
-        says=f"With structure {_NAMES[kind]} has higher scores throughout training in all four games.",
-        paper="higher in all 4 games, at all times",
-        test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
-        "resampling seeds within each game, lies above one half, and in each game the structured mean is above the "
-        "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
-        "interquartile means over all games.",
-        judge=partial(judge_technique, kind),
-    )
-
-
-def _labels(figure: str, name: str) -> Claim:
-    games = GAMES_OF[figure]
-    return _of_all_games(
-        name=f"labels-{figure}",
-        figure=figure,
-        says=f"Structure does to {name} on the games of this figure what their labels say: better, similar or worse.",
-        paper=f"labels of {sum(game != 'surround' for game in games)} games",
-        test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced if it "
-        "is at least 80% and its interval over seeds lies above one half.",
-        judge=partial(judge_labels, figure),
-    )
-
-
-def _relation(figure: str, kind: str) -> Claim:
-    return Claim(
-        name=f"{kind}-lower-rank-larger-gain",
-        figure=figure,
-        section="E",
-        says=f"With {_NAMES[kind]}, too, games of lower rank gain more from structure.",
-        paper="consistent over techniques",
-        test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the figure; "
-        "reproduced if its interval, by resampling games, lies below 0.",
-        judge=partial(gains.judge_falling, kind=kind, wanted=env_names(GAMES_OF[figure])),
-        scales=trainings.ATARI_SCALES,
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
-    *(_technique(kind) for kind in TECHNIQUES),
+    *(
+        _of_fig6(
+            name=f"{kind}-gains-across-time",
+            says=f"With structure {name} has higher scores throughout training in all four games.",
+            paper="higher in all 4 games, at all times",
+            test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
+            "resampling seeds within each game, lies above one half, and in each game the structured mean is above the "
+            "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
+            "interquartile means over all games.",
+            judge=partial(judge_technique, kind),
+        )
+        for kind, name in _NAMES.items()
+    ),
     _of_fig6(
         name="gains-consistent-over-techniques",
         says="The gains are consistent: all three techniques gain in all four games.",
@@ -317,11 +289,34 @@ CLAIMS: tuple[Claim, ...] = (
         "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
         judge=partial(gains.mostly_low, arm=PAIR[0], wanted=env_names(FIG6), limit=int(LOW_RANK)),
     ),
-    *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
-    _labels("fig27", "double DQN"),
-    _labels("fig28", "dueling DQN"),
-    _relation("fig27", "double"),
-    _relation("fig28", "dueling"),
+    *(
+        _of_all_games(
+            name=f"labels-{figure}",
+            figure=figure,
+            says=f"Structure does to {_NAMES[kind]} on the games of this figure what their labels say: better, similar "
+            "or worse.",
+            paper=f"labels of {sum(game != UNLABELLED for game in GAMES_OF[figure])} games",
+            test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced "
+            "if it is at least 80% and its interval over seeds lies above one half.",
+            judge=partial(judge_labels, figure),
+        )
+        for figure, (kind, *_) in TECHNIQUES_OF.items()
+        if figure != "fig6"
+    ),
+    *(
+        Claim(
+            name=f"{kind}-lower-rank-larger-gain",
+            figure=figure,
+            section="E",
+            says=f"With {_NAMES[kind]}, too, games of lower rank gain more from structure.",
+            paper="consistent over techniques",
+            test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the "
+            "figure; reproduced if its interval, by resampling games, lies below 0.",
+            judge=partial(gains.judge_falling, kind=kind, wanted=env_names(SELECTED)),
+            scales=trainings.ATARI_SCALES,
+        )
+        for figure, kind in (("fig27", "double"), ("fig28", "dueling"))
+    ),
     _of_all_games(
         name="43-of-57-games-benefit",
         figure="fig23",

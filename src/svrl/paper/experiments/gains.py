@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -104,12 +104,12 @@ class Panels:
         """A statistic of the relative gains."""
         return self._measured(lambda x, y: statistic(relative_gains(x, y, self.envs)), self.plain, self.structured)
 
-    @property
+    @cached_property
     def improvement(self) -> Measured:
         """Probability of improvement."""
         return self._measured(probability_of_improvement, *self._on_one_scale())
 
-    @property
+    @cached_property
     def difference(self) -> Measured:
         """Of scores, see above; one environment has no interval of it."""
         ours, theirs = self._on_one_scale()

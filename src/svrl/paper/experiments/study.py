@@ -65,7 +65,7 @@ def study(settings: Mapping[str, Any], work: Work) -> Result:
         seed=settings["seed"],
     )
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    rows = [*rows_of_run(folder, result), *rows_of_study(ranks.as_json())]
+    rows = [*map(shortened, rows_of_run(folder, result)), *rows_of_study(ranks.as_json())]
     begun = read_config(folder)
     trained = {"machine": begun["machine"], "torch": begun["versions"]["torch"], "commit": begun["commit"]}
     return Result(rows=rows, trained=trained)
@@ -75,25 +75,25 @@ def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]
     """Curve, score, diagnostics and speed of a finished run, whose result.json holds `result`."""
     evaluation = result["evaluation"] or {}
     speed = result["steps_per_second"]
-    score = {
-        "last_100": result["score_last_100"],
-        "games": result["episodes"],
-        "evaluation": evaluation.get("mean"),
-        "evaluation_scores": evaluation.get("scores", []),
-        "updates": result["updates"],
-    }
-    told = {
-        "steps_per_second": speed,
-        "hours": result["steps"] / speed / 3600.0 if speed else None,
-        "device": result["device"],
-        "torch": read_config(folder)["versions"]["torch"],
-    }
     return [
         {"what": "curve", **_curve(read_rows(folder / EPISODES), result["steps"])},
-        shortened({"what": "score", **score}),
+        {
+            "what": "score",
+            "last_100": result["score_last_100"],
+            "games": result["episodes"],
+            "evaluation": evaluation.get("mean"),
+            "evaluation_scores": evaluation.get("scores", []),
+            "updates": result["updates"],
+        },
         {"what": "learning", **_thinned_rows(read_rows(folder / LEARNING), TRACED)},
         *against_q_star(folder / Q_STAR),
-        shortened({"what": "speed", **told}),
+        {
+            "what": "speed",
+            "steps_per_second": speed,
+            "hours": result["steps"] / speed / 3600.0 if speed else None,
+            "device": result["device"],
+            "torch": read_config(folder)["versions"]["torch"],
+        },
     ]
 
 
@@ -155,7 +155,7 @@ def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list
     steps = np.array([row["steps"] for row in episodes], dtype=np.int64)
     scores = smoothed(np.array([row["score"] for row in episodes], dtype=np.float64))
     grid, values = thinned(steps, scores, length, CURVE_POINTS)
-    return {"steps": grid.tolist(), "score": shortened(values.tolist())}
+    return {"steps": grid.tolist(), "score": values.tolist()}
 
 
 def against_q_star(path: Path) -> list[dict[str, Any]]:
