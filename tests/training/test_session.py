@@ -19,8 +19,7 @@ from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.runtime.rows import read_rows
 from svrl.runtime.stop_signals import Stopped
-from svrl.training.listeners import Unseen
-from svrl.training.session import Habits, train_in_directory
+from svrl.training.session import Habits, Unseen, train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)

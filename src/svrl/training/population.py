@@ -27,8 +27,7 @@ from svrl.agents.training import Training
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.training.gpu import release
-from svrl.training.listeners import Progress, Unseen
-from svrl.training.session import Habits, train_in_directory
+from svrl.training.session import Habits, Progress, Unseen, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
 """Seconds that a thread may keep Python to itself while others wait for it; a step takes less than the usual 5 ms."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -28,17 +28,16 @@ from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
-from svrl.agents.events import Evaluated, Event, Stepped
+from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
 from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.runtime import run_directory as files
 from svrl.runtime.device import check_device
 from svrl.runtime.provenance import commit, machine, versions
-from svrl.runtime.rows import last_rows, read_rows
+from svrl.runtime.rows import RowLog, last_rows, read_rows
 from svrl.runtime.run_directory import RunDirectory, locked, read_config
 from svrl.runtime.stop_signals import Signals
 from svrl.training.gpu import at_work_on
-from svrl.training.listeners import Consumer, Progress, Rows, Unseen
 from svrl.training.q_star import QStarRows
 from svrl.training.result import result_of, settings_of
 
@@ -68,6 +67,46 @@ class Habits:
     def __post_init__(self) -> None:
         if not self.checkpoint_every > 0.0:
             raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
+
+
+class Consumer(Protocol):
+    """Receives all events of a training."""
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class Progress(Protocol):
+    """Shows a person how training goes. A subclass writes the methods that it needs; the others show nothing."""
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Show it for as long as the block lasts."""
+        return nullcontext()
+
+    def __call__(self) -> None:
+        """Look at the training; called after every step."""
+        return
+
+    def say(self, what: str) -> None:
+        """Show what is done instead of training."""
+        return
+
+    def evaluating(self, done: int, of: int) -> None:
+        """Show how many games of an evaluation are over."""
+        return
+
+
+class Unseen(Progress):
+    """Shows nothing."""
+
+    def __init__(self, training: Training) -> None:
+        pass
 
 
 def train_in_directory(
@@ -309,3 +348,31 @@ def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str]
             f"Note: the learning rate falls over all steps. It is {now:.3g} here and goes up to {then:.3g} "
             f"with {config.steps:,} steps instead of {run.earlier_steps:,}."
         )
+
+
+class Rows:
+    """Events as rows on disk.
+
+    Args:
+        run: Where the files are.
+        since: The step that the run resumes from; rows after it are dropped.
+    """
+
+    def __init__(self, run: RunDirectory, since: int) -> None:
+        names = {EpisodeEnded: files.EPISODES, Learned: files.LEARNING, Evaluated: files.EVALUATIONS}
+        self._logs = {kind: RowLog(run.path / name, up_to=since) for kind, name in names.items()}
+
+    def __call__(self, event: Event) -> None:
+        """Append the event's row, if it has one."""
+        if log := self._logs.get(type(event)):
+            log.append(asdict(event) | ({"mean": event.mean} if isinstance(event, Evaluated) else {}))
+
+    def flush(self) -> None:
+        """Hand all rows to the system."""
+        for log in self._logs.values():
+            log.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        for log in self._logs.values():
+            log.close()
