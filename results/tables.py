@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -26,6 +26,7 @@ from svrl.matrix.rank import approximate_rank
 from svrl.paper.catalogue import load_experiment
 from svrl.paper.claim import Evidence
 from svrl.paper.experiments import control_learning, control_ways, gains, trainings
+from svrl.paper.experiments.atari_batch_size import of_batches
 from svrl.paper.experiments.trainings import Measure, known_number, mean_rank, title_of
 from svrl.paper.table import committed_table
 from svrl.runs.store import Kept
@@ -33,6 +34,14 @@ from svrl.stats import bootstrap_interval, student_interval, welch_interval
 from svrl.training.q_star import CONTROL, QStarError
 
 FEW = 5
+
+
+def target_push(kept: Kept) -> float:
+    """What completion added to a target, on average over training; 0 where nothing is completed."""
+    known = [value for value in trainings.row_of(kept, "learning").get("target_bias", ()) if value is not None]
+    return float(np.mean(known)) if known else 0.0
+
+
 MEASURES: dict[str, Measure] = {
     "score, last 100 games": trainings.score_of,
     "score, all of training": trainings.score_over_time,
@@ -46,7 +55,7 @@ RANKS: dict[str, Measure] = {
     "row-centred rank at 99.99%": partial(mean_rank, energy=trainings.TIGHT_ENERGY, centred=True),
     "row-centred rank over the possible": trainings.centred_rank_share,
 }
-NUMBERS: dict[str, Callable[[Kept], float | None]] = {
+NUMBERS: dict[str, Measure] = {
     **MEASURES,
     "policy loss": partial(control_learning.over_the_end, name="greedy_loss"),
     "error of the best value": partial(control_learning.over_the_end, name="value_error"),
@@ -56,7 +65,7 @@ NUMBERS: dict[str, Callable[[Kept], float | None]] = {
     "best value": partial(known_number, what="optimism", name="value"),
     "discounted return": partial(known_number, what="optimism", name="gained"),
     "best value less discounted return": partial(known_number, what="optimism", name="optimism"),
-    "mean push of a target": trainings.target_push,
+    "mean push of a target": target_push,
     **{
         f"estimation with scale {scale}: {name}": partial(known_number, what="estimation", name=name, scale=scale)
         for scale in ("minmax", "row")
@@ -75,7 +84,7 @@ def shown(values: Sequence[float]) -> str:
     return f"{np.mean(values):.3g} [{low:.3g}, {high:.3g}]"
 
 
-def known(runs: Sequence[Kept], number: Callable[[Kept], float | None]) -> list[float]:
+def known(runs: Sequence[Kept], number: Measure) -> list[float]:
     """The number of those trainings that have it."""
     found = []
     for kept in runs:
@@ -116,19 +125,20 @@ def print_differences(ours: Sequence[Kept], theirs: Sequence[Kept]) -> None:
             print(f"  {words} {np.mean(mine) - np.mean(its):+.3g} [{low:.3g}, {high:.3g}]")
 
 
-def print_together(evidence: Evidence, arms: Sequence[str], envs: Sequence[str], size: int | None) -> None:
+def print_together(evidence: Evidence, arms: Sequence[str], envs: Sequence[str]) -> None:
     """How often one arm beats another, and on Atari whether the gain goes with the rank."""
     measures = LOSS if envs[0].startswith(CONTROL) else MEASURES
     for (other, better), (words, measure) in itertools.product(itertools.combinations(arms, 2), measures.items()):
-        gain = gains.gain_of(evidence, other, better, envs, measure=measure, batch_size=size)
-        print(f"{better} beats {other} by {words}, {len(envs)} environments: {gain}")
+        panels = gains.Panels.of(evidence, other, better, envs, measure)
+        print(f"{better} beats {other} by {words}, {len(envs)} environments: {panels.words}")
     if not envs[0].startswith(trainings.ATARI):
         return
     for arm in arms[1:]:
-        print(f"relative gain of {arm}: {gains.Panels.of(evidence, arms[0], arm, envs, size)}")
+        panels = gains.Panels.of(evidence, arms[0], arm, envs)
+        print(f"relative gain of {arm}: {panels}")
         for words, rank in RANKS.items():
-            tau, ends, games = gains.correlation(evidence, arms[0], arm, envs, rank)
-            print(f"  Kendall's tau with {words}: {f'{tau:+.2f}' if games else 'none'} {ends or ''}")
+            found = gains.correlation(gains.ranks_of(evidence, arms[0], envs, rank), panels.gains)
+            print(f"  Kendall's tau with {words}: {f'{found[0]:+.2f} {found[1]}' if found else 'none '}")
 
 
 def print_best_ranks(env: str, batch: int) -> None:
@@ -157,32 +167,30 @@ def main() -> None:
     if given.experiment == "control_ways":
         evidence = control_ways.by_way(evidence)
         arms = [way.name for way in control_ways.ways_of(evidence)]
-    size = given.batch_size or (32 if given.experiment.startswith("atari") else None)
+    everything = evidence
+    if given.experiment.startswith("atari"):
+        evidence = of_batches(everything, given.batch_size or 32)
     every = dict.fromkeys(kept.settings["env"] for kept in evidence.runs)
-    envs = [
-        env
-        for env in trainings.envs_of(evidence, every, arms, size)
-        if given.env in (None, env.rpartition("/")[2], env)
-    ]
+    envs = [env for env in trainings.envs_of(evidence, every, arms) if given.env in (None, env.rpartition("/")[2], env)]
     if not envs:
         sys.exit(f"Nothing that was asked for is complete. There is: {evidence.words}.")
     for env in envs:
-        groups = {arm: trainings.of(evidence, env=env, arm=arm, batch_size=size) for arm in arms}
+        groups = {arm: evidence.where(env=env, arm=arm) for arm in arms}
         print(f"\n{title_of(env)}\n")
         print_numbers(groups)
         if given.batch_size:
             for words, some in (*((arm, [arm]) for arm in arms), ("all arms as repetitions", arms)):
                 print(f"\n{words}, less batches of 32 (Welch):")
-                smaller, larger = (
-                    [kept for arm in some for kept in trainings.of(evidence, env=env, arm=arm, batch_size=which)]
-                    for which in (32, size)
+                larger, smaller = (
+                    [kept for arm in some for kept in which.where(env=env, arm=arm)]
+                    for which in (evidence, of_batches(everything, 32))
                 )
                 print_differences(larger, smaller)
         if given.experiment == "control_learning":
             for batch in (32, trainings.config_of(groups[arms[0]][0].settings).batch_size):
                 print_best_ranks(env, batch)
     print()
-    print_together(evidence, arms, envs, size)
+    print_together(evidence, arms, envs)
 
 
 if __name__ == "__main__":

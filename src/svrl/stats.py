@@ -120,7 +120,8 @@ def bootstrap_interval(
     The values are drawn again with replacement, the same draws at each place. With few it is too narrow, and with one
     it is a point.
     """
-    _check(resamples, level)
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"A bootstrap needs a level in (0, 1), got {level}.")
     found = np.asarray(values, float)
     drawn = np.random.default_rng(seed).integers(len(found), size=(resamples, len(found)))
     return ends(np.apply_along_axis(lambda column: column[drawn].mean(1), 0, found), level)
@@ -169,31 +170,27 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
     return np.stack(wins, axis=-1).mean(-1)
 
 
-def stratified_interval(
-    statistic: Statistic, *scores: Scores, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
-) -> Interval:
-    """Stratified percentile bootstrap of a number, over runs. The order of the runs does not matter.
+def stratified_interval(statistic: Statistic, *scores: Scores, resamples: int = RESAMPLES) -> Interval:
+    """Stratified percentile bootstrap of a number, over runs: its 95% interval. The order of the runs does not matter.
 
     Args:
         statistic: Called once, as statistic(*drawn), with every set of scores drawn again along a new first axis
             (resamples, ...); it returns one number for each, (resamples,). Those of this file do.
         *scores: What the statistic takes, without leading axes. Each set is drawn independently.
         resamples: How often to draw.
-        level: Share of the resamples that lie inside.
-        seed: Of the draws.
 
     Example:
         stratified_interval(probability_of_improvement, ours, theirs)
         stratified_interval(lambda x, y: iqm(x) - iqm(y), ours, theirs)
     """
-    _check(resamples, level)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     sets = [_by_game(each) for each in scores]
     if max((game.shape[-1] for games in sets for game in games), default=0) < 2:
         raise ValueError("A bootstrap over runs needs a game with at least 2 runs, got 1 run of each. Add seeds.")
     drawn: list[Scores] = []
     for given, games in zip(scores, sets, strict=True):
-        fresh = [_redrawn(game, resamples, rng) for game in games]
+        # Sorted first, so that the order of the runs does not matter.
+        fresh = [np.sort(game)[rng.integers(len(game), size=(resamples, len(game)))] for game in games]
         drawn.append(np.stack(fresh, axis=-1) if isinstance(given, np.ndarray) else fresh)
     values = np.asarray(statistic(*drawn))
     if values.shape != (resamples,):
@@ -201,7 +198,7 @@ def stratified_interval(
             f"The statistic must give one number for each of {resamples} resamples, got shape {values.shape}. "
             "Reduce the last axes, and keep the first."
         )
-    low, high = ends(values, level)
+    low, high = ends(values)
     return float(low), float(high)
 
 
@@ -210,28 +207,24 @@ def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
 
     Tau-b and not Spearman's rho for two reasons. Approximate ranks are small whole numbers with many ties, which
     it accounts for. And a game that is drawn twice in a bootstrap ties with itself, which leaves tau-b as it is.
+    It is NaN where all x or all y are equal.
     """
-    first, second = _pairs(x, y)
-    return float(_tau_b(first, second, np.ones((1, len(first))))[0])
+    return float(_tau_b(x, y, np.ones((1, len(x))))[0])
 
 
-def rank_correlation_interval(
-    x: np.ndarray, y: np.ndarray, *, resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
-) -> Interval:
-    """Percentile bootstrap interval of `rank_correlation` over games.
+def rank_correlation_interval(x: np.ndarray, y: np.ndarray, *, resamples: int = RESAMPLES) -> Interval:
+    """Percentile bootstrap of `rank_correlation` over games: its 95% interval.
 
     It is about other games, not about other seeds. Draws in which all x or all y are equal have no correlation
     and are left out. A few games are in perfect order by luck, with probability 2 / games!, and then so is every draw.
-    Where that probability exceeds 1 - level (fewer than 5 games at 95%) the interval is (-1, 1).
+    Where that probability exceeds 5%, with fewer than 5 games, the interval is (-1, 1).
     """
-    _check(resamples, level)
-    first, second = _pairs(x, y)
-    games = len(first)
-    if 2 / math.factorial(games) > 1.0 - level:
+    games = len(x)
+    if 2 / math.factorial(games) > 1.0 - LEVEL:
         return -1.0, 1.0
-    times = np.random.default_rng(seed).multinomial(games, np.full(games, 1.0 / games), size=resamples)
-    taus = _tau_b(first, second, times.astype(np.float64))
-    low, high = ends(taus[np.isfinite(taus)], level)
+    times = np.random.default_rng(0).multinomial(games, np.full(games, 1.0 / games), size=resamples)
+    taus = _tau_b(x, y, times.astype(np.float64))
+    low, high = ends(taus[np.isfinite(taus)])
     return float(low), float(high)
 
 
@@ -240,30 +233,12 @@ def _tau_b(x: np.ndarray, y: np.ndarray, times: np.ndarray) -> np.ndarray:
 
     `scipy.stats.kendalltau` is the oracle in the tests; thousands of resamples at once are matrix products here.
     """
-    order_x, order_y = (np.sign(values[:, None] - values[None, :]) for values in (x, y))
+    order_x, order_y = (np.sign(values[:, None] - values[None, :]) for values in (x.astype(float), y.astype(float)))
     concordant, apart_x, apart_y = (
         ((times @ signs) * times).sum(-1) for signs in (order_x * order_y, order_x**2, order_y**2)
     )
     norm = np.sqrt(apart_x * apart_y)
     return np.divide(concordant, norm, out=np.full(len(times), np.nan), where=norm > 0)
-
-
-def _pairs(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    first, second = np.asarray(x, np.float64), np.asarray(y, np.float64)
-    if first.ndim != 1 or first.shape != second.shape:
-        raise ValueError(
-            f"A rank correlation needs x and y for each game, (games,), got shapes {first.shape} and {second.shape}. "
-            "Leave out the games that lack one."
-        )
-    if not np.isfinite([first, second]).all():
-        raise ValueError("A rank correlation needs finite numbers, got NaN or infinity. Leave out those games.")
-    for name, values in (("x", first), ("y", second)):
-        if len(np.unique(values)) < 2:
-            raise ValueError(
-                f"A rank correlation needs values that differ, got {len(values)} games with no two different {name}. "
-                "Add games."
-            )
-    return first, second
 
 
 def _by_game(scores: Scores) -> list[np.ndarray]:
@@ -281,13 +256,6 @@ def _by_game(scores: Scores) -> list[np.ndarray]:
     return games
 
 
-def _redrawn(game: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """(resamples, runs) from the runs (runs,) of a game, sorted first so that their order does not matter."""
-    if game.ndim != 1:
-        raise ValueError(f"A bootstrap needs scores (runs, games), got {game.ndim - 1} more axes. Call it for each.")
-    return np.sort(game)[rng.integers(len(game), size=(resamples, len(game)))]
-
-
 def _student(freedom: float) -> float:
     """The quantile of Student's t that leaves out half of 1 - `LEVEL` above it."""
     from scipy.stats import t as student  # slow to import, and not needed to train
@@ -299,10 +267,3 @@ def _finite(values: np.ndarray) -> np.ndarray:
     if not np.isfinite(values).all():
         raise ValueError(f"An interval needs finite values, got {values.tolist()}. Look at the run that gave them.")
     return values
-
-
-def _check(resamples: int, level: float) -> None:
-    if resamples < 100 or not 0.0 < level < 1.0:
-        raise ValueError(
-            f"A bootstrap needs at least 100 resamples and a level in (0, 1), got {resamples} and {level}."
-        )

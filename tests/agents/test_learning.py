@@ -53,7 +53,6 @@ def test_the_error_against_the_planned_q_falls(structured: bool) -> None:
     )
     training = Training.begin("control/inverted-pendulum", config, seed=0)
     error = QStarError.of_learner(training)
-    assert error is not None
     rows = [error.event_row(training)]
     rows += [error.event_row(training) for event in training.events() if isinstance(event, Learned)]
     assert np.mean([row["mean_error"] for row in rows[-3:]]) < 0.6 * rows[0]["mean_error"]

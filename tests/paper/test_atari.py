@@ -19,7 +19,7 @@ from svrl.paper.experiments.atari_learning import EXPERIMENT as LEARNING
 from svrl.paper.experiments.atari_learning import FIG6, FIGURES, GAMES_OF, PARTS, SELECTED
 from svrl.paper.experiments.atari_rank import ENVS as OF_FIG4
 from svrl.paper.experiments.atari_rank import EXPERIMENT as RANK
-from svrl.paper.experiments.trainings import ARMS_OF, SMOKE, TECHNIQUES, centred_rank_share, pairs
+from svrl.paper.experiments.trainings import ARMS_OF, TECHNIQUES, centred_rank_share, on_atari
 from svrl.plots.style import save_figure
 from svrl.runs.local import run_locally
 from svrl.runs.store import Kept, Store
@@ -115,10 +115,10 @@ def sizes(game: str, *gains: float | None, count: int = 3, spread: float = 1.0) 
     ]
 
 
-def optimistic(game: str, arm: str, beyond: Sequence[float | None], gained: float = 2.0, **more: int) -> Trainings:
+def optimistic(game: str, arm: str, beyond: Sequence[float | None], gained: float = 2.0) -> Trainings:
     """A training a number: so much more is expected than the return of `gained`; None does not know it."""
     return [
-        training(f"atari/{game}", arm, seed, 9.0, optimism=None if one is None else (gained + one, gained), **more)
+        training(f"atari/{game}", arm, seed, 9.0, optimism=None if one is None else (gained + one, gained))
         for seed, one in enumerate(beyond)
     ]
 
@@ -293,7 +293,6 @@ def test_games_count_alike_whatever_their_seeds():
         *(optimistic(game, PLAIN, [1.0] * 3) for game in ("krull", "alien", "hero")),
         optimistic("krull", STRUCTURED, [0.5] * 2),
         optimistic("alien", STRUCTURED, [-0.5] * 4),
-        optimistic("hero", STRUCTURED, [9.0, 9.0], batch_size=128),  # another training
     ]
     lower = judged("structure-lowers-optimism", *groups)
     assert (lower.verdict, lower.value, lower.interval) == (YES, -1.0, (-1.0, -1.0))
@@ -453,7 +452,7 @@ def test_a_claim_without_its_games_is_not_judged(claim: Claim):
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """Two trainings of seconds on Frostbite."""
     pytest.importorskip("ale_py")
-    store, runs = Store(root=tmp_path_factory.mktemp("store")), pairs(SMOKE, ("frostbite",))
+    store, runs = Store(root=tmp_path_factory.mktemp("store")), on_atari("smoke", ("frostbite",))
     run_locally(runs, store.address, here=True)
     kept = [store.read(run) for run in runs]
     assert {run.id for run in runs} <= {run.id for run in LEARNING.budgets["smoke"].runs}

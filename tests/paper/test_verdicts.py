@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from svrl.paper.claim import Verdict
-from svrl.paper.experiments.gains import can_tell, gain_of, improved, mostly_low
+from svrl.paper.experiments.gains import Panels, can_tell, improved, mostly_low
 from svrl.paper.verdicts import above, below, near, nothing_yet, settled
 
 from .hand_made_trainings import evidence, seeds, training
@@ -123,10 +123,10 @@ def test_an_improvement_needs_an_interval_above_one_half(
     plain = [1.0, 2.0, 3.0, 4.0][: len(scores)]
     for scale, verdict in (("full", full), ("short", short)):
         found = evidence(seeds("CartPole-v1", "dqn", plain), seeds("CartPole-v1", "sv-dqn", scores), scale=scale)
-        gain = gain_of(found, "dqn", "sv-dqn", ("CartPole-v1",))
-        finding = improved(found, gain)
+        panels = Panels.of(found, "dqn", "sv-dqn", ("CartPole-v1",))
+        finding = improved(found, panels)
         assert (finding.verdict, finding.value) == (verdict, value)
-        assert gain.difference == pytest.approx(np.mean(scores) - np.mean(plain))
+        assert panels.difference == (pytest.approx(np.mean(scores) - np.mean(plain)), None)
         assert (finding.interval is None) == (len(scores) < 4)
         assert ("Only the budget full settles it." in finding.note) == (scale == "short")
         assert finding.note.endswith("Too few seeds for an interval.") == (len(scores) < 4)
@@ -155,8 +155,8 @@ def test_how_many_seeds_can_tell_two_arms_apart(sizes: list[tuple[int, int]], te
     ("ranks", "expected", "short", "full", "value"),
     [
         ((1.0, 1.0, 1.0), 1, SUPPORTED, YES, 1.0),
-        ((1.0, 1.0, 1.0), 4, OPEN, NO, 1.0),  # low ranks in some of the games support nothing
-        ((2.0, 2.0, 2.0), 4, AGAINST, NO, 0.0),
+        ((1.0, 1.0, 1.0), 4, OPEN, OPEN, 1.0),  # low ranks in some of the games settle nothing
+        ((2.0, 2.0, 2.0), 4, AGAINST, AGAINST, 0.0),
         # Shares of 0.6, 0.8 and 1: t(.975, 2) = 4.303 times 0.2 / sqrt(3) reaches below one half.
         ((1.4, 1.2, 1.0), 1, OPEN, NO, 0.8),
     ],

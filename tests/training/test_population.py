@@ -17,9 +17,8 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.training.listeners import Unseen
 from svrl.training.population import Manner, Member, PopulationError, train_population
-from svrl.training.session import train_in_directory
+from svrl.training.session import Unseen, train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=150)

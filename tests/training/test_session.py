@@ -19,8 +19,7 @@ from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.runtime.rows import read_rows
 from svrl.runtime.stop_signals import Stopped
-from svrl.training.listeners import Unseen
-from svrl.training.session import Habits, train_in_directory
+from svrl.training.session import Habits, Unseen, train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)
@@ -116,14 +115,11 @@ def test_progress_and_notes_are_handed_in(tmp_path: Path):
         def evaluating(self, done: int, of: int) -> None:
             calls.append("game")
 
-        def skip(self) -> None:
-            calls.append("skip")
-
     calls: list[str] = []
     said: list[str] = []
     config = SMOKE.but(structured=True, steps=60, learn_from=32, eval_episodes=2)
     train_in_directory(ENV, config, folder=tmp_path / "run", progress=Counting, say=said.append)
-    assert calls == [ENV, *["step"] * 60, "evaluating", "game", "game", "skip"]
+    assert calls == [ENV, *["step"] * 60, "evaluating", "game", "game"]
     assert said == ["Warning: on CartPole-v1 2 actions leave little structure to find."]
 
 

@@ -539,6 +539,3 @@ class TrainProgress:
     def evaluating(self, done: int, of: int) -> None:
         """Show how far an evaluation is."""
         self.say(f"evaluating, {done} of {of} games")
-
-    def skip(self) -> None:
-        """After an evaluation: the speed is that of the last half minute, so it comes back by itself."""

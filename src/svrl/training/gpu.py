@@ -38,24 +38,15 @@ def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
         with torch.cuda.device(device):  # each thread has a current GPU of its own, at first GPU 0
             yield
     except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and not any(sign in str(error) for sign in _FULL):
+        said = str(error)
+        if not isinstance(error, torch.OutOfMemoryError) and not any(sign in said for sign in _FULL):
             raise
-        raise ValueError(full_gpu(str(device), str(error), folder)) from error
-
-
-def full_gpu(device: str, error: str, folder: Path) -> str:
-    """The sentence of a full GPU.
-
-    Args:
-        device: As in "cuda:1".
-        error: What torch said; sizes are taken from it where it gives them.
-        folder: Of the run.
-    """
-    asked, free = (re.search(pattern, error) for pattern in (f"Tried to allocate {_SIZE}", f"{_SIZE} is free"))
-    sizes = [found[1] + what for found, what in ((asked, " was asked for"), (free, " is free")) if found]
-    said = f"The memory of {device} is full{': ' if sizes else ''}{' and '.join(sizes)}. "
-    said += "Lower --replay, --envs or --batch-size, or train fewer at a time with --together."
-    return said + (f" The last checkpoint is in {folder}." if any((folder / "checkpoints").glob("*.npz")) else "")
+        asked, free = (re.search(pattern, said) for pattern in (f"Tried to allocate {_SIZE}", f"{_SIZE} is free"))
+        sizes = [found[1] + what for found, what in ((asked, " was asked for"), (free, " is free")) if found]
+        told = f"The memory of {device} is full{': ' if sizes else ''}{' and '.join(sizes)}. "
+        told += "Lower --replay, --envs or --batch-size, or train fewer at a time with --together."
+        kept = any((folder / "checkpoints").glob("*.npz"))
+        raise ValueError(f"{told} The last checkpoint is in {folder}." if kept else told) from error
 
 
 def release(device: str | torch.device) -> None:

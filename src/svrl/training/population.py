@@ -9,11 +9,12 @@ generators, rows and checkpoints. Its result is that of the run alone, and it ca
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,10 @@ from svrl.agents.training import Training
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.training.gpu import release
-from svrl.training.listeners import Progress, Unseen
-from svrl.training.session import Habits, train_in_directory
+from svrl.training.session import Habits, Progress, Unseen, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
-"""Seconds that a thread may keep Python to itself while others wait for it."""
+"""Seconds that a thread may keep Python to itself while others wait for it; a step takes less than the usual 5 ms."""
 _LISTEN_EVERY = 0.5
 """Seconds after which the main thread looks for signals, whichever thread the system gave them to."""
 
@@ -160,14 +160,14 @@ def train_queue(
     def work() -> None:
         while signals.came is None and (member := next_run()) is not None:
             seen = signals if together == 1 else signals.of_one_run()
-            with _torch_threads(member.threads if together == 1 else None):
+            with _settings(member.threads) if together == 1 else nullcontext():
                 outcome = _outcome(member, manner or Manner(), seen)
             ended(member, outcome)
 
     if together == 1:
         work()
         return
-    with _shared(threads):
+    with _settings(threads, SWITCH_INTERVAL):
         _in_threads(work, together)
 
 
@@ -176,19 +176,16 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
         raise ValueError("A population needs at least one run, and at least one at a time.")
     if len({member.folder for member in members}) < len(members):
         raise ValueError("Every run of a population needs a folder of its own; two share one.")
-    threads = {member.threads for member in members}
-    if together > 1 and len(threads) > 1:
-        listed = " and ".join(sorted(str(number) for number in threads))
-        raise ValueError(
-            f"Runs in one process share torch's CPU threads, and these want {listed}. "
-            "Train them one at a time (--together 1), or give one number of --threads."
-        )
     precisions = {member.precision or default_precision(member.device) for member in members if is_gpu(member.device)}
-    if together > 1 and len(precisions) > 1:
-        raise ValueError(
-            f"Runs in one process multiply alike, and these want {' and '.join(sorted(precisions))}. "
-            "Train them one at a time (--together 1), or with one --precision."
-        )
+    for what, wanted, remedy in (
+        ("share torch's CPU threads", {member.threads for member in members}, "give one number of --threads"),
+        ("multiply alike", precisions, "with one --precision"),
+    ):
+        if together > 1 and len(wanted) > 1:
+            raise ValueError(
+                f"Runs in one process {what}, and these want {' and '.join(sorted(map(str, wanted)))}. "
+                f"Train them one at a time (--together 1), or {remedy}."
+            )
 
 
 def _in_threads(work: Callable[[], None], count: int) -> None:
@@ -248,25 +245,15 @@ def _forget_locals(error: BaseException | None) -> None:
 
 
 @contextmanager
-def _shared(threads: int | None) -> Iterator[None]:
-    """Settings of the whole process, for all runs."""
-    earlier = sys.getswitchinterval()
-    # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
-    sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
+def _settings(threads: int | None, interval: float = math.inf) -> Iterator[None]:
+    """Torch's threads, and the seconds that a thread may keep Python: both belong to the whole process."""
+    earlier = torch.get_num_threads(), sys.getswitchinterval()
     try:
-        with _torch_threads(threads):
-            yield
-    finally:
-        sys.setswitchinterval(earlier)
-
-
-@contextmanager
-def _torch_threads(count: int | None) -> Iterator[None]:
-    earlier = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
+        if threads is not None:
+            torch.set_num_threads(threads)
+        sys.setswitchinterval(min(earlier[1], interval))
         yield
     finally:
-        if count is not None:
-            torch.set_num_threads(earlier)
+        if threads is not None:
+            torch.set_num_threads(earlier[0])
+        sys.setswitchinterval(earlier[1])

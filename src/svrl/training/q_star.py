@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import at_rest
 from svrl.agents.events import Event, Learned
 from svrl.envs.control import features, task_with
@@ -92,10 +91,19 @@ class QStarError:
         )
 
     @classmethod
-    def of_learner(cls, learner: Training | Agent) -> QStarError | None:
-        """Of the task of a training or an agent; None where Q* is not known, and `why_unknown` says why."""
-        if why_unknown(learner.env, learner.config):
-            return None
+    def of_learner(cls, learner: Training | Agent) -> QStarError:
+        """Of the task of a training or an agent.
+
+        Raises:
+            ValueError: If its Q* is not known; the sentence says why.
+        """
+        if not learner.env.startswith(CONTROL):
+            raise ValueError(f"The best Q is known for {CONTROL}TASK only, and {learner.env} is not planned on.")
+        if learner.config.clip_rewards:
+            raise ValueError(
+                "The agent learns from the sign of rewards, so its Q is not that of the task. "
+                "Set clip_rewards to False."
+            )
         task = task_with(learner.env.removeprefix(CONTROL), learner.config.actions)
         return cls.of(task, discount=learner.config.discount)
 
@@ -138,15 +146,6 @@ class QStarError:
         return {"steps": learner.steps, "updates": learner.updates, **errors}
 
 
-def why_unknown(env: str, config: AgentConfig) -> str:
-    """Why there is no Q* to compare an agent with, in a sentence; empty where there is one."""
-    if not env.startswith(CONTROL):
-        return f"The best Q is known for {CONTROL}TASK only, and {env} is not planned on."
-    if config.clip_rewards:
-        return "The agent learns from the sign of rewards, so its Q is not that of the task. Set clip_rewards to False."
-    return ""
-
-
 class QStarRows:
     """A row with the error against the planned Q* at every event of diagnostics.
 
@@ -158,7 +157,7 @@ class QStarRows:
     def __init__(self, run: RunDirectory, training: Training) -> None:
         self._training = training
         self._error: QStarError | None = None
-        self.reason = why_unknown(training.env, training.config)
+        self.reason = ""
         try:
             self._error = QStarError.of_learner(training)
         except ValueError as error:

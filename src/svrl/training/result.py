@@ -18,7 +18,7 @@ INTERVAL = "95%, percentile bootstrap over games"
 
 
 def settings_of(
-    env: str, config: AgentConfig, *, seed: int, device: str, threads: int, precision: str | None = None
+    env: str, config: AgentConfig, *, seed: int, device: str, threads: int, precision: str | None
 ) -> dict[str, Any]:
     """What config.json holds, but for the versions.
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -28,17 +28,16 @@ from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource, name_of
 from svrl.agents.evaluation import with_evaluation
-from svrl.agents.events import Evaluated, Event, Stepped
+from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
 from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.runtime import run_directory as files
 from svrl.runtime.device import check_device
 from svrl.runtime.provenance import commit, machine, versions
-from svrl.runtime.rows import last_rows, read_rows
+from svrl.runtime.rows import RowLog, last_rows, read_rows
 from svrl.runtime.run_directory import RunDirectory, locked, read_config
 from svrl.runtime.stop_signals import Signals
 from svrl.training.gpu import at_work_on
-from svrl.training.listeners import Consumer, Progress, Rows, Unseen
 from svrl.training.q_star import QStarRows
 from svrl.training.result import result_of, settings_of
 
@@ -70,6 +69,46 @@ class Habits:
             raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
 
 
+class Consumer(Protocol):
+    """Receives all events of a training."""
+
+    def __call__(self, event: Event) -> None:
+        """Take an event."""
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class Progress(Protocol):
+    """Shows a person how training goes. A subclass writes the methods that it needs; the others show nothing."""
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Show it for as long as the block lasts."""
+        return nullcontext()
+
+    def __call__(self) -> None:
+        """Look at the training; called after every step."""
+        return
+
+    def say(self, what: str) -> None:
+        """Show what is done instead of training."""
+        return
+
+    def evaluating(self, done: int, of: int) -> None:
+        """Show how many games of an evaluation are over."""
+        return
+
+
+class Unseen(Progress):
+    """Shows nothing."""
+
+    def __init__(self, training: Training) -> None:
+        pass
+
+
 def train_in_directory(
     env: EnvSource,
     config: AgentConfig | None = None,
@@ -81,9 +120,9 @@ def train_in_directory(
     env_threads: int = 0,
     resume: bool = False,
     habits: Habits | None = None,
-    watch: Callable[[Event], None] | None = None,
+    watch: Callable[[Event], object] = lambda event: None,
     progress: Callable[[Training], Progress] = Unseen,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], object] = lambda sentence: None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
     """Train one agent to its end in a run directory; `svrl.runtime.run_directory` says what is in it.
@@ -121,7 +160,6 @@ def train_in_directory(
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
     )
-    say = say or (lambda _: None)
     with ExitStack() as held:
         held.enter_context(at_work_on(device, Path(folder)))
         signals = signals or held.enter_context(Signals().held_back())
@@ -134,7 +172,7 @@ def train_in_directory(
             held.enter_context(closing(training))
         session = TrainingSession(training, run, habits or Habits(), signals, say)
         session.restore()
-        session.train(progress, watch or (lambda _: None))
+        session.train(progress, watch)
         result = result_of(session)
         session.finish(result)
     return result
@@ -169,7 +207,7 @@ class TrainingSession:
     """
 
     def __init__(
-        self, training: Training, run: RunDirectory, habits: Habits, signals: Signals, say: Callable[[str], None]
+        self, training: Training, run: RunDirectory, habits: Habits, signals: Signals, say: Callable[[str], object]
     ) -> None:
         self.training, self.run, self.habits, self.signals, self.say = training, run, habits, signals, say
         self.checkpoints = Checkpoints(run.path)
@@ -196,7 +234,7 @@ class TrainingSession:
             )
         self.began_at = self.training.steps
 
-    def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], None]) -> None:
+    def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], object]) -> None:
         """To the end of the run.
 
         Raises:
@@ -216,7 +254,7 @@ class TrainingSession:
                 self._stop_if_asked()
                 self._follow(progress, watch)
 
-    def _follow(self, progress: Progress, watch: Callable[[Event], None]) -> None:
+    def _follow(self, progress: Progress, watch: Callable[[Event], object]) -> None:
         """Pass every event on, and save when it is time to."""
         began = before = time.monotonic()
         evaluations = last_rows(self.run.path / files.EVALUATIONS, 1)
@@ -229,7 +267,6 @@ class TrainingSession:
         for event in with_evaluation(self.training, told_of_games, evaluated_at=evaluated_at):
             if isinstance(event, Evaluated):
                 self._evaluating += time.monotonic() - before
-                progress.skip()
             for consumer in self._consumers:
                 consumer(event)
             watch(event)
@@ -300,7 +337,7 @@ class TrainingSession:
         self.run.finish(result, keep_state=self.habits.keep_replay)
 
 
-def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], None]) -> None:
+def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], object]) -> None:
     """Say if more steps make a learning rate that has fallen go up again."""
     config, updates = training.config, training.updates
     if run.earlier_steps is None or not run.grows:
@@ -311,3 +348,31 @@ def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str]
             f"Note: the learning rate falls over all steps. It is {now:.3g} here and goes up to {then:.3g} "
             f"with {config.steps:,} steps instead of {run.earlier_steps:,}."
         )
+
+
+class Rows:
+    """Events as rows on disk.
+
+    Args:
+        run: Where the files are.
+        since: The step that the run resumes from; rows after it are dropped.
+    """
+
+    def __init__(self, run: RunDirectory, since: int) -> None:
+        names = {EpisodeEnded: files.EPISODES, Learned: files.LEARNING, Evaluated: files.EVALUATIONS}
+        self._logs = {kind: RowLog(run.path / name, up_to=since) for kind, name in names.items()}
+
+    def __call__(self, event: Event) -> None:
+        """Append the event's row, if it has one."""
+        if log := self._logs.get(type(event)):
+            log.append(asdict(event) | ({"mean": event.mean} if isinstance(event, Evaluated) else {}))
+
+    def flush(self) -> None:
+        """Hand all rows to the system."""
+        for log in self._logs.values():
+            log.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        for log in self._logs.values():
+            log.close()

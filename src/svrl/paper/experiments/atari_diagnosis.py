@@ -6,19 +6,32 @@ The paper asks none of it. All are about the networks at the end of training (`s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from svrl.envs.atari_games import GAMES as ALL_GAMES
 from svrl.paper.claim import Claim, Evidence, Finding
-from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiment import Experiment
 from svrl.paper.experiments import gains, trainings
 from svrl.paper.experiments.gains import Panels, ranks_of, signed, signed_ends
-from svrl.paper.experiments.training_figures import COLOURS, RANK, draw_curves_above_ranks, series_name
-from svrl.paper.experiments.trainings import ARMS_OF, PAIR, WORDS, env_names, envs_of, known_number, title_of
+from svrl.paper.experiments.training_figures import COLOURS, HEIGHT, RANK, draw_curves_above_ranks, series_name
+from svrl.paper.experiments.trainings import (
+    ARMS_OF,
+    ATARI,
+    PAIR,
+    Measure,
+    atari_budget,
+    env_names,
+    envs_of,
+    known_number,
+    mean_rank,
+    on_atari,
+    title_of,
+    values,
+)
 from svrl.paper.verdicts import nothing_yet, settled, shown
 from svrl.plots.style import (
     GREEN,
@@ -34,7 +47,6 @@ from svrl.plots.style import (
     say,
     tag,
 )
-from svrl.runs.store import Kept
 from svrl.stats import interval_if_several, iqm, mean_over_games_interval, mean_score
 
 if TYPE_CHECKING:
@@ -44,31 +56,28 @@ if TYPE_CHECKING:
 FIGURE = "values"
 """Our figure beside the paper's."""
 PLAIN, STRUCTURED, NETWORK = ARMS_OF["dqn"]
-GAMES = ("frostbite", "krull", "alien", "seaquest")
-ENVS = env_names(GAMES)
-PAPER_RANKS = {"frostbite": 2, "krull": 2, "alien": 5, "seaquest": 10}
-PAPER_SIGNS = {"frostbite": 1, "krull": 1, "alien": 1, "seaquest": -1}
+PAPER = {"frostbite": (2, 1), "krull": (2, 1), "alien": (5, 1), "seaquest": (10, -1)}
+"""The paper's rank of each game, and the sign of its gain."""
+ENVS, ALL_ENVS = env_names(PAPER), env_names(ALL_GAMES)
 
 BUDGETS = {
-    "smoke": Budget(
-        runs=trainings.pairs(trainings.SMOKE, ("frostbite", "alien")),
-        words=f"{trainings.listed(('frostbite', 'alien'))}, DQN, {WORDS['smoke']}",
+    "smoke": atari_budget("smoke", on_atari("smoke", ("frostbite", "alien")), "Frostbite and Alien, DQN"),
+    "laptop": atari_budget(
+        "laptop",
+        on_atari("laptop", ("frostbite",)),
+        "Frostbite, DQN",
+        lambda figure, run: figure != FIGURE,  # its agents have seen too little to know what they will get
     ),
-    "laptop": Budget(
-        runs=trainings.pairs(trainings.LAPTOP, ("frostbite",)),
-        needs=lambda figure, run: figure != FIGURE,  # its agents have seen too little to know what they will get
-        words=f"Frostbite, DQN, {WORDS['laptop']}",
-    ),
-    "short": trainings.short_budget(ALL_GAMES),
-    "full": Budget(runs=trainings.pairs(trainings.FULL, ALL_GAMES), words=f"57 games, DQN, {WORDS['full']}"),
+    "short": atari_budget("short", on_atari("short", ALL_GAMES, ARMS_OF["dqn"])),
+    "full": atari_budget("full", on_atari("full", ALL_GAMES), "57 games, DQN"),
 }
 
-DEFINITIONS: tuple[tuple[str, float, bool], ...] = (
-    ("at 99% of the energy", 0.99, False),
-    ("at 99.99%", 0.9999, False),
-    ("at 99% with row means taken out", 0.99, True),
-    ("at 99.99% with row means taken out", 0.9999, True),
-)
+DEFINITIONS: dict[str, Measure] = {
+    "at 99% of the energy": mean_rank,
+    "at 99.99%": partial(mean_rank, energy=trainings.TIGHT_ENERGY),
+    "at 99% with row means taken out": partial(mean_rank, centred=True),
+    "at 99.99% with row means taken out": partial(mean_rank, energy=trainings.TIGHT_ENERGY, centred=True),
+}
 """What rank can mean; the first is the paper's."""
 NEAR = 0.25
 """Relative distance within which a rank agrees with one that the paper gives as "about"."""
@@ -78,30 +87,22 @@ SLIGHTLY = 0.25
 """Largest relative loss that is called slight."""
 
 
-def judge_rank(game: str, evidence: Evidence) -> Finding:
+def judge_rank(env: str, paper: int, evidence: Evidence) -> Finding:
     """The mean rank of one game against the paper's, under the paper's definition and under three others."""
-    paper = PAPER_RANKS[game]
-    (env,) = env_names((game,))
-    if not envs_of(evidence, (env,), PAIR[:1]):
-        return nothing_yet(evidence)
-    found = {
-        words: np.array(
-            [trainings.mean_rank(kept, energy, centred) for kept in trainings.of(evidence, env=env, arm=PLAIN)]
-        )
-        for words, energy, centred in DEFINITIONS
-    }
+    found = {words: values(evidence, PLAIN, (env,), rank)[0] for words, rank in DEFINITIONS.items()}
     stated = next(iter(found))
+    if not len(found[stated]):
+        return nothing_yet(evidence)
     fitting = [words for words, ranks in found.items() if abs(ranks.mean() - paper) <= NEAR * paper]
     words = fitting[0] if fitting else stated
-    seeds = found[words]
-    ends = interval_if_several(seeds)
+    rank, ends = float(found[words].mean()), interval_if_several(found[words])
     by_paper = f"by the paper's definition {found[stated].mean():.1f}"
-    otherwise = "" if words == stated else f"{seeds.mean():.1f} {words}; {by_paper}."
+    otherwise = "" if words == stated else f"{rank:.1f} {words}; {by_paper}."
     return settled(
         evidence,
         stated in fitting,
-        ours=f"{seeds.mean():.1f}{shown(ends, 1)} {words}",
-        value=float(seeds.mean()),
+        ours=f"{rank:.1f}{shown(ends, 1)} {words}",
+        value=rank,
         ends=ends,
         otherwise=otherwise,
         limit=None if otherwise else float(paper),
@@ -113,15 +114,13 @@ def judge_rank(game: str, evidence: Evidence) -> Finding:
 def judge_signs(evidence: Evidence) -> Finding:
     """In how many of the four games the gain has the paper's sign."""
     panels = Panels.of(evidence, *PAIR, ENVS)
-    if not len(panels):
+    if not panels:
         return nothing_yet(evidence)
-    signs = np.array([PAPER_SIGNS[env.removeprefix("atari/")] for env in panels.envs])
-    right = np.sign(panels.gains) == signs
-    count = int(right.sum())
-    ends = panels.ends(lambda found: (np.sign(found) == signs).sum(-1))
+    signs = np.array([PAPER[env.removeprefix(ATARI)][1] for env in panels.envs])
+    count, ends = panels.over_seeds(lambda found: (np.sign(found) == signs).sum(-1))
     if ends is not None:
         # One game's few seeds cannot tell its arms apart, so a wrong sign there may be luck and is not held against it.
-        wrong = panels.where(~right)
+        wrong = panels.where(np.sign(panels.gains) != signs)
         luck = sum(
             not gains.can_tell([plain], [ours]) for plain, ours in zip(wrong.plain, wrong.structured, strict=True)
         )
@@ -133,15 +132,15 @@ def judge_signs(evidence: Evidence) -> Finding:
 
 def judge_high_rank(evidence: Evidence) -> Finding:
     """Games of high rank, put together: at best comparable, at worst slightly worse."""
-    panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
-    if not len(panels):
+    panels = Panels.of(evidence, *PAIR, ALL_ENVS)
+    if not panels:
         return nothing_yet(evidence)
-    ranks = ranks_of(evidence, PAIR[0], panels.envs)
+    ranks = ranks_of(evidence, PLAIN, panels.envs)
     high = panels.where(ranks > HIGH_RANK)
-    if not len(high):
+    if not high:
         note = f"No game has a mean rank above {HIGH_RANK:g}; the highest is {ranks.max():.1f}."
         return settled(evidence, False, ours="", value=None, ends=None, note=note)
-    middle, ends = float(_middle(high.gains)), high.ends(_middle)
+    middle, ends = high.over_seeds(lambda found: iqm(found[..., None, :]))
     return settled(
         evidence,
         ours=f"{signed(middle)}{signed_ends(ends)}, IQM of {len(high)} game{'s' if len(high) > 1 else ''}",
@@ -154,29 +153,22 @@ def judge_high_rank(evidence: Evidence) -> Finding:
     )
 
 
-def _middle(gains: np.ndarray) -> np.ndarray:
-    """(...): interquartile mean over games of relative gains (..., games)."""
-    return iqm(gains[..., None, :])
-
-
 _claim = partial(Claim, figure="fig7", scales=trainings.ATARI_SCALES)
 
 
-def _rank_claim(game: str) -> Claim:
-    name = game.title()
-    return _claim(
-        name=f"rank-of-{game}",
-        section="5",
-        says=f"The approximate rank of DQN's values on {name} is about {PAPER_RANKS[game]}.",
-        paper=f"about {PAPER_RANKS[game]}",
-        test="Mean rank over batches and seeds; reproduced if it is within 25% of the paper's, under another "
-        "definition if it is at 99.99% of the energy or with row means taken out.",
-        judge=partial(judge_rank, game),
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
-    *(_rank_claim(game) for game in GAMES),
+    *(
+        _claim(
+            name=f"rank-of-{game}",
+            section="5",
+            says=f"The approximate rank of DQN's values on {game.title()} is about {rank}.",
+            paper=f"about {rank}",
+            test="Mean rank over batches and seeds; reproduced if it is within 25% of the paper's, under another "
+            "definition if it is at 99.99% of the energy or with row means taken out.",
+            judge=partial(judge_rank, f"{ATARI}{game}", rank),
+        )
+        for game, (rank, _) in PAPER.items()
+    ),
     _claim(
         name="gains-on-four-games",
         section="5",
@@ -192,7 +184,7 @@ CLAIMS: tuple[Claim, ...] = (
         paper="decreasing over four games",
         test="Kendall's tau of mean rank and relative gain over all games of the budget; reproduced if its interval, "
         "by resampling games, lies below 0.",
-        judge=partial(gains.judge_falling, *PAIR, env_names(ALL_GAMES)),
+        judge=partial(gains.judge_falling, kind=PLAIN, wanted=ALL_ENVS),
     ),
     _claim(
         name="high-rank-comparable-or-slightly-worse",
@@ -206,103 +198,56 @@ CLAIMS: tuple[Claim, ...] = (
     ),
 )
 
-WORDS = {STRUCTURED: "structured", NETWORK: "structured, valued by the network"}
-_DQN = env_names(ALL_GAMES)
-Number = Callable[[Kept], float | None]
 
-
-def optimism_in(kept: Kept) -> float | None:
-    """Best values less discounted returns."""
-    return known_number(kept, "optimism", "optimism")
-
-
-def beyond_row_mean(kept: Kept, scale: str) -> float | None:
-    """Error on hidden entries over that of the row's mean."""
-    return known_number(kept, "estimation", "beyond_row_mean", scale=scale)
-
-
-def numbers(evidence: Evidence, arm: str, env: str, number: Number) -> np.ndarray:
-    """(seeds,) of those trainings with batches of 32 that know it."""
-    found = [number(kept) for kept in trainings.of(evidence, env=env, arm=arm, batch_size=32)]
-    return np.array([value for value in found if value is not None])
-
-
-def known_envs(evidence: Evidence, arms: Sequence[str], number: Number) -> list[str]:
-    """Games of which every arm knows it."""
-    return [env for env in _DQN if all(len(numbers(evidence, arm, env, number)) for arm in arms)]
-
-
-def judge_optimism(arm: str, evidence: Evidence) -> Finding:
-    """Whether an arm expects less beyond what it gets than plain DQN does."""
-    envs = known_envs(evidence, (PLAIN, arm), optimism_in)
+def judge_below(
+    limit: float, digits: str, number: Measure, arm: str, less: Sequence[str], evidence: Evidence
+) -> Finding:
+    """Whether the mean over games of a number of an arm, perhaps less that of another, is below a limit."""
+    envs = envs_of(evidence, ALL_ENVS, (arm, *less), number)
     if not envs:
         return nothing_yet(evidence)
-    theirs, ours = ([numbers(evidence, which, env, optimism_in) for env in envs] for which in (PLAIN, arm))
-    change = float(mean_score(ours) - mean_score(theirs))
-    ends = mean_over_games_interval(ours, theirs)
-    return settled(
-        evidence,
-        ours=f"{change:+.2g}{shown(ends)}, {_mean_of(envs)}",
-        value=change,
-        ends=ends,
-        limit=0.0,
-        side=-1,
-    )
-
-
-def judge_estimation(scale: str, evidence: Evidence) -> Finding:
-    """Whether estimation finds hidden entries better than their row's mean does, on plain DQN's values."""
-    number = partial(beyond_row_mean, scale=scale)
-    envs = known_envs(evidence, (PLAIN,), number)
-    if not envs:
-        return nothing_yet(evidence)
-    errors = [numbers(evidence, PLAIN, env, number) for env in envs]
-    middle = float(mean_score(errors))
-    ends = mean_over_games_interval(errors)
-    return settled(
-        evidence,
-        ours=f"{middle:.2f}{shown(ends)}, {_mean_of(envs)}",
-        value=middle,
-        ends=ends,
-        limit=1.0,
-        side=-1,
-    )
-
-
-def _mean_of(envs: Sequence[str]) -> str:
-    return title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
+    ours, *theirs = (values(evidence, which, envs, number) for which in (arm, *less))
+    middle = float(mean_score(ours)) - sum(float(mean_score(other)) for other in theirs)
+    ends = mean_over_games_interval(ours, *theirs)
+    where = title_of(envs[0]) if len(envs) == 1 else f"mean of {len(envs)} games"
+    words = f"{middle:{digits}}{shown(ends)}, {where}"
+    return settled(evidence, ours=words, value=middle, ends=ends, limit=limit, side=-1)
 
 
 _value_claim = partial(Claim, figure=FIGURE, section="", scales=trainings.ATARI_SCALES)
-
-
-def _optimism_claim(arm: str, name: str) -> Claim:
-    return _value_claim(
-        name=name,
-        says=f"DQN is less optimistic if it is {WORDS[arm]}.",
-        paper="not in the paper",
-        test="Largest value of a state less the discounted return from there, at the end of training, structured less "
-        "plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
-        judge=partial(judge_optimism, arm),
-    )
-
-
-def _estimation_claim(scale: str, name: str, words: str) -> Claim:
-    return _value_claim(
-        name=name,
-        says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
-        paper="not in the paper",
-        test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
-        "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
-        judge=partial(judge_estimation, scale),
-    )
-
-
+_optimism = partial(known_number, what="optimism")
+_estimation = partial(known_number, what="estimation")
 VALUE_CLAIMS = (
-    _optimism_claim(STRUCTURED, "structure-lowers-optimism"),
-    _optimism_claim(NETWORK, "structured-choice-lowers-optimism"),
-    _estimation_claim("minmax", "estimation-beats-row-means", "with the authors' scaling"),
-    _estimation_claim("row", "estimation-of-centred-rows-beats-row-means", "with rows centred"),
+    *(
+        _value_claim(
+            name=name,
+            says=f"DQN is less optimistic if it is {series_name(arm)}.",
+            paper="not in the paper",
+            test="Largest value of a state less the discounted return from there, at the end of training, structured "
+            "less plain, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 0.",
+            judge=partial(judge_below, 0.0, "+.2g", partial(_optimism, name="optimism"), arm, (PLAIN,)),
+        )
+        for name, arm in (
+            ("structure-lowers-optimism", STRUCTURED),
+            ("structured-choice-lowers-optimism", NETWORK),
+        )
+    ),
+    *(
+        _value_claim(
+            name=name,
+            says=f"Soft-Impute {words} finds hidden entries of DQN's values better than the mean of their row does.",
+            paper="not in the paper",
+            test="Error on the 10% of the entries that are hidden, over the error of the mean of the row's observed "
+            "entries, mean over games; holds if its 95% interval over seeds, by Welch's t, lies below 1.",
+            judge=partial(
+                judge_below, 1.0, ".2f", partial(_estimation, name="beyond_row_mean", scale=scale), PLAIN, ()
+            ),
+        )
+        for name, scale, words in (
+            ("estimation-beats-row-means", "minmax", "with the authors' scaling"),
+            ("estimation-of-centred-rows-beats-row-means", "row", "with rows centred"),
+        )
+    ),
     _value_claim(
         name="lower-centred-rank-larger-gain",
         says="Games gain more from structure if their values have a lower rank once row means are taken out.",
@@ -310,19 +255,17 @@ VALUE_CLAIMS = (
         test="Kendall's tau of that rank, as a share of the most that the game's actions allow, and relative gain "
         "over all games of the budget; holds if its interval, by resampling games, lies below 0. Few actions reach a "
         "large share more easily.",
-        judge=partial(gains.judge_falling, PLAIN, STRUCTURED, _DQN, rank=trainings.centred_rank_share),
+        judge=partial(gains.judge_falling, kind=PLAIN, wanted=ALL_ENVS, rank=trainings.centred_rank_share),
     ),
 )
 
 
-HEIGHT = 4.2
-"""Of figure 7, inches."""
 _MOST_NAMES = 12
 _LEAST_REACH = 0.15
 """Gains that the axis shows at least: a difference of some percent shall look like one."""
 OBSERVED = 0.9
 """Share of the entries that the study of estimation observes."""
-_SCALINGS = {"minmax": "completed with the authors' scaling", "row": "completed with rows centred"}
+_SCALINGS = {"minmax": ("completed with the authors' scaling", ORANGE), "row": ("completed with rows centred", GREEN)}
 ONE_GAME = "one game"
 
 
@@ -336,33 +279,28 @@ def _draw_ranks_and_gains(evidence: Evidence) -> Figure:
     envs = envs_of(evidence, ENVS, PAIR)
     if not envs:
         return empty_figure("none of these games is in this budget")
-    figure = new_figure(2.1 * len(envs) + 3.3, HEIGHT)
     arms = [arm for arm in ARMS_OF["dqn"] if envs_of(evidence, envs, (arm,)) == envs]
-    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, last_width=1.4)
-    _draw_relation(last, evidence, trainings.mean_rank, RANK, 0.7 * HEIGHT)
-    letter([*panels, last])
-    legend_below(figure, [*panels, last])
-    return figure
+    relation = partial(_draw_relation, evidence=evidence, rank=mean_rank, words=RANK, height=0.7 * HEIGHT)
+    return draw_curves_above_ranks(evidence, envs, arms, relation)
 
 
-def _draw_relation(panel: Axes, evidence: Evidence, rank: trainings.Measure, words: str, height: float) -> None:
+def _draw_relation(panel: Axes, *, evidence: Evidence, rank: Measure, words: str, height: float) -> None:
     """Relative gain against a rank of plain DQN's values, a point a game, with its interval over seeds."""
-    panels = Panels.of(evidence, *PAIR, env_names(ALL_GAMES))
-    panel.set(title="rank and gain", xlabel=words, ylabel=f"relative gain of {PAIR[1]}")
+    panels = Panels.of(evidence, *PAIR, ALL_ENVS)
+    panel.set(title="rank and gain", xlabel=words, ylabel=f"relative gain of {STRUCTURED}")
     if len(panels) < gains.FEWEST_GAMES:
         say(panel, "too few games")
         return
-    ranks, changes = ranks_of(evidence, PAIR[0], panels.envs, rank), panels.gains
-    for env, place in zip(panels.envs, ranks, strict=True):
-        ends = Panels.of(evidence, *PAIR, (env,)).ends(lambda found: found[..., 0])
+    ranks, changes = ranks_of(evidence, PLAIN, panels.envs, rank), panels.gains
+    for at, place in enumerate(ranks):
+        _, ends = panels.where(np.arange(len(panels)) == at).over_seeds(lambda found: found[..., 0])
         if ends is not None:
             tag(panel.vlines(place, *ends, color=GREY, alpha=0.6, linewidth=1.0), ONE_GAME)
     (points,) = panel.plot(ranks, changes, "o", color="black", markersize=4, label=ONE_GAME)
     tag(points, ONE_GAME)
     panel.axhline(0.0, color=GREY, linewidth=0.7)
-    tau, ends, games = gains.correlation(evidence, *PAIR, panels.envs, rank)
-    if games:
-        panel.set_title(f"rank and gain, tau {tau:+.2f}{shown(ends)}")
+    if found := gains.correlation(ranks, changes):
+        panel.set_title(f"rank and gain, tau {found[0]:+.2f}{shown(found[1])}")
     in_percent(panel.yaxis, 0)
     low, high = panel.get_ylim()
     panel.set_ylim(min(low, -_LEAST_REACH), max(high, _LEAST_REACH))
@@ -375,11 +313,11 @@ def _draw_relation(panel: Axes, evidence: Evidence, rank: trainings.Measure, wor
 def _draw_values(evidence: Evidence) -> Figure:
     """Values, returns and estimates game by game, and whether the rank with row means taken out tells a gain."""
     figure = new_figure(8.4, 5.8)
-    (returns, relation), (errors, kept) = figure.subplots(2, 2)
+    panels = list(figure.subplots(2, 2).flat)
+    returns, relation, errors, kept = panels
     _draw_returns(returns, evidence)
-    _draw_relation(
-        relation, evidence, trainings.centred_rank_share, "rank with row means taken out, share of the possible", 1.9
-    )
+    words = "rank with row means taken out, share of the possible"
+    _draw_relation(relation, evidence=evidence, rank=trainings.centred_rank_share, words=words, height=1.9)
     _draw_scalings(errors, evidence, "beyond_row_mean")
     errors.axhline(1.0, color=GREY, linewidth=0.7)
     errors.set(title="error on hidden values", ylabel="over that of the row's mean")
@@ -387,7 +325,6 @@ def _draw_values(evidence: Evidence) -> Figure:
     kept.axhline(OBSERVED, color=GREY, linewidth=0.7)  # so many would stay if every hidden one were lost
     kept.set(title="best actions that stay the best", ylabel="share of states")
     in_percent(kept.yaxis, 0)
-    panels = [returns, relation, errors, kept]
     letter(panels)
     legend_below(figure, panels, columns=3)
     return figure
@@ -395,25 +332,20 @@ def _draw_values(evidence: Evidence) -> Figure:
 
 def _draw_returns(panel: Axes, evidence: Evidence) -> None:
     """A bar from the mean return up to the mean value, which is marked: its length is the optimism; a dot a seed."""
-    envs = [env for env in env_names(ALL_GAMES) if any(_known(evidence, arm, env) for arm in ARMS_OF["dqn"])]
-    for at, arm in enumerate(ARMS_OF["dqn"]):
+    value, gained = (partial(_optimism, name=name) for name in ("value", "gained"))
+    arms = ARMS_OF["dqn"]
+    envs = [env for env in ALL_ENVS if any(envs_of(evidence, (env,), (arm,), value) for arm in arms)]
+    for shift, arm in zip((-0.24, 0.0, 0.24), arms, strict=True):
         name = series_name(arm)
-        for column, env in enumerate(envs):
-            runs = _known(evidence, arm, env)
-            if not runs:
-                continue
-            place = column + 0.24 * (at - 1)
-            value, gained = (
-                [known_number(one, "optimism", field) or 0.0 for one in runs] for field in ("value", "gained")
-            )
-            tag(
-                panel.vlines(
-                    place, np.mean(gained), np.mean(value), COLOURS[name], linewidth=5.0, alpha=0.35, label=name
-                ),
-                name,
-            )
-            tag(panel.plot([place] * len(value), value, "_", color=COLOURS[name], markersize=9), name)
-            tag(panel.plot([place] * len(gained), gained, "o", color=COLOURS[name], markersize=3), name)
+        look: dict[str, Any] = {"color": COLOURS[name]}
+        expected, got = (values(evidence, arm, envs, number) for number in (value, gained))
+        for column, (best, sums) in enumerate(zip(expected, got, strict=True)):
+            if len(best):
+                place = column + shift
+                ends = sums.mean(), best.mean()
+                tag(panel.vlines(place, *ends, **look, linewidth=5.0, alpha=0.35, label=name), name)
+                tag(panel.plot([place] * len(best), best, "_", **look, markersize=9), name)
+                tag(panel.plot([place] * len(sums), sums, "o", **look, markersize=3), name)
     if not envs:
         say(panel, "too few steps to know returns")
     panel.set(
@@ -424,26 +356,17 @@ def _draw_returns(panel: Axes, evidence: Evidence) -> None:
     name_columns(panel, [title_of(env) for env in envs])
 
 
-def _draw_scalings(panel: Axes, evidence: Evidence, field: str) -> None:
+def _draw_scalings(panel: Axes, evidence: Evidence, name: str) -> None:
     """A bar a scaling and game, of plain DQN's values, with a dot a seed."""
-    envs = envs_of(evidence, env_names(ALL_GAMES), PAIR[:1])
-    for at, (scale, words) in enumerate(_SCALINGS.items()):
-        for column, env in enumerate(envs):
-            number = partial(known_number, what="estimation", name=field, scale=scale)
-            found = numbers(evidence, PAIR[0], env, number)
-            if not len(found):
-                continue
-            place = column + 0.3 * (at - 0.5)
-            bar = panel.bar(place, found.mean(), 0.28, alpha=0.6, label=words, color=(ORANGE, GREEN)[at])
-            tag(bar.patches, words)
-            tag(panel.plot([place] * len(found), found, "o", color="black", markersize=2.5), words)
+    envs = envs_of(evidence, ALL_ENVS, (PLAIN,))
+    for shift, (scale, (words, colour)) in zip((-0.15, 0.15), _SCALINGS.items(), strict=True):
+        number = partial(_estimation, name=name, scale=scale)
+        for column, found in enumerate(values(evidence, PLAIN, envs, number)):
+            if len(found):
+                bar = panel.bar(column + shift, found.mean(), 0.28, alpha=0.6, label=words, color=colour)
+                tag(bar.patches, words)
+                tag(panel.plot([column + shift] * len(found), found, "o", color="black", markersize=2.5), words)
     name_columns(panel, [title_of(env) for env in envs])
-
-
-def _known(evidence: Evidence, arm: str, env: str) -> list[Kept]:
-    """Trainings that know their returns."""
-    runs = trainings.of(evidence, env=env, arm=arm, batch_size=32)
-    return [kept for kept in runs if known_number(kept, "optimism", "value") is not None]
 
 
 EXPERIMENT = Experiment(

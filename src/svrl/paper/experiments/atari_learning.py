@@ -6,7 +6,7 @@ The paper draws 56 of the 57 games in figures 23 to 26; Surround has no panel. O
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,29 +14,27 @@ import numpy as np
 
 from svrl.envs.atari_games import GAMES
 from svrl.paper.claim import Claim, Evidence, Finding
-from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiment import Experiment
 from svrl.paper.experiments import gains, trainings
 from svrl.paper.experiments.gains import MARGIN, Panels, labels_of, ranks_of
-from svrl.paper.experiments.training_figures import SCORE, draw_curves
+from svrl.paper.experiments.training_figures import draw_grid, groups_of
 from svrl.paper.experiments.trainings import (
     ARMS_OF,
-    FULL,
+    ATARI,
     PAIR,
-    SCREEN,
-    SHORT,
     TECHNIQUES,
-    WORDS,
+    atari_budget,
     env_names,
     envs_of,
+    on_atari,
     title_of,
 )
 from svrl.paper.verdicts import counted, fixed, nothing_yet, settled, shown
-from svrl.plots.style import GREY, empty_figure, legend_below, letter, new_figure, say
+from svrl.plots.style import empty_figure
 from svrl.runs.spec import RunSpec
 from svrl.stats import probability_of_improvement, stratified_interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FIG6 = ("breakout", "frostbite", "krull", "zaxxon")
@@ -62,48 +60,31 @@ TECHNIQUES_OF: dict[str, tuple[str, ...]] = {
 
 def needs(figure: str, run: RunSpec) -> bool:
     """Whether a figure reads a run: of its games and techniques."""
-    game, arm = run.settings["env"].removeprefix("atari/"), run.settings["arm"]
+    game, arm = run.settings["env"].removeprefix(ATARI), run.settings["arm"]
     return game in GAMES_OF[figure] and any(arm in ARMS_OF[kind] for kind in TECHNIQUES_OF[figure])
 
 
-def _budget(plan: trainings.TrainingPlan, pairs: Iterable[str], others: Iterable[str], words: str) -> Budget:
-    """DQN and its twin on some games, double and dueling DQN and theirs on others."""
-    arms = tuple(arm for arm in trainings.ALL_ARMS if arm not in PAIR)
-    runs = plan.runs(env_names(pairs), PAIR) + plan.runs(env_names(others), arms)
-    return Budget(runs=runs, needs=needs, words=words)
-
-
-_SMOKE_PAIRS = ("alien", "qbert", "zaxxon")
-"""One more game of each part; their games are short."""
 _IN_ALL_ARMS = tuple(dict.fromkeys((*FIG6, *SELECTED)))
-
+_OTHERS = tuple(arm for kind in TECHNIQUES[1:] for arm in ARMS_OF[kind][:2])
+_RUNS = {
+    # One more game of each part; their games are short.
+    "smoke": (("frostbite", "alien", "qbert", "zaxxon"), PAIR, ("frostbite",), _OTHERS),
+    "laptop": (("frostbite",), PAIR, (), ()),
+    "screen": (GAMES, PAIR, _IN_ALL_ARMS, _OTHERS),
+    "short": (GAMES, ARMS_OF["dqn"], _IN_ALL_ARMS, ARMS_OF["double"] + ARMS_OF["dueling"]),
+    "full": (GAMES, PAIR, _IN_ALL_ARMS, _OTHERS),
+}
+"""Games and arms of DQN, then those of double and dueling DQN."""
+_ABOUT = {
+    "smoke": "Frostbite, and Alien, Qbert and Zaxxon for DQN",
+    "laptop": "Frostbite with DQN only",
+    "full": "57 games for DQN and 16 for double and dueling DQN",
+}
 BUDGETS = {
-    "smoke": _budget(
-        trainings.SMOKE,
-        ("frostbite", *_SMOKE_PAIRS),
-        ("frostbite",),
-        f"Frostbite, and {trainings.listed(_SMOKE_PAIRS)} for DQN, {WORDS['smoke']}",
-    ),
-    "laptop": _budget(trainings.LAPTOP, ("frostbite",), (), f"Frostbite with DQN only, {WORDS['laptop']}"),
-    "screen": Budget(
-        runs=(
-            *SCREEN.runs(env_names(GAMES), PAIR),
-            *SCREEN.runs(env_names(_IN_ALL_ARMS), [arm for arm in trainings.ALL_ARMS if arm not in PAIR]),
-        ),
-        needs=needs,
-        words=WORDS["screen"],
-        piece_of=trainings.piece_of,
-    ),
-    "short": Budget(
-        runs=(
-            *SHORT.runs(env_names(GAMES), ARMS_OF["dqn"]),
-            *SHORT.runs(env_names(_IN_ALL_ARMS), (*ARMS_OF["double"], *ARMS_OF["dueling"])),
-        ),
-        needs=needs,
-        words=WORDS["short"],
-        piece_of=trainings.piece_of,
-    ),
-    "full": _budget(FULL, GAMES, _IN_ALL_ARMS, f"57 games for DQN and 16 for double and dueling DQN, {WORDS['full']}"),
+    scale: atari_budget(
+        scale, on_atari(scale, games, arms) + on_atari(scale, others, more), _ABOUT.get(scale, ""), needs
+    )
+    for scale, (games, arms, others, more) in _RUNS.items()
 }
 
 MOST_POINTS = 0.9
@@ -115,26 +96,21 @@ _SIGNS = {"better": 1, "slightly better": 1, "similar": 0, "worse": -1}
 def judge_technique(kind: str, evidence: Evidence) -> Finding:
     """Higher throughout training: averaged over time, and at most points of every game."""
     arms = kind, f"sv-{kind}"
-    envs = envs_of(evidence, env_names(FIG6), arms)
-    if not envs:
+    panels = Panels.of(evidence, *arms, env_names(FIG6), trainings.score_over_time)
+    if not panels:
         return nothing_yet(evidence)
-    gain = gains.gain_of(evidence, *arms, envs, measure=trainings.score_over_time)
-    above = [share_above(evidence, *arms, env) for env in envs]
-    ends = gain.improvement_interval
-    low = [f"{title_of(env)} {share:.0%}" for env, share in zip(envs, above, strict=True) if share < MOST_POINTS]
+    above = {env: share_above(evidence, *arms, env) for env in panels.envs}
+    low = [f"{title_of(env)} {share:.0%}" for env, share in above.items() if share < MOST_POINTS]
     note = f"Above at too few points: {counted(low)}." if low else "Above at nearly all points of every game."
-    if len(envs) < len(FIG6):
-        note += f" {len(envs)} of the {len(FIG6)} games are there."
-    elif not low:
-        return gains.improved(evidence, gain, note)
-    return settled(evidence, False, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5)
+    some = len(panels) < len(FIG6)
+    if some:
+        note += f" {len(panels)} of the {len(FIG6)} games are there."
+    return gains.improved(evidence, panels, False if low or some else None, note)
 
 
 def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> float:
     """Share of the points of time at which the structured mean over seeds is the higher one."""
-    (at, theirs), (also_at, ours) = (
-        trainings.curves(trainings.of(evidence, env=env, arm=arm)) for arm in (plain, structured)
-    )
+    (at, theirs), (also_at, ours) = (trainings.curves(evidence.where(env=env, arm=arm)) for arm in (plain, structured))
     _, left, right = np.intersect1d(at, also_at, return_indices=True)
     if not len(left):
         return 0.0
@@ -144,11 +120,10 @@ def share_above(evidence: Evidence, plain: str, structured: str, env: str) -> fl
 def judge_consistent(evidence: Evidence) -> Finding:
     """In how many of the 12 panels, or of those that are there, the structured agent ends higher."""
     found = [Panels.of(evidence, kind, f"sv-{kind}", env_names(FIG6)) for kind in TECHNIQUES]
-    if not all(map(len, found)):
+    if not all(found):
         return nothing_yet(evidence)
-    panels = sum(found, Panels((), (), ()))
-    count = int((panels.gains > 0).sum())
-    ends = panels.ends(lambda gains: (gains > 0).sum(-1))
+    panels = sum(found, Panels())
+    count, ends = panels.over_seeds(lambda gains: (gains > 0).sum(-1))
     holds = count == len(FIG6) * len(TECHNIQUES) and ends is not None and ends[0] >= 0.75 * len(panels)
     words = f"{count}{shown(ends, 0)} of {len(panels)} panels"
     return settled(evidence, holds, ours=words, value=count, ends=ends, limit=len(panels))
@@ -161,8 +136,7 @@ def judge_labels(figure: str, evidence: Evidence) -> Finding:
     panels = Panels.of(evidence, kind, f"sv-{kind}", labelled)
     signs = np.array([_SIGNS[label_of(env, kind)] for env in panels.envs])
     agree = agreeing(panels.gains, signs)
-    share = float(agree.mean())
-    ends = panels.ends(lambda gains: agreeing(gains, signs).mean(-1))
+    share, ends = panels.over_seeds(lambda gains: agreeing(gains, signs).mean(-1))
     others = [title_of(env) for env, fits in zip(panels.envs, agree, strict=True) if not fits]
     return settled(
         evidence,
@@ -182,7 +156,7 @@ def agreeing(gains: np.ndarray, signs: np.ndarray) -> np.ndarray:
 
 def label_of(env: str, kind: str) -> str:
     """The paper's label of a game for a technique; empty if it has none."""
-    game = GAMES[env.removeprefix("atari/")]
+    game = GAMES[env.removeprefix(ATARI)]
     return {"dqn": game.paper_dqn, "double": game.paper_double, "dueling": game.paper_dueling}[kind]
 
 
@@ -197,8 +171,7 @@ def judge_count(label: int, paper: int, near: int, widest: int, evidence: Eviden
         evidence: What to read.
     """
     panels = Panels.of(evidence, *PAIR, env_names(GAMES))
-    count = int((labels_of(panels.gains) == label).sum())
-    ends = panels.ends(lambda gains: (labels_of(gains) == label).sum(-1))
+    count, ends = panels.over_seeds(lambda gains: (labels_of(gains) == label).sum(-1))
     holds = abs(count - paper) <= near and ends is not None and ends[1] - ends[0] <= widest
     ours = f"{count}{shown(ends, 0)} of {len(panels)}"
     return settled(evidence, holds, ours=ours, value=count, ends=ends, limit=paper)
@@ -207,7 +180,7 @@ def judge_count(label: int, paper: int, near: int, widest: int, evidence: Eviden
 def judge_worse_rank(evidence: Evidence) -> Finding:
     """Whether the games that lose have higher ranks than the others, and ranks that are not low."""
     panels = Panels.of(evidence, *PAIR, env_names(GAMES))
-    if not len(panels):
+    if not panels:
         return nothing_yet(evidence)
     ranks, worse = ranks_of(evidence, PAIR[0], panels.envs), labels_of(panels.gains) == -1
     if worse.sum() < 2 or worse.all():
@@ -232,17 +205,22 @@ def judge_worse_rank(evidence: Evidence) -> Finding:
 
 def judge_low_rank(evidence: Evidence) -> Finding:
     """In how many games plain DQN's values have a mean rank of at most 3."""
-    envs = envs_of(evidence, env_names(GAMES), ("dqn",))
-    ranks = trainings.values(evidence, "dqn", envs, trainings.mean_rank)
-    count = int(_low(ranks).sum())
-    ends = stratified_interval(lambda x: _low(x).sum(-1), ranks) if min(map(len, ranks)) > 1 else None
-    centred = trainings.values(evidence, "dqn", envs, lambda kept: trainings.mean_rank(kept, centred=True))
+    envs = envs_of(evidence, env_names(GAMES), PAIR[:1])
+
+    def low(ranks: Sequence[np.ndarray]) -> np.ndarray:
+        return np.sum([game.mean(-1) <= LOW_RANK for game in ranks], axis=0)  # (...), from ranks (..., seeds) of each
+
+    ranks, centred = (
+        trainings.values(evidence, PAIR[0], envs, partial(trainings.mean_rank, centred=out)) for out in (False, True)
+    )
+    count = int(low(ranks))
+    ends = stratified_interval(low, ranks) if min(map(len, ranks)) > 1 else None
     return settled(
         evidence,
         ours=f"{count}{shown(ends, 0)} of {len(envs)}",
         value=count,
         ends=ends,
-        note=f"With row means taken out: {int(_low(centred).sum())}.",
+        note=f"With row means taken out: {int(low(centred))}.",
         limit=40,
     )
 
@@ -265,11 +243,6 @@ def judge_actions(evidence: Evidence) -> Finding:
     return fixed(2 * count > len(GAMES), f"{count} of {len(GAMES)}", count, note)
 
 
-def _low(ranks: Sequence[np.ndarray]) -> np.ndarray:
-    """(..., games): whether the mean over seeds is low, from ranks (..., seeds) of each game."""
-    return np.stack([game.mean(-1) <= LOW_RANK for game in ranks], axis=-1)
-
-
 _FULL = ("full",)
 _NAMES = {"dqn": "DQN", "double": "double DQN", "dueling": "dueling DQN"}
 
@@ -287,48 +260,20 @@ _counted = partial(
 )
 
 
-def _technique(kind: str) -> Claim:
-    return _of_fig6(
-        name=f"{kind}-gains-across-time",
-        says=f"With structure {_NAMES[kind]} has higher scores throughout training in all four games.",
-        paper="higher in all 4 games, at all times",
-        test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
-        "resampling seeds within each game, lies above one half, and in each game the structured mean is above the "
-        "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
-        "interquartile means over all games.",
-        judge=partial(judge_technique, kind),
-    )
-
-
-def _labels(figure: str, name: str) -> Claim:
-    games = GAMES_OF[figure]
-    return _of_all_games(
-        name=f"labels-{figure}",
-        figure=figure,
-        says=f"Structure does to {name} on the games of this figure what their labels say: better, similar or worse.",
-        paper=f"labels of {sum(game != 'surround' for game in games)} games",
-        test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced if it "
-        "is at least 80% and its interval over seeds lies above one half.",
-        judge=partial(judge_labels, figure),
-    )
-
-
-def _relation(figure: str, kind: str) -> Claim:
-    return Claim(
-        name=f"{kind}-lower-rank-larger-gain",
-        figure=figure,
-        section="E",
-        says=f"With {_NAMES[kind]}, too, games of lower rank gain more from structure.",
-        paper="consistent over techniques",
-        test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the figure; "
-        "reproduced if its interval, by resampling games, lies below 0.",
-        judge=partial(gains.judge_falling, kind, f"sv-{kind}", env_names(GAMES_OF[figure])),
-        scales=trainings.ATARI_SCALES,
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
-    *(_technique(kind) for kind in TECHNIQUES),
+    *(
+        _of_fig6(
+            name=f"{kind}-gains-across-time",
+            says=f"With structure {name} has higher scores throughout training in all four games.",
+            paper="higher in all 4 games, at all times",
+            test="Score averaged over training: reproduced if the interval of the probability of improvement, by "
+            "resampling seeds within each game, lies above one half, and in each game the structured mean is above the "
+            "plain one at 90% of the points or more. Beside it stands the difference of the human-normalised "
+            "interquartile means over all games.",
+            judge=partial(judge_technique, kind),
+        )
+        for kind, name in _NAMES.items()
+    ),
     _of_fig6(
         name="gains-consistent-over-techniques",
         says="The gains are consistent: all three techniques gain in all four games.",
@@ -344,11 +289,34 @@ CLAIMS: tuple[Claim, ...] = (
         "where it is least; reproduced if the 95% interval of its mean over seeds lies above one half.",
         judge=partial(gains.mostly_low, arm=PAIR[0], wanted=env_names(FIG6), limit=int(LOW_RANK)),
     ),
-    *(_labels(figure, "DQN") for figure in ("fig23", "fig24", "fig25", "fig26")),
-    _labels("fig27", "double DQN"),
-    _labels("fig28", "dueling DQN"),
-    _relation("fig27", "double"),
-    _relation("fig28", "dueling"),
+    *(
+        _of_all_games(
+            name=f"labels-{figure}",
+            figure=figure,
+            says=f"Structure does to {_NAMES[kind]} on the games of this figure what their labels say: better, similar "
+            "or worse.",
+            paper=f"labels of {sum(game != UNLABELLED for game in GAMES_OF[figure])} games",
+            test="Share of the labelled games whose gain has the label's direction (similar: within 10%); reproduced "
+            "if it is at least 80% and its interval over seeds lies above one half.",
+            judge=partial(judge_labels, figure),
+        )
+        for figure, (kind, *_) in TECHNIQUES_OF.items()
+        if figure != "fig6"
+    ),
+    *(
+        Claim(
+            name=f"{kind}-lower-rank-larger-gain",
+            figure=figure,
+            section="E",
+            says=f"With {_NAMES[kind]}, too, games of lower rank gain more from structure.",
+            paper="consistent over techniques",
+            test="Kendall's tau of the mean rank of the plain agent and the relative gain over the games of the "
+            "figure; reproduced if its interval, by resampling games, lies below 0.",
+            judge=partial(gains.judge_falling, kind=kind, wanted=env_names(SELECTED)),
+            scales=trainings.ATARI_SCALES,
+        )
+        for figure, kind in (("fig27", "double"), ("fig28", "dueling"))
+    ),
     _of_all_games(
         name="43-of-57-games-benefit",
         figure="fig23",
@@ -408,84 +376,27 @@ CLAIMS: tuple[Claim, ...] = (
     ),
 )
 
-COLUMNS = 4
-_NOTHING = "none of the games of this figure is in this budget"
-
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """One of the seven figures, with the panels that there are."""
+    kinds, games = TECHNIQUES_OF[figure_id], env_names(GAMES_OF[figure_id])
+    found = {(kind, env): groups_of(evidence, env, ARMS_OF[kind]) for kind in kinds for env in games}
+    kinds = tuple(kind for kind in kinds if any(found[kind, env] for env in games))
+    envs = [env for env in games if any(found[kind, env] for kind in kinds)]
+    if not envs:
+        return empty_figure("none of the games of this figure is in this budget")
     if figure_id == "fig6":
-        return _draw_techniques(evidence)
-    (kind,) = TECHNIQUES_OF[figure_id]
-    envs = envs_of(evidence, env_names(GAMES_OF[figure_id]), (kind, f"sv-{kind}"))
-    if not envs:
-        return _empty()
-    return _draw_games(evidence, kind, envs)
-
-
-def _empty() -> Figure:
-    return empty_figure(_NOTHING)
-
-
-def _draw_techniques(evidence: Evidence) -> Figure:
-    """A row a technique, a column a game; what is missing is said."""
-    envs = [env for env in env_names(FIG6) if trainings.of(evidence, env=env)]
-    if not envs:
-        return _empty()
-    kinds = [kind for kind in TECHNIQUES if envs_of(evidence, envs, (kind, f"sv-{kind}"))]
-    figure = new_figure(2.2 * len(envs) + 0.8, 1.8 * len(kinds) + 0.6)
-    panels = figure.subplots(len(kinds), len(envs), squeeze=False)
-    for row, kind in zip(panels, kinds, strict=True):
-        for panel, env in zip(row, envs, strict=True):
-            panel.set_title(f"{title_of(env)}, {kind}")
-            _draw_pair(panel, evidence, kind, env)
-        row[0].set_ylabel(SCORE, fontsize=8)
-    for panel in panels[-1]:
-        panel.set_xlabel("agent steps")
-    letter(list(panels.flat))
-    legend_below(figure, list(panels.flat))
-    return figure
-
-
-def _draw_games(evidence: Evidence, kind: str, envs: Sequence[str]) -> Figure:
-    """A panel a game, with its rank, its gain and the paper's label."""
-    columns = min(COLUMNS, len(envs))
-    rows = -(-len(envs) // columns)
-    figure = new_figure(2.35 * columns + 0.5, 1.95 * rows + 0.5)
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for panel in panels[len(envs) :]:
-        panel.set_axis_off()
-    shown = panels[: len(envs)]
-    for at, (panel, env) in enumerate(zip(shown, envs, strict=True)):
-        panel.set_title(title_of(env))
-        _draw_pair(panel, evidence, kind, env)
-        panel.annotate(
-            _beside(evidence, kind, env), (0.03, 0.98), xycoords="axes fraction", va="top", fontsize=6.5, color=GREY
-        )
-        panel.margins(y=0.3)
-        if at % columns == 0:
-            panel.set_ylabel(SCORE, fontsize=8)
-        if at >= len(envs) - columns:
-            panel.set_xlabel("agent steps")
-    letter(shown)
-    legend_below(figure, shown)
-    return figure
-
-
-def _draw_pair(panel: Axes, evidence: Evidence, kind: str, env: str) -> None:
-    groups = {arm: found for arm in ARMS_OF[kind] if (found := trainings.of(evidence, env=env, arm=arm))}
-    if {kind, f"sv-{kind}"} <= groups.keys():
-        draw_curves(panel, groups)
-    else:
-        say(panel, "not in this budget")
-        panel.set(xticks=[], yticks=[])
-    panel.tick_params(labelsize=7)
+        cells = [(f"{title_of(env)}, {kind}", found[kind, env], "") for kind in kinds for env in envs]
+        return draw_grid(cells, len(envs))
+    (kind,) = kinds
+    return draw_grid(
+        [(title_of(env), found[kind, env], _beside(evidence, kind, env)) for env in envs], min(4, len(envs))
+    )
 
 
 def _beside(evidence: Evidence, kind: str, env: str) -> str:
     """Rank of the plain agent, gain of the structured one, and what the paper says of it."""
-    rank = float(np.mean([trainings.mean_rank(kept) for kept in trainings.of(evidence, env=env, arm=kind)]))
-    (gain,) = Panels.of(evidence, kind, f"sv-{kind}", (env,)).gains
+    (rank,), (gain,) = ranks_of(evidence, kind, (env,)), Panels.of(evidence, kind, f"sv-{kind}", (env,)).gains
     return f"rank {rank:.1f}, gain {gains.signed(gain)}\npaper: {label_of(env, kind) or 'no label'}"
 
 

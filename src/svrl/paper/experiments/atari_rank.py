@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence
-from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiment import Experiment
 from svrl.paper.experiments import trainings
 from svrl.paper.experiments.gains import mostly_low
 from svrl.paper.experiments.training_figures import RANK
-from svrl.paper.experiments.trainings import TrainingPlan, env_names, envs_of
+from svrl.paper.experiments.trainings import atari_budget, env_names, envs_of, on_atari, rank_shares, title_of
 from svrl.plots.style import (
     BLUE,
     ORANGE,
@@ -33,18 +33,16 @@ if TYPE_CHECKING:
 GAMES = ("frostbite", "krull", "zaxxon", "alien")
 ENVS = env_names(GAMES)
 ARM = "dqn"
-
-
-def _budget(plan: TrainingPlan, games: tuple[str, ...], words: str) -> Budget:
-    batches = f"{plan.batches:,} batches of 32 states"
-    return Budget(runs=plan.runs(env_names(games), (ARM,)), words=f"{trainings.listed(games)}, DQN, {words}, {batches}")
-
-
 BUDGETS = {
-    "smoke": _budget(trainings.SMOKE, ("frostbite", "alien"), trainings.WORDS["smoke"]),
-    "laptop": _budget(trainings.LAPTOP, ("frostbite",), trainings.WORDS["laptop"]),
-    "short": trainings.short_budget(GAMES, (ARM,)),
-    "full": _budget(trainings.FULL, GAMES, trainings.WORDS["full"]),
+    scale: atari_budget(
+        scale, on_atari(scale, games, (ARM,)), f"{words}, DQN, {trainings.PLANS[scale].batches:,} batches of 32 states"
+    )
+    for scale, games, words in (
+        ("smoke", ("frostbite", "alien"), "Frostbite and Alien"),
+        ("laptop", GAMES[:1], "Frostbite"),
+        ("short", GAMES, ""),
+        ("full", GAMES, "Frostbite, Krull, Zaxxon and Alien"),
+    )
 }
 
 LOW = 3
@@ -76,8 +74,8 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     figure = new_figure(2.3 * len(envs) + 0.6, 2.7)
     panels = list(figure.subplots(1, len(envs), squeeze=False)[0])
     for panel, env in zip(panels, envs, strict=True):
-        _draw_game(panel, trainings.of(evidence, env=env, arm=ARM))
-        panel.set_title(trainings.title_of(env))
+        _draw_game(panel, evidence.where(env=env, arm=ARM))
+        panel.set_title(title_of(env))
         panel.set_xlabel(RANK, fontsize=8)
     panels[0].set_ylabel("share of batches")
     letter(panels)
@@ -87,7 +85,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 def _draw_game(panel: Axes, runs: list[Kept]) -> None:
     for words, style, centred in _KINDS:
-        shares = trainings.rank_shares(runs, centred=centred)
+        shares = rank_shares(runs, centred=centred)
         name, edges = f"histogram{words}", np.arange(len(shares) + 1) - 0.5
         bars = panel.stairs(shares, edges, fill=not centred, color=ORANGE, alpha=0.8, linestyle=style, label=name)
         tag(bars, name)

@@ -7,32 +7,32 @@ from functools import partial
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition
-from svrl.paper.experiments.trainings import TrainingPlan
+from svrl.paper.experiments.trainings import PAIR, TrainingPlan
 
 ENVS = ("CartPole-v1",)
-ARMS = ("dqn", "sv-dqn")
-
-SMOKE = TrainingPlan(preset="smoke", steps=400, seeds=1, batches=50, states=64)
-LAPTOP = TrainingPlan(preset="classic", steps=50_000, seeds=5, batches=2_000, states=4_000)
-FULL = TrainingPlan(preset="classic", steps=50_000, seeds=20)
-
-
-def _words(plan: TrainingPlan) -> str:
-    seeds = f"{plan.seeds} seeds" if plan.seeds > 1 else "1 seed"
-    return f"{plan.steps:,} agent steps, preset {plan.preset}, {seeds}"
-
-
+PLANS = {
+    "smoke": TrainingPlan(preset="smoke", steps=400, seeds=1, batches=50, states=64),
+    "laptop": TrainingPlan(preset="classic", steps=50_000, seeds=5, batches=2_000, states=4_000),
+    "full": TrainingPlan(preset="classic", steps=50_000, seeds=20),
+}
 BUDGETS = {
-    name: Budget(runs=plan.runs(ENVS, ARMS), words=_words(plan))
-    for name, plan in (("smoke", SMOKE), ("laptop", LAPTOP), ("full", FULL))
+    name: Budget(
+        runs=plan.runs(ENVS, PAIR),
+        words=f"{plan.steps:,} agent steps, preset {plan.preset}, {plan.seeds} seed{'s' if plan.seeds > 1 else ''}",
+    )
+    for name, plan in PLANS.items()
 }
 
-
 CLAIMS = (
-    improvement_claim("cartpole", "cartpole-structure-improves", "sv-dqn", "On CartPole structured DQN", ENVS),
-    rank_claim("cartpole", "cartpole-rank-one", 1, "2", ENVS),
+    improvement_claim(
+        "cartpole",
+        "cartpole-structure-improves",
+        "sv-dqn",
+        "On CartPole structured DQN scores higher than plain DQN.",
+        ENVS,
+    ),
+    rank_claim("cartpole", "cartpole-rank-one", 1, 2, ENVS),
 )
-
 
 EXPERIMENT = Experiment(
     name="cartpole_learning",
@@ -42,6 +42,6 @@ EXPERIMENT = Experiment(
         "little structure to find, so a gain here would have another cause."
     },
     budgets=BUDGETS,
-    picture=partial(draw_addition, envs=ENVS, arms=ARMS),
+    picture=partial(draw_addition, envs=ENVS, arms=PAIR),
     claims=CLAIMS,
 )

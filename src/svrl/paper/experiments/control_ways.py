@@ -8,23 +8,23 @@ are its runs of plain DQN and of the two ways.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from svrl.paper.claim import Claim, Evidence, Finding
+from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control_learning
-from svrl.paper.experiments.control_learning import ENVS, less_loss
-from svrl.paper.experiments.gains import SCALES, gain_of, judge_improvement
+from svrl.paper.experiments.control_learning import BY, ENVS, less_loss
+from svrl.paper.experiments.gains import Panels, improvement_claim
+from svrl.paper.experiments.training_figures import draw_dot, draw_even_chance
 from svrl.paper.experiments.trainings import TrainingPlan, envs_of, title_of, values
-from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, empty_figure, letter, new_figure, tag
+from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, empty_figure, letter, new_figure
 from svrl.runs.spec import RunSpec
-from svrl.stats import Interval, interval_if_several
+from svrl.stats import interval_if_several
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -39,18 +39,18 @@ class Way:
     """
 
     name: str
-    arm: str
+    arm: str = "sv-dqn"
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 PLAIN = Way(name="plain", arm="dqn")
-AUTHORS = Way(name="authors", arm="sv-dqn")
+AUTHORS = Way(name="authors")
 BOTH = Way(name="rows centred + network's value", arm="sv-dqn-network")
-CENTRED = Way(name="rows centred", arm="sv-dqn", changes={"scale": "row"})
-NETWORK = Way(name="network's value", arm="sv-dqn", changes={"value": "network"})
-ESTIMATE = Way(name="rows centred + estimate", arm="sv-dqn", changes={"scale": "row", "output": "estimate"})
-HALF = Way(name="rows centred + half observed", arm="sv-dqn", changes={"scale": "row", "observe": 0.5})
-SHRUNK_LESS = Way(name="rows centred + less shrinkage", arm="sv-dqn", changes={"scale": "row", "ratio": 0.002})
+CENTRED = Way(name="rows centred", changes={"scale": "row"})
+NETWORK = Way(name="network's value", changes={"value": "network"})
+ESTIMATE = Way(name="rows centred + estimate", changes={"scale": "row", "output": "estimate"})
+HALF = Way(name="rows centred + half observed", changes={"scale": "row", "observe": 0.5})
+SHRUNK_LESS = Way(name="rows centred + less shrinkage", changes={"scale": "row", "ratio": 0.002})
 KNOWN = (PLAIN, AUTHORS, BOTH)
 """Those of `control_learning`."""
 CHANGED = (CENTRED, NETWORK, ESTIMATE, HALF, SHRUNK_LESS)
@@ -113,42 +113,34 @@ def ways_of(named: Evidence) -> list[Way]:
     return [way for way in WAYS if envs_of(named, ENVS, (PLAIN.name, way.name))]
 
 
-def _judge(evidence: Evidence, way: Way, other: Way) -> Finding:
-    return judge_improvement(by_way(evidence), arm=way.name, plain=other.name, envs=ENVS, measure=less_loss)
-
-
-def _claim(name: str, way: Way, other: Way, says: str) -> Claim:
-    return Claim(
-        name=name,
-        figure="ways",
-        section="",
-        says=says,
-        paper="not in the paper",
-        test="Loss of the greedy policy, exact on the grid without noise, mean over the last quarter of training; "
-        "holds if the interval of the probability of improvement over seeds, by resampling seeds within each task, "
-        "lies above one half. Beside it stands by how much less it loses: of interquartile means over all tasks of "
-        "losses divided by the other's mean; of the losses themselves where there is one task. At short scale five "
-        "seeds stand against ten. Six claims are judged so, each by itself.",
-        judge=partial(_judge, way=way, other=other),
-        scales=SCALES,
-    )
-
-
+_claim = partial(
+    improvement_claim,
+    "ways",
+    envs=ENVS,
+    measure=less_loss,
+    read=by_way,
+    paper="not in the paper",
+    by=BY,
+    difference="by how much less it loses: of interquartile means over all tasks of losses divided by the other's "
+    "mean; of the losses themselves where there is one task. At short scale five seeds stand against ten. Six claims "
+    "are judged so, each by itself",
+)
+_OVER_PLAIN = "With rows centred and the completed matrix's value, {} than plain DQN."
 CLAIMS = (
     _claim(
         "centring-alone-improves-on-the-authors",
-        CENTRED,
-        AUTHORS,
+        CENTRED.name,
         "Rows centred instead of scaled to [-1, 1], all else the authors', lose less than the authors' way.",
+        plain=AUTHORS.name,
     ),
     _claim(
         "the-networks-value-alone-improves-on-the-authors",
-        NETWORK,
-        AUTHORS,
+        NETWORK.name,
         "The network's value instead of the completed matrix's, all else the authors', loses less than their way.",
+        plain=AUTHORS.name,
     ),
     *(
-        _claim(name, way, PLAIN, f"With rows centred and the completed matrix's value, {words} than plain DQN.")
+        _claim(name, way.name, _OVER_PLAIN.format(words), plain=PLAIN.name)
         for name, way, words in (
             ("completed-values-improve", CENTRED, "structure loses less"),
             ("estimates-improve", ESTIMATE, "the estimate of all entries as the target loses less"),
@@ -165,44 +157,27 @@ _COLOURS = {PLAIN.name: BLUE, AUTHORS.name: ORANGE}
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """A column a task, a row a way, with 95% intervals."""
     named = by_way(evidence)
-    ways = ways_of(named)
-    if len(ways) < 2:
+    names = [way.name for way in ways_of(named)]
+    if len(names) < 2:
         return empty_figure("no way to add structure is complete in this budget")
-    envs = envs_of(named, ENVS, [way.name for way in ways])
-    figure = new_figure(1.9 * len(envs) + 4.4, 0.32 * len(ways) + 1.5)
-    panels = list(figure.subplots(1, len(envs) + 1, sharey=True, squeeze=False)[0])
-    for panel, env in zip(panels, envs, strict=False):
-        _draw_losses(panel, named, env, ways)
-    _draw_improvement(panels[-1], named, envs, ways)
-    panels[0].set_yticks(range(len(ways)), [way.name for way in ways])
-    panels[0].set_ylim(len(ways) - 0.5, -0.5)
-    letter(panels)
+    envs = envs_of(named, ENVS, names)
+    figure = new_figure(1.9 * len(envs) + 4.4, 0.32 * len(names) + 1.5)
+    *panels, last = figure.subplots(1, len(envs) + 1, sharey=True, squeeze=False)[0]
+    for row, name in enumerate(names):
+        colour = _COLOURS.get(name, GREEN)
+        for panel, env in zip(panels, envs, strict=True):
+            (losses,) = values(named, name, (env,), lambda kept: -less_loss(kept))
+            draw_dot(panel, row, float(losses.mean()), interval_if_several(losses), colour, name)
+            if name == PLAIN.name:
+                panel.axvline(losses.mean(), color=GREY, linewidth=0.8)
+            panel.set(title=title_of(env), xlabel="policy loss")
+        if name != PLAIN.name:
+            draw_dot(last, row, *Panels.of(named, PLAIN.name, name, envs, less_loss).improvement, colour, name)
+    draw_even_chance(last, "loses less than plain")
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    letter([*panels, last])
     return figure
-
-
-def _draw_losses(panel: Axes, named: Evidence, env: str, ways: Sequence[Way]) -> None:
-    for row, way in enumerate(ways):
-        (found,) = values(named, way.name, (env,), lambda kept: -less_loss(kept))
-        _dot(panel, way, row, float(found.mean()), interval_if_several(found))
-    (plain,) = values(named, PLAIN.name, (env,), lambda kept: -less_loss(kept))
-    panel.axvline(plain.mean(), color=GREY, linewidth=0.8)
-    panel.set(title=title_of(env), xlabel="policy loss")
-
-
-def _draw_improvement(panel: Axes, named: Evidence, envs: Sequence[str], ways: Sequence[Way]) -> None:
-    for row, way in enumerate(ways):
-        if way is not PLAIN:
-            gain = gain_of(named, PLAIN.name, way.name, envs, measure=less_loss)
-            _dot(panel, way, row, gain.improvement, gain.improvement_interval)
-    panel.axvline(0.5, color=GREY, linewidth=0.8)
-    panel.set(title="loses less than plain", xlabel="probability", xlim=(-0.03, 1.03))
-
-
-def _dot(panel: Axes, way: Way, row: int, value: float, ends: Interval | None) -> None:
-    colour = _COLOURS.get(way.name, GREEN)
-    if ends is not None:
-        tag(panel.hlines(row, *ends, color=colour, linewidth=2.0), way.name)
-    tag(panel.plot(value, row, "o", color=colour, markersize=5)[0], way.name)
 
 
 EXPERIMENT = Experiment(

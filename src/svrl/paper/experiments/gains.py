@@ -19,16 +19,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding
-from svrl.paper.experiments import trainings
-from svrl.paper.experiments.trainings import Measure, envs_of, mean_rank, score_of, title_of, values
+from svrl.paper.experiments.trainings import (
+    ATARI,
+    Measure,
+    envs_of,
+    mean_rank,
+    normalised,
+    random_score,
+    score_of,
+    share_at_most,
+    title_of,
+    values,
+)
 from svrl.paper.verdicts import FULL, nothing_yet, settled, shown
 from svrl.stats import (
     Interval,
+    Scores,
     Statistic,
     interval_if_several,
     iqm,
@@ -44,65 +56,96 @@ MARGIN = 0.1
 """Relative gain that counts as a difference."""
 FEWEST_GAMES = 3
 Transform = Callable[[np.ndarray], np.ndarray]
-"""Of relative gains (..., envs) to a number for each, (...)."""
+"""Of relative gains (..., panels) to a number for each, (...)."""
+Measured = tuple[Any, Interval | None]
+"""A number and its interval over seeds; None where the seeds are too few."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gain:
-    """A structured arm against its plain twin.
+@dataclass(frozen=True)
+class Panels:
+    """Numbers of plain and of structured trainings, of which more is better, panel by panel.
+
+    A panel is an environment; several of them may be the same one with other arms or batch sizes.
 
     Attributes:
-        envs: Environments that both were trained on.
-        improvement: Probability of improvement, with its interval.
-        difference: Of scores, see above, with its interval; one environment has no interval of it.
+        envs: Of each panel.
+        plain, structured: Of each panel (seeds,).
     """
 
-    envs: tuple[str, ...]
-    improvement: float
-    improvement_interval: Interval | None
-    difference: float
-    difference_interval: Interval | None
+    envs: tuple[str, ...] = ()
+    plain: tuple[np.ndarray, ...] = ()
+    structured: tuple[np.ndarray, ...] = ()
+
+    @classmethod
+    def of(
+        cls, evidence: Evidence, plain: str, structured: str, wanted: Iterable[str], measure: Measure = score_of
+    ) -> Panels:
+        """Those of the wanted environments that both arms were trained on."""
+        envs = tuple(envs_of(evidence, wanted, (plain, structured), measure))
+        return cls(envs, *(tuple(values(evidence, arm, envs, measure)) for arm in (plain, structured)))
+
+    def __add__(self, other: Panels) -> Panels:
+        return Panels(self.envs + other.envs, self.plain + other.plain, self.structured + other.structured)
+
+    def __len__(self) -> int:
+        return len(self.envs)
+
+    def where(self, chosen: np.ndarray) -> Panels:
+        """Some of them, by a mask (panels,)."""
+        one_by_one = map(Panels, zip(self.envs), zip(self.plain), zip(self.structured))
+        return sum((panel for panel, wanted in zip(one_by_one, chosen, strict=True) if wanted), Panels())
+
+    @property
+    def gains(self) -> np.ndarray:
+        """(panels,): the relative gains."""
+        return relative_gains(self.plain, self.structured, self.envs)
+
+    def over_seeds(self, statistic: Transform) -> Measured:
+        """A statistic of the relative gains."""
+        return self._measured(lambda x, y: statistic(relative_gains(x, y, self.envs)), self.plain, self.structured)
+
+    @cached_property
+    def improvement(self) -> Measured:
+        """Probability of improvement."""
+        return self._measured(probability_of_improvement, *self._on_one_scale())
+
+    @cached_property
+    def difference(self) -> Measured:
+        """Of scores, see above; one environment has no interval of it."""
+        ours, theirs = self._on_one_scale()
+        if len(self) == 1:
+            return float(mean_score(ours) - mean_score(theirs)), None
+        return self._measured(lambda x, y: iqm(x) - iqm(y), ours, theirs)
+
+    @property
+    def words(self) -> str:
+        """Improvement and difference, as a person would read them."""
+        (chance, ends), (change, around) = self.improvement, self.difference
+        word = "difference" if len(self) == 1 else "IQM difference"
+        if self.envs[0].startswith(ATARI):
+            word = f"human-normalised {word}"
+        elif len(self) > 1:
+            word = f"relative {word}"
+        return f"probability of improvement {chance:.2f}{shown(ends)}, {word} {change:+.3g}{shown(around)}"
 
     def __str__(self) -> str:
-        ends = shown(self.improvement_interval)
-        word = "relative IQM difference" if len(self.envs) > 1 else "difference"
-        if self.envs[0].startswith(trainings.ATARI):
-            word = f"human-normalised {word.removeprefix('relative ')}"
-        number = f"{self.difference:+.3g}{shown(self.difference_interval)}"
-        return f"probability of improvement {self.improvement:.2f}{ends}, {word} {number}"
+        return ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(self.envs, self.gains, strict=True))
 
+    def _measured(self, statistic: Statistic, *scores: Scores) -> Measured:
+        ends = stratified_interval(statistic, *scores) if can_tell(self.plain, self.structured) else None
+        return np.asarray(statistic(*scores)).item(), ends
 
-def gain_of(
-    evidence: Evidence,
-    plain: str,
-    structured: str,
-    envs: Sequence[str],
-    *,
-    measure: Measure = score_of,
-    batch_size: int | None = None,
-) -> Gain:
-    """Compare two arms on environments that both were trained on, by a measure of which more is better.
-
-    Raises:
-        ValueError: If there is no environment.
-    """
-    if not envs:
-        raise ValueError(f"{structured} and {plain} have no environment in common at {evidence.scale}.")
-    raw = [values(evidence, arm, envs, measure, batch_size) for arm in (plain, structured)]
-    theirs, ours = _comparable(raw, envs)
-    enough = can_tell(*raw)
-
-    def ends(statistic: Statistic) -> Interval | None:
-        return stratified_interval(statistic, ours, theirs) if enough else None
-
-    middle = iqm if len(envs) > 1 else mean_score
-    return Gain(
-        envs=tuple(envs),
-        improvement=float(probability_of_improvement(ours, theirs)),
-        improvement_interval=ends(probability_of_improvement),
-        difference=float(middle(ours) - middle(theirs)),
-        difference_interval=ends(lambda x, y: iqm(x) - iqm(y)) if len(envs) > 1 else None,
-    )
+    def _on_one_scale(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Scores of the structured and of the plain arm, (seeds,) of each environment."""
+        arms = self.structured, self.plain
+        if self.envs[0].startswith(ATARI) or len(self) == 1:
+            ours, theirs = (
+                [normalised(env, of_env) for env, of_env in zip(self.envs, arm, strict=True)] for arm in arms
+            )
+        else:
+            scales = [abs(float(of_env.mean())) or 1.0 for of_env in self.plain]
+            ours, theirs = ([of_env / scale for of_env, scale in zip(arm, scales, strict=True)] for arm in arms)
+        return ours, theirs
 
 
 def can_tell(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray]) -> bool:
@@ -118,19 +161,11 @@ def can_tell(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray]) -> b
     return 2.0 / math.prod(math.comb(n + m, n) for n, m in sizes) <= LEVEL
 
 
-def _comparable(raw: Sequence[Sequence[np.ndarray]], envs: Sequence[str]) -> list[list[np.ndarray]]:
-    """Scores of the plain and of the structured arm, (seeds,) of each environment, on one scale."""
-    if len(envs) > 1 and not envs[0].startswith(trainings.ATARI):
-        scales = [abs(float(scores.mean())) or 1.0 for scores in raw[0]]
-        return [[scores / scale for scores, scale in zip(arm, scales, strict=True)] for arm in raw]
-    return [[trainings.normalised(env, scores) for env, scores in zip(envs, arm, strict=True)] for arm in raw]
-
-
 def relative_gains(plain: Sequence[np.ndarray], structured: Sequence[np.ndarray], envs: Sequence[str]) -> np.ndarray:
     """(..., envs) from the scores (..., seeds) of each environment; 0 where neither beats a random player."""
     found = []
     for env, theirs, ours in zip(envs, plain, structured, strict=True):
-        base = trainings.random_score(env)
+        base = random_score(env)
         before, after = theirs.mean(-1) - base, ours.mean(-1) - base
         best = np.maximum(before, after)
         change = np.divide(after - before, best, out=np.zeros_like(best), where=best > 0)
@@ -143,68 +178,20 @@ def labels_of(relative: np.ndarray) -> np.ndarray:
     return np.where(relative > MARGIN, 1, np.where(relative < -MARGIN, -1, 0))
 
 
-@dataclass(frozen=True)
-class Panels:
-    """Scores of plain and of structured trainings, panel by panel.
-
-    A panel is an environment; several of them may be the same one with other arms or batch sizes.
-
-    Attributes:
-        envs: Of each panel.
-        plain, structured: Of each panel (seeds,).
-    """
-
-    envs: tuple[str, ...]
-    plain: tuple[np.ndarray, ...]
-    structured: tuple[np.ndarray, ...]
-
-    @classmethod
-    def of(
-        cls, evidence: Evidence, plain: str, structured: str, wanted: Iterable[str], batch_size: int | None = None
-    ) -> Panels:
-        """Those of the wanted environments that both arms were trained on."""
-        envs = tuple(envs_of(evidence, wanted, (plain, structured), batch_size))
-        scores = (tuple(values(evidence, arm, envs, batch_size=batch_size)) for arm in (plain, structured))
-        return cls(envs, *scores)
-
-    def __add__(self, other: Panels) -> Panels:
-        return Panels(self.envs + other.envs, self.plain + other.plain, self.structured + other.structured)
-
-    def __len__(self) -> int:
-        return len(self.envs)
-
-    @property
-    def gains(self) -> np.ndarray:
-        """(panels,): the relative gains."""
-        return relative_gains(self.plain, self.structured, self.envs)
-
-    def ends(self, statistic: Transform) -> Interval | None:
-        """Interval of a statistic of the relative gains (resamples, panels) over seeds; None if they are too few."""
-        if not can_tell(self.plain, self.structured):
-            return None
-        return stratified_interval(lambda x, y: statistic(relative_gains(x, y, self.envs)), self.plain, self.structured)
-
-    def where(self, chosen: np.ndarray) -> Panels:
-        """Some of them, by a mask (panels,)."""
-        some = np.flatnonzero(chosen)
-        plain, structured = (tuple(scores[at] for at in some) for scores in (self.plain, self.structured))
-        return Panels(tuple(self.envs[at] for at in some), plain, structured)
-
-    def __str__(self) -> str:
-        return ", ".join(f"{title_of(env)} {signed(gain)}" for env, gain in zip(self.envs, self.gains, strict=True))
-
-
-def improved(evidence: Evidence, gain: Gain, note: str = "", budgets: Sequence[str] = (FULL,)) -> Finding:
+def improved(
+    evidence: Evidence, panels: Panels, holds: bool | None = None, note: str = "", budgets: Sequence[str] = (FULL,)
+) -> Finding:
     """Whether an arm improves on another: the interval of the probability of improvement lies above one half.
 
     Args:
         evidence: What it was judged from.
-        gain: Of the arm over the other.
+        panels: Of both arms.
+        holds: False where something else failed.
         note: What else to say.
         budgets: Scales that settle the claim.
     """
-    ends = gain.improvement_interval
-    return settled(evidence, ours=str(gain), value=gain.improvement, ends=ends, note=note, limit=0.5, budgets=budgets)
+    chance, ends = panels.improvement
+    return settled(evidence, holds, ours=panels.words, value=chance, ends=ends, note=note, limit=0.5, budgets=budgets)
 
 
 def mostly_low(
@@ -218,32 +205,31 @@ def mostly_low(
 ) -> Finding:
     """Whether most batches have a rank of at most `limit`, judged where the fewest have.
 
-    With fewer environments than wanted it may fail, and cannot hold. The note has the share by the other definition:
-    with row means taken out, or with them where `centred` judges without.
+    With fewer environments than wanted nothing is settled, and it cannot hold. The note has the share by the other
+    definition: with row means taken out, or with them where `centred` judges without.
     """
-    envs, expected = envs_of(evidence, wanted, (arm,)), len(wanted)
+    envs = envs_of(evidence, wanted, (arm,))
     if not envs:
         return nothing_yet(evidence)
     shares, others = (
-        values(evidence, arm, envs, partial(trainings.share_at_most, rank=limit, centred=out))
-        for out in (centred, not centred)
+        values(evidence, arm, envs, partial(share_at_most, rank=limit, centred=out)) for out in (centred, not centred)
     )
     worst = min(range(len(envs)), key=lambda at: float(shares[at].mean()))
     share, ends = float(shares[worst].mean()), interval_if_several(shares[worst])
     if ends is not None:
         ends = max(ends[0], 0.0), min(ends[1], 1.0)  # Student's t does not know of shares
     least = min(float(seeds.mean()) for seeds in others)
-    other = "left in" if centred else "taken out"
+    complete = len(envs) == len(wanted)
+    of_some = "" if complete else f" of {len(envs)} of {len(wanted)} environments"
     return settled(
         evidence,
-        None if len(envs) == expected else False,
-        ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest"
-        + (f" of {len(envs)} of {expected} environments" if len(envs) < expected else ""),
+        None if complete else False,
+        ours=f"{share:.0%}{shown(ends)} of the batches in {title_of(envs[worst])}, where they are fewest{of_some}",
         value=share,
         ends=ends,
-        note=f"With row means {other} it is {least:.0%} where they are fewest.",
+        note=f"With row means {'left in' if centred else 'taken out'} it is {least:.0%} where they are fewest.",
         limit=0.5,
-        budgets=budgets,
+        budgets=budgets if complete else (),
     )
 
 
@@ -252,36 +238,23 @@ def ranks_of(evidence: Evidence, arm: str, envs: Sequence[str], rank: Measure = 
     return np.array([seeds.mean() for seeds in values(evidence, arm, envs, rank)])
 
 
-def correlation(
-    evidence: Evidence, plain: str, structured: str, wanted: Sequence[str], rank: Measure = mean_rank
-) -> tuple[float, Interval | None, int]:
-    """Kendall's tau-b of rank and gain, its interval over games, and the number of games; 0 if there are too few.
-
-    Args:
-        evidence: What to read.
-        plain: Arm.
-        structured: Its twin.
-        wanted: Environments; those that were not trained are left out.
-        rank: Of one training of the plain arm.
-    """
-    panels = Panels.of(evidence, plain, structured, wanted)
-    ranks, gains = ranks_of(evidence, plain, panels.envs, rank), panels.gains if len(panels) else np.array([])
-    if len(panels) < FEWEST_GAMES or len(set(ranks)) < 2 or len(set(gains)) < 2:
-        return 0.0, None, 0
-    return rank_correlation(ranks, gains), rank_correlation_interval(ranks, gains), len(panels)
+def correlation(ranks: np.ndarray, gains: np.ndarray) -> tuple[float, Interval] | None:
+    """Kendall's tau-b of each game's rank and gain, and its interval over games; None where all of one are the same."""
+    tau = rank_correlation(ranks, gains)
+    return None if math.isnan(tau) else (tau, rank_correlation_interval(ranks, gains))
 
 
-def judge_falling(
-    plain: str, structured: str, wanted: Sequence[str], evidence: Evidence, *, rank: Measure = mean_rank
-) -> Finding:
-    """Whether games of lower rank gain more: the interval of tau lies below 0."""
-    tau, ends, games = correlation(evidence, plain, structured, wanted, rank)
+def judge_falling(evidence: Evidence, *, kind: str, wanted: Sequence[str], rank: Measure = mean_rank) -> Finding:
+    """Whether games of lower rank gain more with a technique: the interval of tau lies below 0."""
+    panels = Panels.of(evidence, kind, f"sv-{kind}", wanted)
+    games = len(panels)
+    if games < FEWEST_GAMES:
+        return nothing_yet(evidence)
+    found = correlation(ranks_of(evidence, kind, panels.envs, rank), panels.gains)
+    tau, ends = found or (0.0, (-1.0, 1.0))
     ours, note = f"Kendall's tau {tau:+.2f}{shown(ends)} over {games} games", "The interval is over games."
-    if not games:
-        envs = envs_of(evidence, wanted, (plain, structured))
-        if len(envs) < FEWEST_GAMES:
-            return nothing_yet(evidence)
-        ours, note, ends = f"rank or gain is the same in all {len(envs)} games", "", (-1.0, 1.0)
+    if found is None:
+        ours, note = f"rank or gain is the same in all {games} games", ""
     return settled(evidence, ours=ours, value=tau, ends=ends, note=note, limit=0.0, side=-1)
 
 
@@ -306,61 +279,54 @@ def improvement_claim(
     figure: str,
     name: str,
     arm: str,
-    words: str,
+    says: str,
     envs: Sequence[str],
     *,
+    plain: str = PLAIN,
     measure: Measure = score_of,
-    says: str = "scores higher than plain DQN",
+    read: Callable[[Evidence], Evidence] = lambda evidence: evidence,
+    paper: str = "not in the paper, which says so of Atari games of low rank",
     by: str = "Mean of the last 100 games",
     difference: str = "the difference of the interquartile means over all environments, of the means where there is "
     "one",
 ) -> Claim:
-    """That a structured arm is better than plain DQN.
+    """That a structured arm is better than plain DQN, or than another.
 
     Args:
-        figure, name: Of the claim.
+        figure, name, says, paper: Of the claim.
         arm: The structured one.
-        words: What the claim calls it.
         envs: Environments of the addition.
+        plain: The other arm.
         measure: Of one training; more is better.
-        says: What an arm does if the claim holds.
+        read: Where the arms of the evidence have other names.
         by: The measure in words.
         difference: What the number beside the probability of improvement is.
     """
+
+    def judge(evidence: Evidence) -> Finding:
+        panels = Panels.of(read(evidence), plain, arm, envs, measure)
+        if not panels:
+            return nothing_yet(evidence)
+        return improved(evidence, panels, budgets=SCALES if len(panels) == len(envs) else ())
+
     return Claim(
         name=name,
         figure=figure,
         section="",
-        says=f"{words} {says}.",
-        paper="not in the paper, which says so of Atari games of low rank",
+        says=says,
+        paper=paper,
         test=f"{by}; holds if the interval of the probability of improvement over seeds, by resampling seeds within "
         f"each environment, lies above one half. Beside it stands {difference}.",
-        judge=partial(judge_improvement, arm=arm, envs=envs, measure=measure),
+        judge=judge,
         scales=SCALES,
     )
 
 
-def judge_improvement(
-    evidence: Evidence, *, arm: str, envs: Sequence[str], measure: Measure = score_of, plain: str = PLAIN
-) -> Finding:
-    """Whether an arm beats another, plain DQN by default; some of the environments settle nothing."""
-    found = envs_of(evidence, envs, (plain, arm))
-    if not found:
-        return nothing_yet(evidence)
-    gain = gain_of(evidence, plain, arm, found, measure=measure)
-    return improved(evidence, gain, budgets=SCALES if len(found) == len(envs) else ())
-
-
 def rank_claim(
-    figure: str, name: str, limit: int, actions: str, envs: Sequence[str], *, centred: bool = False
+    figure: str, name: str, limit: int, actions: int, envs: Sequence[str], *, centred: bool = False
 ) -> Claim:
     """That the values of plain DQN, or what is left of them without row means, have a low rank in most batches."""
     without = "With row means taken out, the" if centred else "The"
-
-    def judge(evidence: Evidence) -> Finding:
-        complete = len(envs_of(evidence, envs, (PLAIN,))) == len(envs)
-        return mostly_low(evidence, PLAIN, envs, limit, centred=centred, budgets=SCALES if complete else ())
-
     return Claim(
         name=name,
         figure=figure,
@@ -369,6 +335,6 @@ def rank_claim(
         paper="not in the paper, which says so of Atari",
         test=f"Share of the batches with a rank of at most {limit}, where it is least; holds if the 95% interval of "
         "its mean over seeds lies above one half.",
-        judge=judge,
+        judge=partial(mostly_low, arm=PLAIN, wanted=envs, limit=limit, centred=centred, budgets=SCALES),
         scales=SCALES,
     )

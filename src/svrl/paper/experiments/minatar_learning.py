@@ -17,12 +17,11 @@ from functools import partial
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition
-from svrl.paper.experiments.trainings import TrainingPlan, piece_of
+from svrl.paper.experiments.trainings import ARMS_OF, TrainingPlan, piece_of
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 ENVS = tuple(f"minatar/{game}" for game in GAMES)
-ARMS = ("dqn", "sv-dqn", "sv-dqn-network")
-"""Plain; structured as the authors' program has it; structured with rows centred and the network's value."""
+ARMS = ARMS_OF["dqn"]
 
 SMOKE = TrainingPlan(preset="smoke", steps=150, seeds=1, batches=50, states=64)
 LAPTOP = TrainingPlan(
@@ -44,37 +43,32 @@ LAPTOP = TrainingPlan(
 )
 SHORT = replace(LAPTOP, steps=100_000)
 FULL = TrainingPlan(preset="minatar", steps=1_000_000, seeds=10, overrides={"eval_every": 250_000})
+_WORDS = "frames, preset minatar with fewer and larger updates, 10 seeds"
 
 BUDGETS = {
     "smoke": Budget(runs=SMOKE.runs(ENVS[1:2], ARMS), words="Breakout, 150 frames, preset smoke, 1 seed"),
-    "laptop": Budget(
-        runs=LAPTOP.runs(ENVS[1:2], ARMS),
-        words=f"Breakout, {LAPTOP.steps:,} frames, preset minatar with fewer and larger updates, {LAPTOP.seeds} seeds",
-    ),
-    "short": Budget(
-        runs=SHORT.runs(ENVS, ARMS),
-        words=f"{SHORT.steps:,} frames, preset minatar with fewer and larger updates, {SHORT.seeds} seeds",
-        piece_of=piece_of,
-    ),
-    "full": Budget(
-        runs=FULL.runs(ENVS, ARMS),
-        words=f"5 games, {FULL.steps:,} frames each, preset minatar, {FULL.seeds} seeds",
-    ),
+    "laptop": Budget(runs=LAPTOP.runs(ENVS[1:2], ARMS), words=f"Breakout, 60,000 {_WORDS}"),
+    "short": Budget(runs=SHORT.runs(ENVS, ARMS), words=f"100,000 {_WORDS}", piece_of=piece_of),
+    "full": Budget(runs=FULL.runs(ENVS, ARMS), words="5 games, 1,000,000 frames each, preset minatar, 10 seeds"),
 }
 
-
 CLAIMS = (
-    improvement_claim("minatar", "minatar-structure-improves", "sv-dqn", "On MinAtar structured DQN", ENVS),
+    improvement_claim(
+        "minatar",
+        "minatar-structure-improves",
+        "sv-dqn",
+        "On MinAtar structured DQN scores higher than plain DQN.",
+        ENVS,
+    ),
     improvement_claim(
         "minatar",
         "minatar-structured-choice-improves",
         "sv-dqn-network",
-        "On MinAtar DQN that chooses by the completed matrix and values by the network",
+        "On MinAtar DQN that chooses by the completed matrix and values by the network scores higher than plain DQN.",
         ENVS,
     ),
-    rank_claim("minatar", "minatar-low-rank", 3, "6", ENVS),
+    rank_claim("minatar", "minatar-low-rank", 3, 6, ENVS),
 )
-
 
 EXPERIMENT = Experiment(
     name="minatar_learning",

@@ -65,37 +65,32 @@ def study(settings: Mapping[str, Any], work: Work) -> Result:
         seed=settings["seed"],
     )
     result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
-    rows = [*rows_of_run(folder, result), *rows_of_study(ranks.as_json())]
+    rows = [*map(shortened, rows_of_run(folder, result)), *rows_of_study(ranks.as_json())]
     begun = read_config(folder)
     trained = {"machine": begun["machine"], "torch": begun["versions"]["torch"], "commit": begun["commit"]}
     return Result(rows=rows, trained=trained)
 
 
 def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Curve, score, diagnostics and speed of a finished run.
-
-    Args:
-        folder: Of the run.
-        result: What its result.json holds.
-    """
+    """Curve, score, diagnostics and speed of a finished run, whose result.json holds `result`."""
     evaluation = result["evaluation"] or {}
     speed = result["steps_per_second"]
     return [
         {"what": "curve", **_curve(read_rows(folder / EPISODES), result["steps"])},
         {
             "what": "score",
-            "last_100": shortened(result["score_last_100"]),
+            "last_100": result["score_last_100"],
             "games": result["episodes"],
-            "evaluation": shortened(evaluation.get("mean")),
-            "evaluation_scores": [shortened(score) for score in evaluation.get("scores", [])],
+            "evaluation": evaluation.get("mean"),
+            "evaluation_scores": evaluation.get("scores", []),
             "updates": result["updates"],
         },
         {"what": "learning", **_thinned_rows(read_rows(folder / LEARNING), TRACED)},
         *against_q_star(folder / Q_STAR),
         {
             "what": "speed",
-            "steps_per_second": shortened(speed),
-            "hours": shortened(result["steps"] / speed / 3600.0) if speed else None,
+            "steps_per_second": speed,
+            "hours": result["steps"] / speed / 3600.0 if speed else None,
             "device": result["device"],
             "torch": read_config(folder)["versions"]["torch"],
         },
@@ -103,37 +98,26 @@ def rows_of_run(folder: Path, result: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def rows_of_study(study: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Ranks and features.
-
-    Args:
-        study: What `RankStudy.as_json` gives.
-    """
+    """Ranks and features, from what `RankStudy.as_json` gives."""
     about = {name: study[name] for name in ("batches", "batch_size", "states", "actions")}
-    kinds = (
-        ("", "energy", False),
-        ("tight_", "tight_energy", False),
-        ("row_centred_", "energy", True),
-        ("tight_row_centred_", "tight_energy", True),
-    )
     ranks = [
         {
             "what": "rank",
-            "energy": study[energy],
-            "centred": centred,
-            "mean": study[f"{kind}mean"],
-            "histogram": list(study[f"{kind}histogram"]),
+            "energy": study[f"{tight}energy"],
+            "centred": bool(centred),
+            "mean": study[f"{tight}{centred}mean"],
+            "histogram": list(study[f"{tight}{centred}histogram"]),
             **about,
         }
-        for kind, energy, centred in kinds
+        for centred in ("", "row_centred_")
+        for tight in ("", "tight_")
     ]
-    features = {"what": "features", **{name: shortened(study[name]) for name in _FEATURES}}
-    optimism = [] if study["optimism"] is None else [_numbers("optimism", study["optimism"])]
-    return [*ranks, features, *(_numbers("estimation", found) for found in study["estimation"]), *optimism]
-
-
-def _numbers(what: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    numbers = {name: shortened(value) if isinstance(value, float) else value for name, value in found.items()}
-    return {"what": what, **numbers}
+    others = [
+        {"what": "features", **{name: study[name] for name in _FEATURES}},
+        *({"what": "estimation", **found} for found in study["estimation"]),
+        *([{"what": "optimism", **study["optimism"]}] if study["optimism"] else []),
+    ]
+    return [*ranks, *map(shortened, others)]
 
 
 def thinned(steps: np.ndarray, values: np.ndarray, length: int, points: int) -> tuple[np.ndarray, np.ndarray]:
@@ -154,11 +138,15 @@ def thinned(steps: np.ndarray, values: np.ndarray, length: int, points: int) -> 
     return grid[known], values[at[known]]
 
 
-def shortened(value: float | None) -> float | None:
-    """A number with five significant digits; None for None and for what is not finite."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{value:.{_DIGITS}g}")
+def shortened(value: Any) -> Any:
+    """Numbers with five significant digits, also those in lists and rows; None for what is not finite."""
+    if isinstance(value, dict):
+        return {name: shortened(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [shortened(inner) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return value
 
 
 def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list[Any]]:
@@ -167,17 +155,19 @@ def _curve(episodes: Sequence[Mapping[str, Any]], length: int) -> dict[str, list
     steps = np.array([row["steps"] for row in episodes], dtype=np.int64)
     scores = smoothed(np.array([row["score"] for row in episodes], dtype=np.float64))
     grid, values = thinned(steps, scores, length, CURVE_POINTS)
-    return {"steps": grid.tolist(), "score": [shortened(value) for value in values.tolist()]}
+    return {"steps": grid.tolist(), "score": values.tolist()}
 
 
 def against_q_star(path: Path) -> list[dict[str, Any]]:
     """The row of a comparison with the best Q; none where there is no such file, or nothing in it."""
-    rows = read_rows(path) if path.exists() else []
+    rows = read_rows(path)
     return [{"what": "q_star", **_thinned_rows(rows, AGAINST_Q_STAR)}] if rows else []
 
 
 def _thinned_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, list[Any]]:
     every = max(1, math.ceil(len(rows) / TRACE_POINTS))
     kept = rows[::-1][::every][::-1]  # the last one stays
-    trace = {name: [shortened(row.get(name)) for row in kept] for name in columns}
-    return {"steps": [row["steps"] for row in kept], **trace}
+    return {
+        "steps": [row["steps"] for row in kept],
+        **{name: shortened([row.get(name) for row in kept]) for name in columns},
+    }

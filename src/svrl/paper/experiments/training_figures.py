@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from svrl.paper.claim import Evidence
-from svrl.paper.experiments import trainings
-from svrl.paper.experiments.gains import gain_of
+from svrl.paper.experiments.gains import Panels
 from svrl.paper.experiments.trainings import ENERGY, Measure, curves, envs_of, rank_shares, row_of, score_of, title_of
 from svrl.plots.style import (
     BLUE,
@@ -26,7 +26,7 @@ from svrl.plots.style import (
     whole_numbers,
 )
 from svrl.runs.store import Kept
-from svrl.stats import mean_interval
+from svrl.stats import Interval, mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
 COLOURS = {"plain": BLUE, "structured": ORANGE, "structured, valued by the network": GREEN}
 """By the name of a series; the same in all figures."""
+HEIGHT = 4.3
+"""Of a figure of curves above ranks, inches."""
 SCORE = "score, last 100 games"
-DrawCurves = Callable[["Axes", Mapping[str, Sequence[Kept]]], None]
-"""Draws curves of the trainings of one environment, by arm, in a panel."""
+Groups = Mapping[str, Sequence[Kept]]
+"""Trainings of one environment by arm, plain first."""
+DrawCurves = Callable[["Axes", Groups], None]
 RANK = f"approximate rank, {ENERGY:.0%} of the energy"
 
 
@@ -47,14 +50,16 @@ def series_name(arm: str) -> str:
     return "structured" if arm.startswith("sv-") else "plain"
 
 
-def draw_curves(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
+def groups_of(evidence: Evidence, env: str, arms: Sequence[str]) -> Groups:
+    """Those of the arms that there are; none without the first two, a plain arm and its twin."""
+    groups = {arm: runs for arm in arms if (runs := evidence.where(env=env, arm=arm))}
+    return groups if groups.keys() >= set(arms[:2]) else {}
+
+
+def draw_curves(panel: Axes, groups: Groups) -> None:
     """Mean score over seeds against agent steps, with a 95% interval of the mean where there are several seeds.
 
     Diamonds are the evaluations at the end, nearly without random actions.
-
-    Args:
-        panel: Where.
-        groups: Trainings of one environment, by arm.
     """
     for arm, runs in groups.items():
         name = series_name(arm)
@@ -84,13 +89,36 @@ def draw_over_seeds(panel: Axes, name: str, steps: np.ndarray, values: np.ndarra
         tag(panel.fill_between(steps, low, high, color=COLOURS[name], alpha=0.2, linewidth=0), name)
 
 
-def draw_ranks(panel: Axes, groups: Mapping[str, Sequence[Kept]]) -> None:
-    """Histogram of the rank for each arm, as bars; with row means taken out, as dashed outlines.
+def draw_grid(cells: Sequence[tuple[str, Groups, str]], columns: int) -> Figure:
+    """Curves of a cell in each panel: its title, its trainings, none if they are not there, and words in its corner."""
+    rows = -(-len(cells) // columns)
+    figure = new_figure(2.35 * columns + 0.5, 1.95 * rows + 0.5)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel in panels[len(cells) :]:
+        panel.set_axis_off()
+    panels = panels[: len(cells)]
+    for at, (panel, (title, groups, words)) in enumerate(zip(panels, cells, strict=True)):
+        panel.set_title(title)
+        panel.tick_params(labelsize=7)
+        if groups:
+            draw_curves(panel, groups)
+        else:
+            say(panel, "not in this budget")
+            panel.set(xticks=[], yticks=[])
+        if words:
+            panel.annotate(words, (0.03, 0.98), xycoords="axes fraction", va="top", fontsize=6.5, color=GREY)
+            panel.margins(y=0.3)
+        if at % columns == 0:
+            panel.set_ylabel(SCORE, fontsize=8)
+        if at >= len(cells) - columns:
+            panel.set_xlabel("agent steps")
+    letter(panels)
+    legend_below(figure, panels)
+    return figure
 
-    Args:
-        panel: Where.
-        groups: Trainings of one environment, by arm.
-    """
+
+def draw_ranks(panel: Axes, groups: Groups) -> None:
+    """Histogram of the rank for each arm, as bars; with row means taken out, as dashed outlines."""
     width, highest = 0.8 / len(groups), 0
     for at, (arm, runs) in enumerate(groups.items()):
         name = series_name(arm)
@@ -115,9 +143,8 @@ def draw_addition(
     *,
     envs: Sequence[str],
     arms: Sequence[str],
-    upper: DrawCurves = draw_curves,
-    upper_label: str = SCORE,
     measure: Measure = score_of,
+    **upper: Any,
 ) -> Figure:
     """Curves and ranks of each environment, and the probability that structure improves.
 
@@ -126,38 +153,38 @@ def draw_addition(
         evidence: What to read.
         envs: Environments, a column each of those that there are.
         arms: Plain DQN first, then the structured arms.
-        upper: Draws the curves of one environment.
-        upper_label: What they are curves of.
         measure: By which trainings are compared; more is better.
+        **upper: As those of `draw_curves_above_ranks`.
     """
-    envs, (plain, *structured) = envs_of(evidence, envs, arms), arms
-    figure = new_figure(2.5 * len(envs) + 3.0, 4.4)
-    panels, last = draw_curves_above_ranks(figure, evidence, envs, arms, upper=upper, upper_label=upper_label)
-    _draw_improvement(last, evidence, envs, plain, structured, measure)
-    letter([*panels, last])
-    legend_below(figure, [*panels, last], columns=3)
-    return figure
+    envs = envs_of(evidence, envs, arms)
+    improvement = partial(_draw_improvement, evidence=evidence, envs=envs, arms=arms, measure=measure)
+    return draw_curves_above_ranks(evidence, envs, arms, improvement, **upper)
 
 
 def draw_curves_above_ranks(
-    figure: Figure,
     evidence: Evidence,
     envs: Sequence[str],
     arms: Sequence[str],
+    draw_last: Callable[[Axes], None],
     *,
-    last_width: float = 1.0,
     upper: DrawCurves = draw_curves,
     upper_label: str = SCORE,
-) -> tuple[list[Axes], Axes]:
-    """A column an environment, curves above and ranks below.
+) -> Figure:
+    """A column an environment, curves above and ranks below, and at the right a panel over both rows.
 
-    Returns:
-        The panels, curves first, and an empty one at the right, over both rows and so many times as wide.
+    Args:
+        evidence: What to read.
+        envs: On which all arms were trained.
+        arms: A series each.
+        draw_last: Draws the panel at the right.
+        upper: Draws the curves of one environment.
+        upper_label: What they are curves of.
     """
-    grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), last_width])
+    figure = new_figure(2.2 * len(envs) + 3.2, HEIGHT)
+    grid = figure.add_gridspec(2, len(envs) + 1, width_ratios=[*(1.0 for _ in envs), 1.3])
     top, bottom = ([figure.add_subplot(grid[row, at]) for at in range(len(envs))] for row in (0, 1))
     for above, below, env in zip(top, bottom, envs, strict=True):
-        groups = {arm: trainings.of(evidence, env=env, arm=arm) for arm in arms}
+        groups = {arm: evidence.where(env=env, arm=arm) for arm in arms}
         upper(above, groups)
         above.set(title=title_of(env), xlabel="agent steps")
         draw_ranks(below, groups)
@@ -165,24 +192,37 @@ def draw_curves_above_ranks(
         below.set_xlabel(RANK, fontsize=7)
     top[0].set_ylabel(upper_label)
     bottom[0].set_ylabel("share of batches")
-    return [*top, *bottom], figure.add_subplot(grid[:, -1])
+    panels = [*top, *bottom, figure.add_subplot(grid[:, -1])]
+    draw_last(panels[-1])
+    letter(panels)
+    legend_below(figure, panels, columns=3)
+    return figure
 
 
 def _draw_improvement(
-    panel: Axes, evidence: Evidence, envs: Sequence[str], plain: str, arms: Sequence[str], measure: Measure
+    panel: Axes, *, evidence: Evidence, envs: Sequence[str], arms: Sequence[str], measure: Measure
 ) -> None:
     """Probability that a structured run beats a plain one, for each environment and over all, with 95% intervals."""
     groups = [*((title_of(env), (env,)) for env in envs), *([("all", tuple(envs))] if len(envs) > 1 else [])]
-    for at, arm in enumerate(arms):
-        name = series_name(arm)
+    plain, *structured = arms
+    for at, arm in enumerate(structured):
+        name, shift = series_name(arm), 0.25 * (at - (len(structured) - 1) / 2)
         for row, (_, some) in enumerate(groups):
-            gain = gain_of(evidence, plain, arm, some, measure=measure)
-            place = row + 0.25 * (at - (len(arms) - 1) / 2)
-            ends = gain.improvement_interval
-            if ends is not None:
-                tag(panel.hlines(place, *ends, color=COLOURS[name], linewidth=2.0), name)
-            tag(panel.plot(gain.improvement, place, "o", color=COLOURS[name], markersize=5), name)
-    panel.axvline(0.5, color=GREY, linewidth=0.8)
-    panel.set(title="structured beats plain", xlabel="probability of improvement", xlim=(-0.03, 1.03))
+            chance, ends = Panels.of(evidence, plain, arm, some, measure).improvement
+            draw_dot(panel, row + shift, chance, ends, COLOURS[name], name)
+    draw_even_chance(panel, "structured beats plain")
     panel.set_yticks(range(len(groups)), [words for words, _ in groups])
     panel.set_ylim(len(groups) - 0.5, -0.5)
+
+
+def draw_dot(panel: Axes, height: float, value: float, ends: Interval | None, colour: str, name: str) -> None:
+    """A number and its interval, beside others below each other."""
+    if ends is not None:
+        tag(panel.hlines(height, *ends, color=colour, linewidth=2.0), name)
+    tag(panel.plot(value, height, "o", color=colour, markersize=5), name)
+
+
+def draw_even_chance(panel: Axes, title: str) -> None:
+    """The axis of probabilities of improvement."""
+    panel.axvline(0.5, color=GREY, linewidth=0.8)
+    panel.set(title=title, xlabel="probability of improvement", xlim=(-0.03, 1.03))

@@ -36,7 +36,7 @@ from svrl.runs.spec import Kind, RunSpec
 from svrl.runs.store import Kept
 from svrl.runs.train_run import training
 
-_AGENTS = ("dqn", "double", "dueling")
+TECHNIQUES = ("dqn", "double", "dueling")
 _WAYS: dict[str, dict[str, Any]] = {
     "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept runs stay what they were
     "sv-{}": {"structured": True, **AUTHORS_STRUCTURE},
@@ -45,22 +45,14 @@ _WAYS: dict[str, dict[str, Any]] = {
 """Plain; structured as the authors have it; and ours, with rows centred and actions valued by the target network."""
 
 ARMS: dict[str, dict[str, Any]] = {
-    way.format(agent): {"agent": agent, **changes} for way, changes in _WAYS.items() for agent in _AGENTS
+    way.format(agent): {"agent": agent, **changes} for way, changes in _WAYS.items() for agent in TECHNIQUES
 }
 """What each arm changes, whatever the preset's own way of structure is."""
 
 VERSION = 1
-
-
-_KINDS = {
-    family: Kind(name=f"training-{family or 'classic'}", version=VERSION, compute=study)
-    for family in ("atari", "minatar", "")
-}
-_RATES = {"atari": 90.0, "minatar": 160.0}
-_RATE = 700.0
-"""Agent steps a second on one core with the updates of the preset, about: for estimates of time only."""
-_MINUTES_BESIDE = {"atari": 0.05}
-"""Of evaluation and rank study, at least; little elsewhere."""
+_RATES = {"atari": 90.0, "minatar": 160.0, "classic": 700.0}
+"""By family, agent steps a second on one core with the updates of the preset, about: for estimates of time only."""
+_KINDS = {family: Kind(name=f"training-{family}", version=VERSION, compute=study) for family in _RATES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,17 +99,16 @@ def piece_of(run: RunSpec) -> str:
     As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
     """
     settings = run.settings
-    name = title_of(settings["env"])
-    technique = ARMS[settings["arm"]]["agent"]
+    name, technique = title_of(settings["env"]), ARMS[settings["arm"]]["agent"]
+    if technique != "dqn":
+        name += f" with {technique} DQN"
     size = settings["overrides"].get("batch_size")
-    return (
-        name
-        + (f" with {technique} DQN" if technique != "dqn" else "")
-        + (f" with batches of {size}" if size is not None else "")
-    )
+    return name if size is None else f"{name} with batches of {size}"
 
 
-def training_study(*, env: str, arm: str, overrides: Mapping[str, Any], steps: int, **others: Any) -> RunSpec:
+def training_study(
+    *, env: str, arm: str, seed: int, overrides: Mapping[str, Any], steps: int, **others: Any
+) -> RunSpec:
     """The study of one training, see the top of this file for its settings.
 
     Raises:
@@ -125,18 +116,14 @@ def training_study(*, env: str, arm: str, overrides: Mapping[str, Any], steps: i
     """
     if arm not in ARMS:
         raise ValueError(f"There is no arm {arm!r}. Choose one of {', '.join(ARMS)}.")
-    family = env.partition("/")[0] if "/" in env else ""
-    settings = {"env": env, "arm": arm, "overrides": dict(sorted(overrides.items())), "steps": steps, **others}
-    harder = overrides.get("batch_size", 32) / 32 if family == "atari" else 1.0
-    if family == "minatar":
-        harder = overrides.get("updates_per_step", 1.0)
-    minutes = steps / _RATES.get(family, _RATE) / 60 * harder
-    return RunSpec(
-        kind=_KINDS.get(family, _KINDS[""]),
-        settings=settings,
-        minutes=_MINUTES_BESIDE.get(family, 0.02),
-        after=(training(env, config_of(settings), seed=others["seed"], minutes=minutes),),
-    )
+    settings = {"env": env, "arm": arm, "seed": seed, "overrides": dict(sorted(overrides.items())), "steps": steps}
+    settings |= others
+    family = env.partition("/")[0]
+    family = family if family in _KINDS else "classic"
+    minutes = steps / _RATES[family] / 60 * overrides.get("updates_per_step", 1.0)
+    minutes *= overrides.get("batch_size", 32) / 32
+    trained = training(env, config_of(settings), seed=seed, minutes=minutes)
+    return RunSpec(kind=_KINDS[family], settings=settings, minutes=0.05, after=(trained,))
 
 
 def config_of(settings: Mapping[str, Any]) -> AgentConfig:
@@ -192,14 +179,7 @@ SHORT = TrainingPlan(
 )
 FULL = TrainingPlan(preset="authors", steps=15_000_000, seeds=3)
 
-PAIR = ("dqn", "sv-dqn")
-TECHNIQUES = ("dqn", "double", "dueling")
-ARMS_OF = {kind: (kind, f"sv-{kind}", f"sv-{kind}-network") for kind in TECHNIQUES}
-"""All arms of a technique."""
-ALL_ARMS = tuple(arm for kind in TECHNIQUES for arm in (kind, f"sv-{kind}"))
-
-ATARI_SCALES = ("short", "full")
-"""At which claims on Atari are looked at: below them nothing is learned. Only the last settles them."""
+PLANS = {"smoke": SMOKE, "laptop": LAPTOP, "screen": SCREEN, "short": SHORT, "full": FULL}
 WORDS = {
     "smoke": "80 agent steps, preset smoke, 1 seed",
     "laptop": "20,000 agent steps, preset authors with a small replay memory, 1 seed",
@@ -208,52 +188,41 @@ WORDS = {
     "full": "15,000,000 agent steps, preset authors, 3 seeds",
 }
 """What a training costs at each scale."""
+GROWING = ("screen", "short")
+"""Budgets that grow game by game."""
+
+PAIR = ("dqn", "sv-dqn")
+ARMS_OF = {kind: (kind, f"sv-{kind}", f"sv-{kind}-network") for kind in TECHNIQUES}
+"""All arms of a technique."""
+ATARI = "atari/"
+ATARI_SCALES = ("short", "full")
+"""At which claims on Atari are looked at: below them nothing is learned. Only the last settles them."""
 
 
 def env_names(games: Iterable[str]) -> tuple[str, ...]:
     """Names of environments, as in "atari/alien"."""
-    return tuple(f"atari/{game}" for game in games)
+    return tuple(f"{ATARI}{game}" for game in games)
 
 
-def pairs(plan: TrainingPlan, games: Iterable[str]) -> tuple[RunSpec, ...]:
-    """DQN and its structured twin on these games."""
-    return plan.runs(env_names(games), PAIR)
+def on_atari(scale: str, games: Iterable[str], arms: Iterable[str] = PAIR, **overrides: Any) -> tuple[RunSpec, ...]:
+    """Runs of a scale on these games; DQN and its structured twin by default."""
+    return PLANS[scale].runs(env_names(games), arms, **overrides)
 
 
-def short_budget(games: Iterable[str], arms: Iterable[str] = ARMS_OF["dqn"]) -> Budget:
-    """The short budget of DQN on these games."""
-    return Budget(runs=SHORT.runs(env_names(games), arms), words=WORDS["short"], piece_of=piece_of)
-
-
-def listed(games: Iterable[str]) -> str:
-    """Games for a caption, as in "Frostbite and Krull"."""
-    names = [game.replace("_", " ").title() for game in games]
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+def atari_budget(
+    scale: str, runs: tuple[RunSpec, ...], about: str = "", needs: Callable[[str, RunSpec], bool] = lambda *_: True
+) -> Budget:
+    """A budget on Atari; `about` says which games and techniques those are, where all of them are needed."""
+    grows = scale in GROWING
+    words = WORDS[scale] if grows else f"{about}, {WORDS[scale]}"
+    return Budget(runs=runs, needs=needs, words=words, piece_of=piece_of if grows else None)
 
 
 # Reading what is kept.
 
 ENERGY, TIGHT_ENERGY = 0.99, 0.9999
-Measure = Callable[[Kept], float]
-ATARI = "atari/"
-
-
-def of(
-    evidence: Evidence, *, env: str | None = None, arm: str | None = None, batch_size: int | None = None
-) -> list[Kept]:
-    """Those of an environment, arm and batch size; None takes any."""
-    return [
-        kept
-        for kept in evidence.runs
-        if env in (None, kept.settings["env"])
-        and arm in (None, kept.settings["arm"])
-        and batch_size in (None, kept.settings["overrides"].get("batch_size", 32))
-    ]
-
-
-def envs_of(evidence: Evidence, wanted: Iterable[str], arms: Sequence[str], batch_size: int | None = None) -> list[str]:
-    """Those of the wanted environments that every arm was trained on, in their order."""
-    return [env for env in wanted if all(of(evidence, env=env, arm=arm, batch_size=batch_size) for arm in arms)]
+Measure = Callable[[Kept], float | None]
+"""Of one training; None where it does not know, because it is older or very short."""
 
 
 def row_of(kept: Kept, what: str, **fields: Any) -> dict[str, Any]:
@@ -263,7 +232,7 @@ def row_of(kept: Kept, what: str, **fields: Any) -> dict[str, Any]:
         LookupError: If there is none or more than one.
     """
     wanted = {"what": what, **fields}
-    found = [row for row in kept.rows if all(row.get(name) == value for name, value in wanted.items())]
+    found = [row for row in kept.rows if wanted.items() <= row.items()]
     if len(found) != 1:
         raise LookupError(f"{len(found)} rows of {kept.settings['env']} have {wanted}, and one was expected.")
     return found[0]
@@ -271,11 +240,11 @@ def row_of(kept: Kept, what: str, **fields: Any) -> dict[str, Any]:
 
 def known_number(kept: Kept, what: str, name: str, **fields: Any) -> float | None:
     """A number of a row that older trainings do not have, nor very short ones; None then."""
-    wanted = {"what": what, **fields}
-    for row in kept.rows:
-        if all(row.get(key) == value for key, value in wanted.items()) and row.get(name) is not None:
-            return float(row[name])
-    return None
+    try:
+        value = row_of(kept, what, **fields).get(name)
+    except LookupError:
+        return None
+    return None if value is None else float(value)
 
 
 def score_of(kept: Kept) -> float:
@@ -290,12 +259,6 @@ def score_over_time(kept: Kept) -> float:
     return float(np.mean(scores)) if scores else score_of(kept)
 
 
-def target_push(kept: Kept) -> float:
-    """What completion added to a target, on average over training; 0 where nothing is completed."""
-    known = [value for value in row_of(kept, "learning").get("target_bias", ()) if value is not None]
-    return float(np.mean(known)) if known else 0.0
-
-
 def mean_rank(kept: Kept, energy: float = ENERGY, centred: bool = False) -> float:
     """Mean approximate rank over the batches of the study."""
     return float(row_of(kept, "rank", energy=energy, centred=centred)["mean"])
@@ -307,16 +270,16 @@ def centred_rank_share(kept: Kept) -> float:
     return float(row["mean"]) / (len(row["histogram"]) - 2)  # the histogram begins with rank 0
 
 
-def share_at_most(kept: Kept, rank: int, energy: float = ENERGY, centred: bool = False) -> float:
-    """Share of the batches whose rank is at most so much."""
-    counts = row_of(kept, "rank", energy=energy, centred=centred)["histogram"]
-    return float(sum(counts[: rank + 1]) / sum(counts))
-
-
-def rank_shares(runs: Sequence[Kept], energy: float = ENERGY, centred: bool = False) -> np.ndarray:
+def rank_shares(runs: Sequence[Kept], centred: bool = False) -> np.ndarray:
     """(A + 1,): share of the batches of rank 0, 1, ... A, seeds together."""
-    counts = np.sum([row_of(kept, "rank", energy=energy, centred=centred)["histogram"] for kept in runs], axis=0)
+    counts = np.sum([row_of(kept, "rank", energy=ENERGY, centred=centred)["histogram"] for kept in runs], axis=0)
     return counts / counts.sum()
+
+
+def share_at_most(kept: Kept, rank: int, centred: bool = False) -> float:
+    """Share of the batches whose rank is at most so much."""
+    counts = row_of(kept, "rank", energy=ENERGY, centred=centred)["histogram"]
+    return float(sum(counts[: rank + 1]) / sum(counts))
 
 
 def curves(runs: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
@@ -326,11 +289,15 @@ def curves(runs: Sequence[Kept]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(steps, float), np.array([[points[step] for step in steps] for points in found], float)
 
 
-def values(
-    evidence: Evidence, arm: str, envs: Iterable[str], measure: Measure = score_of, batch_size: int | None = None
-) -> list[np.ndarray]:
-    """For each environment the number of every seed, (seeds,)."""
-    return [np.array([measure(kept) for kept in of(evidence, env=env, arm=arm, batch_size=batch_size)]) for env in envs]
+def envs_of(evidence: Evidence, wanted: Iterable[str], arms: Sequence[str], measure: Measure = score_of) -> list[str]:
+    """Those of the wanted environments of which every arm has a training that knows a number, in their order."""
+    return [env for env in wanted if all(len(values(evidence, arm, (env,), measure)[0]) for arm in arms)]
+
+
+def values(evidence: Evidence, arm: str, envs: Iterable[str], measure: Measure = score_of) -> list[np.ndarray]:
+    """For each environment the number of every seed that knows it, (seeds,)."""
+    found = ([measure(kept) for kept in evidence.where(env=env, arm=arm)] for env in envs)
+    return [np.array([number for number in numbers if number is not None]) for numbers in found]
 
 
 def normalised(env: str, scores: np.ndarray) -> np.ndarray:
