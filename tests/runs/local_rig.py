@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from svrl.runs.driver import Effort, Listener
-from svrl.runs.grid import runs_of
+from svrl.runs.driver import Listener
 from svrl.runs.local import run_locally
 from svrl.runs.settings import spec_of
-from svrl.runs.spec import RunSpec
+from svrl.runs.spec import Effort, RunSpec
 from svrl.runs.store import Store, open_store
-from svrl.runs.sweep_file import parse_sweep, read_sweep
+from svrl.runs.sweep_file import parse_sweep, runs_of
 from svrl.runtime.rows import read_rows
 
 OF_TIME = ("seconds", "per_second", "break_even_cost")
@@ -147,7 +146,7 @@ def leftovers(address: Path) -> list[str]:
 
 
 def written(tmp_path: Path, specs: Sequence[RunSpec], name: str = "small") -> Path:
-    """Runs as a file that the driver reads: each is a grid of its own."""
+    """Runs as a file that the driver reads."""
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps([spec.as_json() for spec in specs]))
     return path
@@ -197,10 +196,7 @@ def _print(*words: str) -> None:
 
 
 def _main(file: str, store: str, every: str) -> int:
-    if file.endswith(".json"):
-        specs = [spec_of(fields["kind"], fields["settings"]) for fields in json.loads(Path(file).read_text())]
-    else:
-        specs = runs_of(read_sweep(file))
+    specs = [spec_of(fields["kind"], fields["settings"]) for fields in json.loads(Path(file).read_text())]
     try:
         found = run_locally(specs, store, effort=Effort(checkpoint_every=float(every)), listener=_Printing())
     except KeyboardInterrupt:

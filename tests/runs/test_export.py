@@ -122,8 +122,6 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_old_file(trained, tmp_
         export(store, specs[3:4], path)
     with pytest.raises(ValueError, match=r"ends with \.csv, \.json or \.parquet, got 'all\.xlsx'"):
         export(store, specs[:1], tmp_path / "all.xlsx")
-    with pytest.raises(ValueError, match="rows of results, episodes"):
-        export(store, specs[:1], path, rows="games")
     assert path.read_text() == "old"
     with pytest.raises(OSError, match=r"gone/all\.csv"):
         export(store, specs[:1], tmp_path / "gone" / "all.csv")

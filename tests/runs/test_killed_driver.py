@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from local_rig import all_of, children_of, driver, is_there, leftovers, plans, store_at, trainings, written
 
-from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
-from svrl.runs.spec import RunSpec
+from svrl.runs.spec import Effort, RunSpec
 
 EVERY = 0.3
 """Seconds between two checkpoints."""

@@ -16,10 +16,9 @@ import ray
 from ray.cluster_utils import Cluster
 from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, plans, runs, store_at, trainings
 
-from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
 from svrl.runs.ray_pool import run_on_ray
-from svrl.runs.sweep_file import Resources
+from svrl.runs.spec import Effort
 
 LONG = trainings(6000, seeds=2, arms=("dqn", "sv-dqn"), log_every=500)
 OFTEN = Effort(checkpoint_every=0.3)
@@ -101,4 +100,4 @@ def test_a_run_whose_worker_is_killed_too_often_fails(cluster: Any, tmp_path: Pa
 
 def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"No Ray cluster can be reached at 127\.0\.0\.2:1"):
-        run_on_ray(LONG[:1], str(tmp_path), cluster="127.0.0.2:1", resources=Resources())
+        run_on_ray(LONG[:1], str(tmp_path), cluster="127.0.0.2:1")

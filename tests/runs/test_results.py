@@ -18,9 +18,8 @@ import pytest
 import torch
 from local_rig import Told, children_of, is_there
 
-from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
-from svrl.runs.spec import Kind, Result, RunSpec, Work
+from svrl.runs.spec import Effort, Kind, Result, RunSpec, Work
 from svrl.runs.store import Store, read_first
 from svrl.runs.train_run import TRAIN, training
 from svrl.runtime.stop_signals import Signals
@@ -170,7 +169,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = [{tests!r}, {rig!r}]
 from test_results import ENDLESS, run_of
-from svrl.runs.driver import Effort
+from svrl.runs.spec import Effort
 from svrl.runs.local import run_locally
 
 if __name__ == "__main__":

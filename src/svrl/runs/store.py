@@ -21,7 +21,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -235,15 +235,12 @@ class Store:
         Raises:
             BusyError: If another process holds it.
         """
-        held = locked(self.folder(run))
-        try:
-            held.__enter__()
-        except ValueError:
-            raise BusyError(run) from None
-        try:
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self.folder(run)))
+            except ValueError:
+                raise BusyError(run) from None
             yield self.folder(run)
-        finally:
-            held.__exit__(None, None, None)
 
     def notes_on_versions(self, runs: Iterable[str]) -> list[str]:
         """A note if finished runs were computed by another svrl than this one."""
@@ -317,14 +314,9 @@ def _write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) ->
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError as error:
-        raise ValueError(
-            f"{path} is damaged ({error}). Remove it; a run then resumes from its last checkpoint."
-        ) from error
-    return found if isinstance(found, dict) else None
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:

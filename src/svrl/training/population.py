@@ -119,56 +119,25 @@ def train_population(
     waiting = iter(tuple(members))  # several threads may take from it
     ended: dict[Path, RunOutcome] = {}
     with ExitStack() as held:
-        signals = signals or held.enter_context(Signals().held_back())
-        train_queue(
-            lambda: next(waiting, None),
-            lambda member, outcome: ended.update({member.folder: outcome}),
-            together=together,
-            threads=members[0].threads,
-            manner=manner,
-            signals=signals,
-        )
+        heard = signals or held.enter_context(Signals().held_back())
+
+        def work() -> None:
+            while heard.came is None and (member := next(waiting, None)) is not None:
+                seen = heard if together == 1 else heard.of_one_run()
+                with _torch_threads(member.threads if together == 1 else None):
+                    ended[member.folder] = _outcome(member, manner or Manner(), seen)
+
+        if together == 1:
+            work()
+        else:
+            in_threads(work, together, members[0].threads)
     outcomes = {member.folder: ended.get(member.folder) for member in members}
     if failures := {folder: outcome for folder, outcome in outcomes.items() if isinstance(outcome, Exception)}:
-        raise PopulationError(failures, signals.came)
+        raise PopulationError(failures, heard.came)
     results = [outcome for outcome in outcomes.values() if isinstance(outcome, dict)]
     if len(results) < len(members):
-        signals.stop_if_came()
+        heard.stop_if_came()
     return results
-
-
-def train_queue(
-    next_run: Callable[[], Member | None],
-    ended: Callable[[Member, RunOutcome], object],
-    *,
-    together: int,
-    threads: int | None,
-    signals: Signals,
-    manner: Manner | None = None,
-) -> None:
-    """Train runs, several at a time, until there are no more or a signal came.
-
-    Args:
-        next_run: The run to be trained now, or None if there is none any more. Several threads call it.
-        ended: Called when a run is over, in the thread that trained it.
-        together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
-        threads: CPU threads of torch, of all runs if they are several at a time; None leaves them as they are.
-        signals: Those that the caller holds back.
-        manner: How runs are carried out.
-    """
-
-    def work() -> None:
-        while signals.came is None and (member := next_run()) is not None:
-            seen = signals if together == 1 else signals.of_one_run()
-            with _torch_threads(member.threads if together == 1 else None):
-                outcome = _outcome(member, manner or Manner(), seen)
-            ended(member, outcome)
-
-    if together == 1:
-        work()
-        return
-    with _shared(threads):
-        _in_threads(work, together)
 
 
 def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> None:
@@ -191,10 +160,15 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
         )
 
 
-def _in_threads(work: Callable[[], None], count: int) -> None:
-    """Work in threads, and wait for signals in this one.
+def in_threads(work: Callable[[], None], count: int, threads: int | None) -> None:
+    """Do the same work in several threads, and wait for signals in this one.
 
     The threads are daemons, so that a second Ctrl-C ends the process without them.
+
+    Args:
+        work: What each thread does.
+        count: Threads.
+        threads: CPU threads of torch, of all together; None leaves them as they are.
     """
     unexpected: list[BaseException] = []
 
@@ -204,12 +178,19 @@ def _in_threads(work: Callable[[], None], count: int) -> None:
         except BaseException as error:
             unexpected.append(error)
 
-    threads = [threading.Thread(target=kept, daemon=True, name=f"run {number}") for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_LISTEN_EVERY)
+    earlier = sys.getswitchinterval()
+    # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
+    sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
+    try:
+        with _torch_threads(threads):
+            started = [threading.Thread(target=kept, daemon=True, name=f"run {number}") for number in range(count)]
+            for thread in started:
+                thread.start()
+            for thread in started:
+                while thread.is_alive():
+                    thread.join(_LISTEN_EVERY)
+    finally:
+        sys.setswitchinterval(earlier)
     if unexpected:
         raise unexpected[0]
 
@@ -245,19 +226,6 @@ def _forget_locals(error: BaseException | None) -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-
-
-@contextmanager
-def _shared(threads: int | None) -> Iterator[None]:
-    """Settings of the whole process, for all runs."""
-    earlier = sys.getswitchinterval()
-    # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
-    sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
-    try:
-        with _torch_threads(threads):
-            yield
-    finally:
-        sys.setswitchinterval(earlier)
 
 
 @contextmanager
