@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, process_of, store_at, trainings
+from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, process_of, trainings
 
 from svrl.runs.local import run_locally
 from svrl.runs.spec import Effort, RunSpec
+from svrl.runs.store import Store
 
 pytestmark = [
     pytest.mark.gpu,
@@ -52,7 +53,7 @@ def test_a_population_that_was_killed_goes_on_and_each_run_is_done_once(tmp_path
     assert summary.count("done") == len(specs), summary.failures
     assert killed[0] not in processes(tmp_path, specs)
     for spec in specs:
-        outcomes = [row["outcome"] for row in store_at(tmp_path).attempts(spec.id) if "outcome" in row]
+        outcomes = [row["outcome"] for row in Store(tmp_path).attempts(spec.id) if "outcome" in row]
         assert outcomes == ["killed", "done"]
     assert leftovers(tmp_path) == []
 

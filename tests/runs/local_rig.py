@@ -21,7 +21,7 @@ from svrl.runs.driver import Listener
 from svrl.runs.local import run_locally
 from svrl.runs.settings import spec_of
 from svrl.runs.spec import Effort, RunSpec
-from svrl.runs.store import Store, open_store
+from svrl.runs.store import Store
 from svrl.runs.sweep_file import parse_sweep, runs_of
 from svrl.runtime.rows import read_rows
 
@@ -87,22 +87,18 @@ def at_first(wanted: Callable[[], bool], act: Callable[[], object]) -> Callable[
     return look
 
 
-def store_at(address: Path) -> Store:
-    return open_store(address)
-
-
 def has_checkpoint(address: Path, spec: RunSpec) -> bool:
-    return any((store_at(address).folder(spec.id) / "run" / "checkpoints").glob("[0-9]*.npz"))
+    return any((Store(address).folder(spec.id) / "run" / "checkpoints").glob("[0-9]*.npz"))
 
 
 def process_of(address: Path, spec: RunSpec) -> int:
     """Of the attempt that was begun last."""
-    return int([row for row in store_at(address).attempts(spec.id) if "pid" in row][-1]["pid"])
+    return int([row for row in Store(address).attempts(spec.id) if "pid" in row][-1]["pid"])
 
 
 def at_work(address: Path, specs: Sequence[RunSpec]) -> list[int]:
     """Processes that hold runs of a store at this moment."""
-    store = store_at(address)
+    store = Store(address)
     return [process_of(address, spec) for spec in specs if store.is_running(spec.id) and store.attempts(spec.id)]
 
 
@@ -135,7 +131,7 @@ def what_became_of(folder: Path) -> dict[str, Any]:
 
 
 def all_of(address: Path, specs: Sequence[RunSpec]) -> dict[str, Any]:
-    return {spec.label: what_became_of(store_at(address).folder(spec.id) / "run") for spec in specs}
+    return {spec.label: what_became_of(Store(address).folder(spec.id) / "run") for spec in specs}
 
 
 def leftovers(address: Path) -> list[str]:

@@ -26,7 +26,6 @@ from local_rig import (
     plans,
     process_of,
     runs,
-    store_at,
     trainings,
     wait_until,
     written,
@@ -36,6 +35,7 @@ from svrl.runs import local
 from svrl.runs.driver import Summary
 from svrl.runs.local import LocalPool, Room, run_locally
 from svrl.runs.spec import Effort, Kind, RunSpec
+from svrl.runs.store import Store
 from svrl.runs.train_run import config_of
 from svrl.runs.work import carry_out
 from svrl.runtime.stop_signals import ONE_REQUEST, Signals
@@ -52,18 +52,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     place, threads = tmp_path_factory.mktemp("undisturbed"), torch.get_num_threads()
     torch.set_num_threads(1)
     for spec in LONG:
-        folder = store_at(place).folder(spec.id) / "run"
+        folder = Store(place).folder(spec.id) / "run"
         train_in_directory(spec.subject, config_of(spec.settings), folder=folder, seed=spec.seed)
     torch.set_num_threads(threads)
     return all_of(place, LONG)
 
 
 def outcomes(place: Path, spec: RunSpec) -> list[str]:
-    return [row["outcome"] for row in store_at(place).attempts(spec.id) if "outcome" in row]
+    return [row["outcome"] for row in Store(place).attempts(spec.id) if "outcome" in row]
 
 
 def begun(place: Path, spec: RunSpec) -> int:
-    return sum("began" in row for row in store_at(place).attempts(spec.id))
+    return sum("began" in row for row in Store(place).attempts(spec.id))
 
 
 def assert_same(place: Path, undisturbed: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ def test_failures_are_told_and_stop_nobody(tmp_path):
     wrong = runs('[fixed]\npreset = "smoke"\nenv = "Nope-v3"')
     diverging = trainings(400, learning_rate=1e30)
     damaged = plans()
-    store = store_at(tmp_path)
+    store = Store(tmp_path)
     store.add(damaged[0])
     (store.folder(damaged[0].id) / "run").mkdir()
     (store.folder(damaged[0].id) / "run" / "config.json").write_text("{")
@@ -186,7 +186,7 @@ def test_a_run_that_others_tell_to_stop_is_begun_again_but_not_for_ever(tmp_path
     found = run_locally(LONG[:1], str(tmp_path), effort=Effort(checkpoint_every=0.2, retries=1), listener=told)
     assert found.states == {LONG[0].id: "stopped"}
     assert outcomes(tmp_path, LONG[0]) == ["stopped", "stopped"]
-    left = "It was told to stop 2 times and is left. The same command resumes it."
+    left = "It was stopped from outside 2 times and is left. The same command resumes it."
     assert told.ended == [(LONG[0].id, "stopped", ""), (LONG[0].id, "stopped", left)]
     assert run_locally(LONG, str(tmp_path), effort=OFTEN).count("done") == 2
     assert_same(tmp_path, undisturbed)
@@ -222,7 +222,7 @@ def test_no_run_is_begun_after_the_hours_are_over_and_those_at_work_are_saved(tm
 
 def test_a_plan_resumes_with_the_threads_that_it_was_begun_with(tmp_path):
     spec = plans()[0]
-    store = store_at(tmp_path)
+    store = Store(tmp_path)
     store.add(spec)
     folder = store.folder(spec.id) / "run"
     folder.mkdir()
@@ -278,7 +278,7 @@ def test_two_drivers_on_one_store_do_each_run_once(tmp_path):
 
 
 def test_a_process_killed_between_the_result_and_its_row_is_completed(tmp_path):
-    (spec,), store = SMALL[:1], store_at(tmp_path)
+    (spec,), store = SMALL[:1], Store(tmp_path)
     store.add(spec)
     folder = store.folder(spec.id) / "run"
     train_in_directory(spec.subject, config_of(spec.settings), folder=folder, seed=spec.seed)
@@ -305,7 +305,7 @@ def test_runs_of_a_gpu_share_a_process_and_a_failure_is_each_ones_own(tmp_path):
     assert [found.states[spec.id] for spec in specs] == ["done", "done", "done", "failed"]
     assert len({process_of(tmp_path, spec) for spec in specs}) == 1
     began, ended = (
-        sorted(store_at(tmp_path).attempts(spec.id)[at][name] for spec in specs)
+        sorted(Store(tmp_path).attempts(spec.id)[at][name] for spec in specs)
         for at, name in ((0, "began"), (1, "ended"))
     )
     assert began[1] < ended[0] <= began[2], "two beside each other, and the next after one"
@@ -341,7 +341,7 @@ def test_a_run_that_exits_is_a_failed_run(tmp_path):
     def exits(*_: object) -> None:
         sys.exit(0)
 
-    store, spec = store_at(tmp_path), RunSpec(kind=Kind(name="exits", compute=exits), settings={})
+    store, spec = Store(tmp_path), RunSpec(kind=Kind(name="exits", compute=exits), settings={})
     store.add(spec)
     assert carry_out(store, spec, Effort(), Signals()) == ("failed", "SystemExit: 0")
     assert store.attempts(spec.id)[-1]["outcome"] == "failed"

@@ -120,7 +120,7 @@ class Driver:
         self._effort, self._listener = effort, listener
         self._waiting: deque[RunSpec] = deque()
         self._elsewhere: dict[str, tuple[float, RunSpec]] = {}
-        self._told_to_stop: Counter[str] = Counter()
+        self._stops: Counter[str] = Counter()
         self._open: set[str] = set()
         self._stopping = self._out_of_time = False
         self._broken = ""
@@ -214,13 +214,13 @@ class Driver:
         self._listener.ends(spec, ended, reason)
 
     def _after_stop(self, spec: RunSpec) -> str:
-        """Begin a run again that somebody else told to stop, but not for ever; what became of it."""
-        self._told_to_stop[spec.id] += 1
-        if self._told_to_stop[spec.id] <= self._effort.retries:
+        """Begin a run again whose process was stopped from outside, but not for ever; what became of it."""
+        self._stops[spec.id] += 1
+        if self._stops[spec.id] <= self._effort.retries:
             self._waiting.append(spec)
             return ""
         self._open.discard(spec.id)
-        return f"It was told to stop {self._told_to_stop[spec.id]} times and is left. The same command resumes it."
+        return f"It was stopped from outside {self._stops[spec.id]} times and is left. The same command resumes it."
 
     def _after_loss(self, spec: RunSpec, reason: str, *, for_good: bool) -> tuple[Ended, str]:
         """Write down that the process of a run was lost; begin the run again unless it was lost too often."""

@@ -76,8 +76,7 @@ def _rows_of(store: Store, spec: RunSpec, names: Sequence[str], rows: RowsOf) ->
         found = store.rows(spec.id, FILES[rows])
     if not found:
         return
-    begun: Mapping[str, Any] = next((row for row in reversed(store.attempts(spec.id)) if "began" in row), {})
-    head: Row = {"run": spec.id, "svrl": " ".join(filter(None, (begun.get("svrl"), begun.get("commit"))))}
+    head: Row = {"run": spec.id, "svrl": store.version_of(spec.id)}
     head |= {"kind": spec.kind.name, SUBJECT[spec.kind.name]: spec.subject, "arm": spec.arm, "seed": spec.seed}
     head |= _flat({name: value_of(spec, name) for name in names})
     for row in found:

@@ -177,7 +177,6 @@ class _Worker:
         sort: What its runs have in common; see `_sort`.
         gpu: The one that it has, or None.
         open: Runs that it has and that have not ended.
-        begun: Those of them that it has said it began.
         leaving: It was told to stop, so it takes no more runs.
     """
 
@@ -187,13 +186,11 @@ class _Worker:
     sort: tuple[str, Any, int]
     gpu: str | None
     open: dict[str, RunSpec] = field(default_factory=dict)
-    begun: set[str] = field(default_factory=set)
     leaving: bool = False
 
     def heard(self, run: str, ended: Ended | None, reason: str) -> News:
         """What it says about one of its runs."""
         if ended is None:
-            self.begun.add(run)
             return News(self.open[run])
         self.leaving |= ended == "stopped"
         return News(self.open.pop(run), ended, reason)
@@ -281,9 +278,10 @@ class LocalPool(Pool):
             except (EOFError, OSError):
                 self._forget(worker)
                 code = worker.process.exitcode
-                for run, spec in worker.open.items():
-                    stopped = code == 0 and run not in worker.begun  # it was told to stop
-                    found.append(News(spec, "stopped") if stopped else News(spec, "killed", _how_it_ended(code)))
+                found += [  # one that was told to stop ends with code 0
+                    News(spec, "killed", _how_it_ended(code)) if code else News(spec, "stopped")
+                    for spec in worker.open.values()
+                ]
         return found
 
     def stop(self) -> None:
@@ -304,8 +302,8 @@ class LocalPool(Pool):
         worker.process.join()
 
 
-def _how_it_ended(code: int | None) -> str:
-    if code is None or code >= 0:
+def _how_it_ended(code: int) -> str:
+    if code > 0:
         return f"The process ended with code {code} and did not say why; see log.txt."
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     hint = " The system does that to processes when memory runs out." if -code == signal.SIGKILL else ""

@@ -246,14 +246,6 @@ def _number(value: float) -> float:
     return float(value) + 0.0
 
 
-def grid_in_one_form(task: str, states: Any) -> Any:
-    """A grid as "50x50", from the same, "2500", 2500 or [50, 50]; what is no grid of the task stays as it is."""
-    try:
-        return PlanSettings.of({"task": task, "states": states}).written_out().states
-    except ValueError:
-        return states
-
-
 # Planning.
 
 
@@ -464,6 +456,7 @@ def _result(settings: PlanSettings, method: Method, found: Plan, score: Score, j
             **_certificate(judge, found),
             "converged": found.converged,
             "problem": found.problem,
+            "method_repr": found.method,
             **_or_reason("optimum", optimum and optimal and _comparison_row("optimum", optimum, optimal), NO_OPTIMUM),
             **_break_even(found, optimum, settings.backup_cost),
         }
@@ -502,11 +495,13 @@ def _estimator_name(method: Method) -> str | None:
 def _metric(task: str, score: Score, optimal: Score | None) -> dict[str, Any]:
     if not score.metric:
         return _or_reason("metric", None, f"{task} has no metric")
-    name = score.metric["name"]
-    best = _or_reason("optimal", optimal and optimal.metric[name], NO_OPTIMUM)
+    every, best = ({} if its is None else {**its.metric} for its in (score, optimal))
+    name = every.pop("name")
+    best.pop("name", None)
     return {
-        "metric": finite({"name": name, "value": score.metric[name], **best}),
-        "metrics": finite({key: value for key, value in score.metric.items() if key != "name"}),
+        "metric": finite({"name": name, "value": every[name], **_or_reason("optimal", best.get(name), NO_OPTIMUM)}),
+        "metrics": finite(every),
+        **_or_reason("optimal_metrics", finite(best) or None, NO_OPTIMUM),
     }
 
 
@@ -522,6 +517,7 @@ def _certificate(judge: Judge, found: Plan) -> dict[str, Any]:
     certificate = certify_plan(judge.model, found.v, found.policy)
     return {
         "certified_error": certificate.certified_error,
+        "certificate_backups": certificate.backups,
         "value_error_bound": certificate.value_error,
         "policy_loss_bound": certificate.mean_loss_bound,
     }

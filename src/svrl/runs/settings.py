@@ -13,11 +13,12 @@ import functools
 import importlib.util
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from svrl.agents.config import CHOICES, PRECISIONS, PRESETS, AgentConfig, family_of
 from svrl.agents.foreign_names import FOREIGN_NAMES
-from svrl.runs.plan_run import ESTIMATORS, METHODS, OF_A_METHOD, PLAN, PlanSettings, grid_in_one_form
+from svrl.runs.plan_run import ESTIMATORS, METHODS, OF_A_METHOD, PLAN, PlanSettings
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.train_run import STRUCTURE, training
 from svrl.runtime.names import nearest_name
@@ -85,7 +86,8 @@ def settings_in(spec: RunSpec) -> dict[str, Any]:
 def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
     """A value as a run has it: grids and widths can be written in several ways."""
     if name == "states" and spec.kind == PLAN and value is not None:
-        return grid_in_one_form(spec.subject, value)
+        with suppress(ValueError):  # what is no grid of the task stays as it is
+            return PlanSettings.of({"task": spec.subject, "states": value}).written_out().states
     if name == "hidden" and isinstance(value, int):
         return [value]
     return widths(value) if name == "hidden" and isinstance(value, str) and "*" not in value else value

@@ -1,9 +1,9 @@
 """A run: its kind and its settings, which are its identity, and what it is carried out with.
 
 Kinds are trainings, plans, and the computations that the paper's figures are drawn from. Settings are plain data. A run
-with the same kind and settings is the same run, whoever asks for it: what one list of runs has computed, another one
-finds. Everything random is seeded by the settings. The device is not part of them: on another one the same seed may
-draw other numbers, which is another sample of the same thing, and the provenance says where it was computed.
+with the same kind and settings is the same run: what one list of runs has computed, another one finds.
+Everything random is seeded by the settings. The device is not part of them: on another one the same seed may draw other
+numbers, which is another sample of the same thing, and the provenance says where it was computed.
 """
 
 from __future__ import annotations

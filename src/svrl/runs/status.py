@@ -70,7 +70,7 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Mapp
     by_subject = sorted(cells.items(), key=lambda cell: subjects.index(cell[0][0]))
     return {
         "name": name,
-        "code": " ".join(filter(None, this_version())),
+        "code": this_version(),
         "time": now,
         "measure": measure,
         "totals": _totals(runs, measure),

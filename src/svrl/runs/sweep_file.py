@@ -1,34 +1,8 @@
-"""A sweep as a file: which runs, with what each, and for how long.
+"""A sweep as a file, and its runs: from TOML (docs/sweeps.md shows one) to a list of runs, each of them once.
 
-```toml
-kind = "train"                      # or "plan"
-
-[fixed]                             # of every run: any option of svrl train or svrl plan
-preset = "short"
-
-[axes]                              # every combination is a run
-env = ["atari/frostbite", "minatar/*"]
-arm = ["dqn", "sv-dqn"]             # or agent and structured, each for itself
-observe = [0.7, 0.9]                # or p
-seeds = 3                           # or seed = [0, 1, 2]
-
-[[include]]                         # another grid: its axes take the place of those above
-arm = ["double", "sv-double"]
-observe = 0.9
-
-[[exclude]]                         # no run in which all of these hold
-env = "minatar/freeway"
-seed = [1, 2]
-
-[resources]                         # of each run
-cores = 1
-gpus = 0.25                         # share of a GPU
-memory_gb = 4
-
-[budget]
-steps = 1_000_000                   # of each training; iterations of a plan
-hours = 12                          # no run is begun later; those that run are saved and stopped
-```
+`fixed` are settings of every run. `axes` lists values, and every combination is a run. Each `include` is another grid,
+whose axes take the place of those. Each `exclude` leaves out the runs in which all of it holds. `resources` are what a
+run takes; `budget` has the steps of each run and the hours of all.
 """
 
 from __future__ import annotations

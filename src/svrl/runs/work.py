@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from svrl import __version__
 from svrl.runs.spec import Effort, RunSpec, Work
-from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of, this_version
+from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of
 from svrl.runtime.device import usable_cores
-from svrl.runtime.provenance import provenance
+from svrl.runtime.provenance import commit, provenance
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, STATE, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
 
@@ -66,8 +67,7 @@ def carry_out(
             if failure_of(attempts) is not None:
                 return "busy", ""
             number, began = 1 + sum("began" in row for row in attempts), time.monotonic()
-            version, commit = this_version()
-            who = {"host": socket.gethostname(), "pid": os.getpid(), "svrl": version, "commit": commit}
+            who = {"host": socket.gethostname(), "pid": os.getpid(), "svrl": __version__, "commit": commit()}
             store.note(run, {"attempt": number, **who, "began": now(), "steps": store.steps(run)})
             clear_remains(folder)
             begun()
