@@ -22,7 +22,7 @@ WRONG = {
         toy --observe 0                                       | --observe is a share of the pairs in (0, 1], got 0.0.
         toy --iterations 0                                    | --iterations must be at least 1
         toy --method value-iteration --observe 0.2            | no option observe
-        toy --estimator usvt --rank 3                         | --rank belongs to factor-als and hard-impute: usvt has
+        toy --estimator usvt --rank 3                         | usvt finds its rank itself: leave rank out
         toy --method averaged --sample-noise -1               | --sample-noise must be at least 0
         toy --sample-noise 1                                  | svp needs exact backups
         toy --method averaged-svp                             | --sample-noise is needed

@@ -208,7 +208,7 @@ def test_trainings_of_a_sweep_are_found(svrl, cartpole, tmp_path):
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("weather=rain", "runs of these figures have no setting 'weather'. Did you mean batches? They have "),
+        ("weather=rain", "these runs have no setting 'weather'. Did you mean batches? They have "),
         ("arm=sarsa", "At smoke scale these figures have no run with arm=sarsa. arm is dqn or sv-dqn."),
         ("seed=7", "At smoke scale these figures have no run with seed=7. seed is 0."),
         # What other figures have is no help here.

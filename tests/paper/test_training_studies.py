@@ -23,12 +23,11 @@ from svrl.paper.experiments.trainings import (
     share_at_most,
     training_study,
 )
-from svrl.runs.grid import runs_of
 from svrl.runs.local import run_locally
 from svrl.runs.settings import extra_of
 from svrl.runs.spec import RunSpec
 from svrl.runs.store import Kept, Store
-from svrl.runs.sweep_file import read_sweep
+from svrl.runs.sweep_file import read_sweep, runs_of
 
 from .hand_made_trainings import evidence, histogram, seeds, training
 

@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from svrl.runs.driver import Effort, Listener
-from svrl.runs.grid import runs_of
+from svrl.runs.driver import Listener
 from svrl.runs.local import run_locally
 from svrl.runs.settings import spec_of
-from svrl.runs.spec import RunSpec
-from svrl.runs.store import Store, open_store
-from svrl.runs.sweep_file import parse_sweep, read_sweep
+from svrl.runs.spec import Effort, RunSpec
+from svrl.runs.store import Store
+from svrl.runs.sweep_file import parse_sweep, runs_of
 from svrl.runtime.rows import read_rows
 
 OF_TIME = ("seconds", "per_second", "break_even_cost")
@@ -88,22 +87,18 @@ def at_first(wanted: Callable[[], bool], act: Callable[[], object]) -> Callable[
     return look
 
 
-def store_at(address: Path) -> Store:
-    return open_store(address)
-
-
 def has_checkpoint(address: Path, spec: RunSpec) -> bool:
-    return any((store_at(address).folder(spec.id) / "run" / "checkpoints").glob("[0-9]*.npz"))
+    return any((Store(address).folder(spec.id) / "run" / "checkpoints").glob("[0-9]*.npz"))
 
 
 def process_of(address: Path, spec: RunSpec) -> int:
     """Of the attempt that was begun last."""
-    return int([row for row in store_at(address).attempts(spec.id) if "pid" in row][-1]["pid"])
+    return int([row for row in Store(address).attempts(spec.id) if "pid" in row][-1]["pid"])
 
 
 def at_work(address: Path, specs: Sequence[RunSpec]) -> list[int]:
     """Processes that hold runs of a store at this moment."""
-    store = store_at(address)
+    store = Store(address)
     return [process_of(address, spec) for spec in specs if store.is_running(spec.id) and store.attempts(spec.id)]
 
 
@@ -136,7 +131,7 @@ def what_became_of(folder: Path) -> dict[str, Any]:
 
 
 def all_of(address: Path, specs: Sequence[RunSpec]) -> dict[str, Any]:
-    return {spec.label: what_became_of(store_at(address).folder(spec.id) / "run") for spec in specs}
+    return {spec.label: what_became_of(Store(address).folder(spec.id) / "run") for spec in specs}
 
 
 def leftovers(address: Path) -> list[str]:
@@ -147,7 +142,7 @@ def leftovers(address: Path) -> list[str]:
 
 
 def written(tmp_path: Path, specs: Sequence[RunSpec], name: str = "small") -> Path:
-    """Runs as a file that the driver reads: each is a grid of its own."""
+    """Runs as a file that the driver reads."""
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps([spec.as_json() for spec in specs]))
     return path
@@ -197,10 +192,7 @@ def _print(*words: str) -> None:
 
 
 def _main(file: str, store: str, every: str) -> int:
-    if file.endswith(".json"):
-        specs = [spec_of(fields["kind"], fields["settings"]) for fields in json.loads(Path(file).read_text())]
-    else:
-        specs = runs_of(read_sweep(file))
+    specs = [spec_of(fields["kind"], fields["settings"]) for fields in json.loads(Path(file).read_text())]
     try:
         found = run_locally(specs, store, effort=Effort(checkpoint_every=float(every)), listener=_Printing())
     except KeyboardInterrupt:

@@ -9,10 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from svrl import __version__
 from svrl.runs.settings import PLAN
 from svrl.runs.spec import RunSpec
-from svrl.runs.store import Store, this_version
+from svrl.runs.store import Store
 from svrl.runs.train_run import TRAIN
+from svrl.runtime.provenance import commit
 
 
 def training(env: str = "CartPole-v1", arm: str = "dqn", seed: int = 0, steps: int = 1000, **more: Any) -> RunSpec:
@@ -61,8 +63,7 @@ def begin(
 ) -> str:
     """A run that was begun; it runs only if somebody holds it."""
     attempt = 1 + sum("began" in row for row in store.attempts(spec.id))
-    version, commit = this_version()
-    who = {"host": "here", "pid": 1, "svrl": version, "commit": commit, "steps": store.steps(spec.id)}
+    who = {"host": "here", "pid": 1, "svrl": __version__, "commit": commit(), "steps": store.steps(spec.id)}
     store.note(spec.id, {"attempt": attempt, **who, "began": moment(time.time() if began is None else began)})
     write_rows(store, spec.id, "episodes.jsonl", games(scores, length))
     return spec.id

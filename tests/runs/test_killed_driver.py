@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from local_rig import all_of, children_of, driver, is_there, leftovers, plans, store_at, trainings, written
+from local_rig import all_of, children_of, driver, is_there, leftovers, plans, trainings, written
 
-from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
-from svrl.runs.spec import RunSpec
+from svrl.runs.spec import Effort, RunSpec
+from svrl.runs.store import Store
 
 EVERY = 0.3
 """Seconds between two checkpoints."""
@@ -45,7 +45,7 @@ def kill_at_some_moment(process: subprocess.Popen[str], rng: random.Random) -> b
 
 def assert_each_was_done_once(place: Path, specs: list[RunSpec]) -> None:
     for spec in specs:
-        attempts = store_at(place).attempts(spec.id)
+        attempts = Store(place).attempts(spec.id)
         assert [row["outcome"] for row in attempts if "outcome" in row].count("done") == 1
         assert [row["attempt"] for row in attempts if "began" in row] == list(
             range(1, 1 + sum("began" in row for row in attempts))
@@ -67,7 +67,7 @@ def test_a_sweep_whose_driver_is_killed_becomes_what_it_would_have_been(tmp_path
     assert all_of(broken, specs) == all_of(straight, specs)
     assert leftovers(broken) == []
     assert_each_was_done_once(broken, specs)
-    store = store_at(broken)
+    store = Store(broken)
     begun = [sum("began" in row for row in store.attempts(spec.id)) for spec in specs]
     assert sum(begun) > len(specs), "nothing was killed in the middle"
     assert {path.name for path in broken.iterdir()} == {"runs"}
@@ -78,7 +78,7 @@ def test_runs_of_a_killed_driver_save_and_end_by_themselves(tmp_path):
     specs = trainings(100_000)
     place = tmp_path / "store"
     process = driver(written(tmp_path, specs), place)
-    store = store_at(place)
+    store = Store(place)
     while not store.rows(specs[0].id, "learning.jsonl", 1) and process.poll() is None:
         time.sleep(0.02)
     came_from_it = children_of(process.pid)

@@ -14,12 +14,12 @@ pytest.importorskip("ray", reason="Ray is not installed here; make test-integrat
 
 import ray
 from ray.cluster_utils import Cluster
-from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, plans, runs, store_at, trainings
+from tests.runs.local_rig import Told, all_of, at_first, has_checkpoint, leftovers, plans, runs, trainings
 
-from svrl.runs.driver import Effort
 from svrl.runs.local import run_locally
 from svrl.runs.ray_pool import run_on_ray
-from svrl.runs.sweep_file import Resources
+from svrl.runs.spec import Effort
+from svrl.runs.store import Store
 
 LONG = trainings(6000, seeds=2, arms=("dqn", "sv-dqn"), log_every=500)
 OFTEN = Effort(checkpoint_every=0.3)
@@ -43,7 +43,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def outcomes(place: Path, run: str) -> list[str]:
-    return [row["outcome"] for row in store_at(place).attempts(run) if "outcome" in row]
+    return [row["outcome"] for row in Store(place).attempts(run) if "outcome" in row]
 
 
 def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Any, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Any, tmp_path
 
     def kill() -> None:
         """A worker first, then a node with all that works there."""
-        killed.append(int(store_at(broken).attempts(LONG[0].id)[-1]["pid"]))
+        killed.append(int(Store(broken).attempts(LONG[0].id)[-1]["pid"]))
         os.kill(killed[0], signal.SIGKILL)
         cluster.remove_node(cluster.nodes_of_runs.pop(), allow_graceful=False)
 
@@ -65,7 +65,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(cluster: Any, tmp_path
     assert all_of(broken, specs) == all_of(straight, specs)
     assert leftovers(broken) == []
     assert [outcomes(broken, spec.id) for spec in specs] == [["done"]] * len(specs)
-    begun = [sum("began" in row for row in store_at(broken).attempts(spec.id)) for spec in specs]
+    begun = [sum("began" in row for row in Store(broken).attempts(spec.id)) for spec in specs]
     assert sum(begun) > len(specs)
     assert sorted(run for run, ended, _ in told.ended if ended == "done") == sorted(spec.id for spec in specs)
 
@@ -89,7 +89,7 @@ def test_a_run_whose_worker_is_killed_too_often_fails(cluster: Any, tmp_path: Pa
     spec, killed = LONG[0], set[int]()
 
     def kill(told: Told) -> None:
-        attempts = store_at(tmp_path).attempts(spec.id)
+        attempts = Store(tmp_path).attempts(spec.id)
         if attempts and attempts[-1].get("pid", 0) not in {*killed, 0}:
             killed.add(attempts[-1]["pid"])
             os.kill(attempts[-1]["pid"], signal.SIGKILL)
@@ -101,4 +101,4 @@ def test_a_run_whose_worker_is_killed_too_often_fails(cluster: Any, tmp_path: Pa
 
 def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"No Ray cluster can be reached at 127\.0\.0\.2:1"):
-        run_on_ray(LONG[:1], str(tmp_path), cluster="127.0.0.2:1", resources=Resources())
+        run_on_ray(LONG[:1], str(tmp_path), cluster="127.0.0.2:1")

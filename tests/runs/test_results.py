@@ -18,9 +18,9 @@ import pytest
 import torch
 from local_rig import Told, children_of, is_there
 
-from svrl.runs.driver import Effort
+from svrl.agents.config import AgentConfig
 from svrl.runs.local import run_locally
-from svrl.runs.spec import Kind, Result, RunSpec, Work
+from svrl.runs.spec import Effort, Kind, Result, RunSpec, Work
 from svrl.runs.store import Store, read_first
 from svrl.runs.train_run import TRAIN, training
 from svrl.runtime.stop_signals import Signals
@@ -53,13 +53,7 @@ def steps_of(settings: Mapping[str, Any], work: Work) -> Result:
 SQUARE, BROKEN, ENDLESS = (Kind(name=made.__name__, compute=made) for made in (square, broken, endless))
 
 
-def small_training() -> RunSpec:
-    from svrl.agents.config import AgentConfig
-
-    return training("CartPole-v1", AgentConfig.for_env("CartPole-v1", "smoke", steps=100, eval_episodes=1))
-
-
-SMALL = small_training()
+SMALL = training("CartPole-v1", AgentConfig.for_env("CartPole-v1", "smoke", steps=100))
 STUDY = RunSpec(kind=Kind(name="study", compute=steps_of), settings={"of": "CartPole-v1"}, after=(SMALL,))
 
 
@@ -170,7 +164,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = [{tests!r}, {rig!r}]
 from test_results import ENDLESS, run_of
-from svrl.runs.driver import Effort
+from svrl.runs.spec import Effort
 from svrl.runs.local import run_locally
 
 if __name__ == "__main__":

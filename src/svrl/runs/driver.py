@@ -9,62 +9,20 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from svrl.runs.spec import RunSpec, Terms
+from svrl.runs.spec import Effort, RunSpec, with_forerunners
 from svrl.runs.store import TO_DO, BusyError, State, Store, failure_of, kills_of
 from svrl.runs.work import LAST_LINES, Ended, now, sentence_of, tidy
 from svrl.runtime.stop_signals import Signals
 
-RETRIES = 2
-"""Most restarts of a run whose process was killed: by the system for lack of memory, or with its machine."""
 LOOK_EVERY = 0.5
 """Seconds between two looks at signals and at the clock; the end of a run is noticed at once."""
 AGAIN_AFTER = 2.0
 """Seconds after which a run that another process holds is looked at again."""
 ELSEWHERE = "by another command"
 """The reason why a run is done that was not begun here."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """How runs are executed; nothing here changes what is learned.
-
-    Attributes:
-        jobs: Runs at a time on CPUs, or processes on GPUs; None takes as many as cores, GPUs and memory allow.
-        checkpoint_every: Seconds between two checkpoints of a training: what a killed process costs at most.
-        retries: Times that a run whose process was killed is begun again.
-        hours: After which no run is begun and those at work are saved; None is no limit.
-        tensorboard: Write scalars for TensorBoard.
-        command: That asked for the runs, for their provenance.
-    """
-
-    jobs: int | None = None
-    checkpoint_every: float = 60.0
-    retries: int = RETRIES
-    hours: float | None = None
-    tensorboard: bool = False
-    command: str = ""
-
-    def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise ValueError(f"jobs must be at least 1, got {self.jobs}.")
-        if self.hours is not None and not self.hours > 0:
-            raise ValueError(f"hours must be more than 0, got {self.hours:g}.")
-        if not self.checkpoint_every > 0:
-            raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
-
-    def terms(self, threads: int, device: str | None) -> Terms:
-        """How a process works on runs."""
-        return Terms(
-            threads=threads,
-            checkpoint_every=self.checkpoint_every,
-            tensorboard=self.tensorboard,
-            device=device,
-            command=self.command,
-        )
 
 
 class Listener:
@@ -108,19 +66,19 @@ class Summary:
 
 @dataclass(frozen=True)
 class News:
-    """What a pool has to tell.
+    """What a pool has to tell about a run.
 
     Attributes:
-        what: A run "begins" or has ended; "lost" with its process, "lost for good" if it was begun again often enough.
         spec: The run.
-        ended: How, if it has ended.
+        ended: How it has ended, "killed" if its process is lost; None if it begins.
         reason: Why.
+        for_good: It was lost so often that it is not begun again.
     """
 
-    what: Literal["begins", "ended", "lost", "lost for good"]
     spec: RunSpec
-    ended: Ended = "done"
+    ended: Ended | None = None
     reason: str = ""
+    for_good: bool = False
 
 
 class Pool(ABC):
@@ -136,15 +94,13 @@ class Pool(ABC):
         """Begin a run; False if there is no room now."""
 
     @abstractmethod
-    def news(self, seconds: float) -> list[News]:
+    def news(self, seconds: float) -> Iterable[News]:
         """What has happened; wait so long for it."""
 
-    @abstractmethod
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027
         """Ask all runs to save and end; called once."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """End all processes at once; what they work on is resumed from its last checkpoint."""
 
 
@@ -164,24 +120,24 @@ class Driver:
         self._effort, self._listener = effort, listener
         self._waiting: deque[RunSpec] = deque()
         self._elsewhere: dict[str, tuple[float, RunSpec]] = {}
-        self._setbacks: Counter[str] = Counter()
+        self._stops: Counter[str] = Counter()
         self._open: set[str] = set()
         self._stopping = self._out_of_time = False
         self._broken = ""
         self._deadline = None if effort.hours is None else time.monotonic() + 3600 * effort.hours
 
-    def run(self, specs: Sequence[RunSpec]) -> Summary:
-        """Work until nothing is left, or until it has to stop."""
+    def run(self, asked: Sequence[RunSpec]) -> Summary:
+        """Work until nothing is left, or until it has to stop.
+
+        Raises:
+            OSError: If the store cannot be written to before anything has begun.
+        """
+        specs = with_forerunners(asked)
         for spec in specs:
-            state = self._store.state(spec.id)
-            if state in ("running", *TO_DO):
-                self._open.add(spec.id)
-            if state == "done":
+            self._store.add(spec)
+        for spec in specs:
+            if self._look(spec) == "done":
                 tidy(self._store, spec.id)
-            elif state == "running":
-                self._elsewhere[spec.id] = (time.monotonic(), spec)
-            elif state in TO_DO:
-                self._waiting.append(spec)
         while self._waiting or self._elsewhere or self._pool.is_at_work:
             if self._has_to_stop():
                 if not self._stopping:
@@ -203,6 +159,24 @@ class Driver:
         self._out_of_time |= self._deadline is not None and time.monotonic() > self._deadline
         return self._signals.came is not None or self._out_of_time or bool(self._broken)
 
+    def _look(self, spec: RunSpec) -> State:
+        """See how a run stands that this driver does not work on, and what that leaves to do."""
+        state = self._store.state(spec.id)
+        if state in TO_DO:
+            self._waiting.append(spec)
+        elif state == "running":
+            self._elsewhere[spec.id] = (time.monotonic(), spec)
+        if state in ("done", "failed"):
+            self._open.discard(spec.id)
+        else:
+            self._open.add(spec.id)
+        return state
+
+    def _look_again(self, spec: RunSpec) -> None:
+        """The same of a run that another process had."""
+        if self._look(spec) == "done":
+            self._listener.ends(spec, "done", ELSEWHERE)
+
     def _hand_over(self) -> None:
         for run, (since, spec) in list(self._elsewhere.items()):
             if time.monotonic() - since >= AGAIN_AFTER:
@@ -220,46 +194,33 @@ class Driver:
             else:
                 full.add(spec.device)
 
-    def _look_again(self, spec: RunSpec) -> None:
-        """How a run stands that another process had."""
-        state = self._store.state(spec.id)
-        if state in TO_DO:
-            self._waiting.append(spec)
-        elif state == "running":
-            self._elsewhere[spec.id] = (time.monotonic(), spec)
-        else:
-            self._open.discard(spec.id)
-            if state == "done":
-                self._listener.ends(spec, "done", ELSEWHERE)
-
     def _hear(self, news: News) -> None:
         spec, ended, reason = news.spec, news.ended, news.reason
-        if news.what == "begins":
+        if ended is None:
             self._listener.begins(spec)
             return
-        if news.what != "ended":
-            ended, reason = self._after_loss(spec, reason, for_good=news.what == "lost for good")
+        if ended == "killed":
+            ended, reason = self._after_loss(spec, reason, for_good=news.for_good)
         if ended == "busy":
             self._look_again(spec)
             return
         if ended == "broken":
             self._broken = self._broken or reason
             ended, reason = "stopped", self._broken
-        elif ended == "stopped" and not self._stopping and not self._has_to_stop():  # somebody else told it to stop
-            self._begin_again(spec)
+        elif ended == "stopped" and not self._stopping and not self._has_to_stop():
+            reason = self._after_stop(spec)
         if ended in ("done", "failed"):
             self._open.discard(spec.id)
         self._listener.ends(spec, ended, reason)
 
-    def _begin_again(self, spec: RunSpec) -> None:
-        self._setbacks[spec.id] += 1
-        times = self._setbacks[spec.id]
-        if times <= self._effort.retries:
+    def _after_stop(self, spec: RunSpec) -> str:
+        """Begin a run again whose process was stopped from outside, but not for ever; what became of it."""
+        self._stops[spec.id] += 1
+        if self._stops[spec.id] <= self._effort.retries:
             self._waiting.append(spec)
-        else:
-            note = f"Note: {spec.label} was told to stop {times} times and is left. The same command resumes it."
-            self._listener.notes(note)
-            self._open.discard(spec.id)
+            return ""
+        self._open.discard(spec.id)
+        return f"It was stopped from outside {self._stops[spec.id]} times and is left. The same command resumes it."
 
     def _after_loss(self, spec: RunSpec, reason: str, *, for_good: bool) -> tuple[Ended, str]:
         """Write down that the process of a run was lost; begin the run again unless it was lost too often."""

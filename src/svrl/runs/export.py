@@ -14,9 +14,9 @@ from __future__ import annotations
 import csv
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.status import value_of, varied
@@ -31,8 +31,6 @@ FILES: dict[str, str] = {
     "trace": "rows.jsonl",
 }
 """Where the rows of each kind are; trace is of plans."""
-ENDINGS = (".csv", ".json", ".parquet")
-_PREFIX = {"results": "result", "episodes": "episode", "evaluations": "evaluation"}
 _REPEATED = ("run", "out", "env", "task", "arm", "seed")
 
 Row = dict[str, Any]
@@ -52,31 +50,19 @@ def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "r
         have no row, by their states.
 
     Raises:
-        ValueError: If something asked for is not known, if pyarrow is missing, or if there is no row at all.
+        ValueError: If the file is of another kind, if pyarrow is missing, or if there is no row at all.
     """
-    if rows not in get_args(RowsOf):
-        raise ValueError(f"There are rows of {', '.join(get_args(RowsOf))}; got {rows!r}.")
-    if path.suffix not in ENDINGS:
-        raise ValueError(f"A table ends with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, got {path.name!r}.")
-    pyarrow = _pyarrow() if path.suffix == ".parquet" else None
+    if path.suffix not in (".csv", ".json", ".parquet"):
+        raise ValueError(f"A table ends with .csv, .json or .parquet, got {path.name!r}.")
+    write = _parquet() if path.suffix == ".parquet" else _json if path.suffix == ".json" else _csv
     names = varied(specs)
     found = {spec.id: list(_rows_of(store, spec, names, rows)) for spec in specs}
     table = [row for rows_of_run in found.values() for row in rows_of_run]
     if not table:
         raise ValueError(f"None of {len(specs):,} runs has {rows} yet, so there is nothing to write.")
     columns = list(dict.fromkeys(name for row in table for name in row))
-    table = [{name: row.get(name) for name in columns} for row in table]
     with writing(path) as temporary:
-        if pyarrow is not None:
-            (arrow, parquet), mixed = pyarrow, _mixed(table)
-            parquet.write_table(arrow.Table.from_pylist([_of_one_kind(row, mixed) for row in table]), temporary)
-        elif path.suffix == ".json":
-            temporary.write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        else:
-            with temporary.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(columns)
-                writer.writerows([str(x).lower() if isinstance(x, bool) else x for x in row.values()] for row in table)
+        write([{name: row.get(name) for name in columns} for row in table], temporary)
     without = [store.state(run) for run, its in found.items() if not its]
     left_out = {state: without.count(state) for state in STATES if state in without}
     return {"rows": len(table), "runs": len(found) - len(without), "columns": columns, "left_out": left_out}
@@ -90,14 +76,11 @@ def _rows_of(store: Store, spec: RunSpec, names: Sequence[str], rows: RowsOf) ->
         found = store.rows(spec.id, FILES[rows])
     if not found:
         return
-    begun: Mapping[str, Any] = next((row for row in reversed(store.attempts(spec.id)) if "began" in row), {})
-    head: Row = {"run": spec.id, "svrl": " ".join(filter(None, (begun.get("svrl"), begun.get("commit"))))}
+    head: Row = {"run": spec.id, "svrl": store.version_of(spec.id)}
     head |= {"kind": spec.kind.name, SUBJECT[spec.kind.name]: spec.subject, "arm": spec.arm, "seed": spec.seed}
-    head |= {name: _cell(value_of(spec, name)) for name in names}
+    head |= _flat({name: value_of(spec, name) for name in names})
     for row in found:
-        yield head | {
-            f"{_PREFIX.get(rows, rows)}_{name}" if name in head else name: value for name, value in _flat(row).items()
-        }
+        yield head | {f"{rows}_{name}" if name in head else name: value for name, value in _flat(row).items()}
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> Row:
@@ -106,30 +89,34 @@ def _flat(row: Mapping[str, Any], before: str = "") -> Row:
         if isinstance(value, Mapping):
             found |= _flat(value, f"{before}{name}_")
         else:
-            found[f"{before}{name}"] = _cell(value)
+            found[f"{before}{name}"] = json.dumps(value) if isinstance(value, list | tuple) else value
     return found
 
 
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+def _csv(table: Sequence[Row], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table[0])
+        writer.writerows([str(x).lower() if isinstance(x, bool) else x for x in row.values()] for row in table)
 
 
-def _mixed(table: Sequence[Row]) -> set[str]:
-    """Columns that mix kinds of values other than whole numbers and numbers."""
-    kinds = {name: {type(row[name]) for row in table} - {type(None)} for name in table[0]}
-    return {name for name, found in kinds.items() if len(found) > 1 and found != {int, float}}
+def _json(table: Sequence[Row], path: Path) -> None:
+    path.write_text(json.dumps(table, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _of_one_kind(row: Row, mixed: set[str]) -> Row:
-    """With text in mixed columns: a column of Parquet has one type."""
-    return {
-        name: json.dumps(value) if name in mixed and value is not None and not isinstance(value, str) else value
-        for name, value in row.items()
-    }
-
-
-def _pyarrow() -> tuple[Any, Any]:
+def _parquet() -> Callable[[Sequence[Row], Path], None]:
+    """Writes Parquet, in which a column has one type: one that mixes others than numbers becomes text."""
     try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:
         raise ValueError('Parquet needs pyarrow: pip install "svrl[parquet]". Or write a .csv or .json.') from error
+
+    def write(table: Sequence[Row], path: Path) -> None:
+        columns = {name: [row[name] for row in table] for name in table[0]}
+        for name, values in columns.items():
+            kinds = {type(value) for value in values if value is not None}
+            if len(kinds) > 1 and kinds != {int, float}:
+                columns[name] = [x if x is None or isinstance(x, str) else json.dumps(x) for x in values]
+        parquet.write_table(arrow.table(columns), path)
+
+    return write

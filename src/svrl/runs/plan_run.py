@@ -1,8 +1,7 @@
 """One plan as a run: its settings, the planning, what is said about it, and its folder.
 
 `PlanSettings` is the only list of a plan's options: the flags of `svrl plan`, the settings that a sweep may set and
-config.json come from it. `plan_in_directory` plans in a run directory, with checkpoints; `plan_and_judge` writes
-nothing.
+config.json come from it. `plan_and_judge` plans, in a run directory with checkpoints or without writing anything.
 
 Nothing heavy is imported before a plan is made: the command line reads the settings for its help.
 """
@@ -14,11 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from svrl.runs.spec import Kind, Work
+from svrl.runtime.device import check_device
 from svrl.runtime.names import nearest_name
 from svrl.runtime.run_directory import CONFIG, RunDirectory, finite
+from svrl.runtime.stop_signals import Signals
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from svrl.planning.method import Method
     from svrl.planning.plan import Plan, Run
     from svrl.planning.score import Judge, Recorder, Score
-    from svrl.runtime.stop_signals import Signals
 
 # Written out because the catalogues import torch, and help and completion shall not wait for it.
 CONTROL_TASKS = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole", "three-motor-pendulum")
@@ -53,8 +53,6 @@ METHODS = (
 NOISY = ("averaged-svp", "averaged", "incumbent", "value-iteration")
 """Methods that plan from samples; the first two from nothing else."""
 ESTIMATORS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
-RANKED = ("factor-als", "hard-impute")
-"""Estimators with a rank of their own."""
 VARIANTS = ("paper", "authors")
 OF_A_METHOD = ("observe", "estimator", "rank", "final_sweep")
 """Settings that belong to some methods only; `svrl.planning.catalogue` says to which."""
@@ -74,7 +72,6 @@ INPUTS = {
     "cart-pole": ("force (N)",),
     "three-motor-pendulum": ("motor 1", "motor 2", "motor 3"),
 }
-TIME_UNITS = {"mountain-car": "steps"}
 
 Show = Callable[[str, int | None], Callable[..., None]]
 """Shows a person how it goes. It is called with the name of a stage and its length, or None, in place of the last
@@ -119,6 +116,10 @@ class PlanSettings:
     seed: int = _set(0, "Seed for what is drawn at random.")
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            kind, value = str(one.type).partition(" ")[0], getattr(self, one.name)
+            if value is not None and not _is(value, kind):
+                raise ValueError(f"{one.name} is {_WORDS[kind]}, got {value!r}.")
         for name, known in (("task", TASKS), ("method", METHODS), ("estimator", ESTIMATORS), ("variant", VARIANTS)):
             got = getattr(self, name)
             if got is not None and got not in known:
@@ -128,16 +129,14 @@ class PlanSettings:
         whole = ("rank", "actions", "iterations", "starts")
         for name, least in (*((name, 1) for name in whole), ("noise", 0), ("sample_noise", 0), ("backup_cost", 0)):
             value = getattr(self, name)
-            if value is not None and not least <= value < math.inf:
-                raise ValueError(f"{name} must be at least {least} and finite, got {value}.")
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}.")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"seed is a whole number from 0 to 2^63 - 1, got {self.seed!r}.")
         if self.sample_noise is not None and self.method not in NOISY:
             raise ValueError(f"sample_noise belongs to {', '.join(NOISY)}: {self.method} needs exact backups.")
         if self.sample_noise is None and self.method in NOISY[:2]:
             raise ValueError(f"sample_noise is needed, as in 0.3: {self.method} plans from samples.")
-        if self.rank is not None and self.estimator not in (None, *RANKED):
-            raise ValueError(f"rank belongs to {' and '.join(RANKED)}: {self.estimator} has none.")
         for name in OF_A_TASK:
             if self.task == "toy" and getattr(self, name) is not None:
                 raise ValueError(f"{name} belongs to the control tasks: toy has none.")
@@ -195,12 +194,9 @@ class PlanSettings:
     def _of_the_task(self) -> dict[str, Any]:
         task = self.make_task()
         if task is None:
-            import inspect
-
             from svrl.mdp.toy import toy_mdp
 
-            sizes = {name: one.default for name, one in inspect.signature(toy_mdp).parameters.items()}
-            sizes |= self._toy_sizes()
+            sizes = {**(toy_mdp.__kwdefaults__ or {}), **self._toy_sizes()}
             return {"states": str(sizes["n_states"]), "actions": sizes["n_actions"]}
         level = max(task.noise)
         return {
@@ -228,14 +224,21 @@ class PlanSettings:
             rank = getattr(method.estimator, "rank", None) if "rank" in takes else None
             same = [name for name, make in IN_THE_LOOP.items() if make(rank) == method.estimator]
             found["estimator"] = same[0] if same else self.estimator
-            if "rank" in takes and found["estimator"] in RANKED:
-                found["rank"] = rank
+            found |= {} if rank is None else {"rank": rank}
         elif "rank" in takes:
             found["rank"] = method.rank
         return found
 
 
+_WORDS = {"str": "a text", "int": "a whole number", "float": "a finite number", "bool": "true or false"}
 NUMBERS = tuple(one.name for one in fields(PlanSettings) if str(one.type).startswith("float"))
+
+
+def _is(value: object, kind: str) -> bool:
+    """True and false are no numbers, 4.0 is no whole number, and "4" is none at all."""
+    if kind == "float":
+        return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
+    return type(value).__name__ == kind
 
 
 def _number(value: float) -> float:
@@ -243,29 +246,28 @@ def _number(value: float) -> float:
     return float(value) + 0.0
 
 
-def grid_in_one_form(task: str, states: Any) -> Any:
-    """A grid as "50x50", from the same, "2500", 2500 or [50, 50]; what is no grid of the task stays as it is."""
-    try:
-        return PlanSettings.of({"task": task, "states": states}).written_out().states
-    except ValueError:
-        return states
-
-
 # Planning.
 
 
-class _Kept(NamedTuple):
-    """What a resumable run needs: its folder, and the signals that the caller holds back."""
+def plan_and_judge(
+    settings: PlanSettings,
+    folder: Path | None = None,
+    *,
+    resume: bool = False,
+    signals: Signals | None = None,
+    device: str = "cpu",
+    show: Show = unseen,
+) -> dict[str, Any]:
+    """Plan, and say how good the plan is beside the optimum.
 
-    directory: RunDirectory
-    signals: Signals
-
-
-def plan_and_judge(settings: PlanSettings, *, device: str = "cpu", show: Show = unseen) -> dict[str, Any]:
-    """Plan, and say how good the plan is beside the optimum; nothing is written.
+    Torch's threads are taken as they are, and are a setting of a run in a folder like every other.
 
     Args:
         settings: What to plan and how.
+        folder: Where to write rows, arrays, figures, and a checkpoint every few seconds: new or empty, or with `resume`
+            that of the run. None writes nothing.
+        resume: Resume the interrupted run in the folder, to exactly the result of an uninterrupted one.
+        signals: Held back by the caller, for a run in a folder.
         device: "cpu", "cuda" or "cuda:1".
         show: Shows a person how it goes.
 
@@ -273,113 +275,99 @@ def plan_and_judge(settings: PlanSettings, *, device: str = "cpu", show: Show = 
         What result.json of a run holds.
 
     Raises:
-        ValueError: If a setting is wrong, or the problem does not fit into memory, in one sentence.
-    """
-    with _in_sentences():
-        return _carry_out(settings, _checked(settings, device), device, show, None)
-
-
-def plan_in_directory(
-    settings: PlanSettings,
-    folder: Path,
-    *,
-    resume: bool = False,
-    signals: Signals,
-    device: str = "cpu",
-    show: Show = unseen,
-) -> dict[str, Any]:
-    """Plan in a run directory, with rows, arrays, figures and a checkpoint after every iteration.
-
-    Torch's threads are taken as they are, and are a setting of the run like every other.
-
-    Args:
-        settings: What to plan and how.
-        folder: New or empty; with `resume` that of the run.
-        resume: Resume the interrupted run in it, to exactly the result of an uninterrupted one.
-        signals: Held back by the caller.
-        device: "cpu", "cuda" or "cuda:1".
-        show: Shows a person how it goes.
-
-    Returns:
-        What result.json holds.
-
-    Raises:
         Stopped: If a signal came; everything is saved.
-        ValueError: If a setting is wrong, the folder is not free, or the problem does not fit into memory.
+        ValueError: If a setting is wrong, the folder is not free, or the problem does not fit into memory, in one
+            sentence.
     """
     import torch
 
-    with _in_sentences():
-        method = _checked(settings, device)
-    config = {**asdict(settings), "device": device, "threads": torch.get_num_threads()}
-    directory = (RunDirectory.resume if resume else RunDirectory.begin)(folder, config)
-    signals.at_once = True
+    with _in_sentences():  # whatever is wrong with the device, the task or the method is found before a folder is made
+        check_device(device)
+        settings.make_task()
+        method = settings.make_method()
+    directory, signals = None, signals or Signals()
+    if folder is not None:
+        config = {**asdict(settings), "device": device, "threads": torch.get_num_threads()}
+        directory = (RunDirectory.resume if resume else RunDirectory.begin)(folder, config)
+        signals.at_once = True
     try:
         with _in_sentences():
-            return _carry_out(settings, method, device, show, _Kept(directory, signals))
+            return _carry_out(settings, method, device, show, directory, signals)
     except ValueError:
-        directory.take_back()
+        if directory is not None:
+            directory.take_back()
         raise
 
 
 def _plan_run(settings: Mapping[str, Any], work: Work) -> None:
-    plan_in_directory(
-        PlanSettings.of(settings),
-        work.folder,
-        resume=(work.folder / CONFIG).exists(),
-        signals=work.signals,
-        device=work.device,
-    )
+    resume = (work.folder / CONFIG).exists()
+    plan_and_judge(PlanSettings.of(settings), work.folder, resume=resume, signals=work.signals, device=work.device)
 
 
 PLAN = Kind(name="plan", compute=_plan_run, resumes=True)
 """Plans as runs."""
 
 
-def _checked(settings: PlanSettings, device: str) -> Method:
-    """The method; whatever is wrong with it, the device or the task is found before a folder is made."""
-    from svrl.runtime.device import check_device
-
-    check_device(device)
-    settings.make_task()
-    return settings.make_method()
-
-
-def _carry_out(settings: PlanSettings, method: Method, device: str, show: Show, kept: _Kept | None) -> dict[str, Any]:
+def _carry_out(
+    settings: PlanSettings,
+    method: Method,
+    device: str,
+    show: Show,
+    directory: RunDirectory | None,
+    signals: Signals,
+) -> dict[str, Any]:
     import torch
 
     from svrl.mdp.simulator import NoisyBackups
     from svrl.planning.score import MOST_ENTRIES, Judge, Recorder
 
-    model = settings.make_model(torch.device(device), show)
+    model, noisy = settings.make_model(torch.device(device), show), settings.sample_noise is not None
     asked = settings.compare or settings.backup_cost is not None
     exact = asked or model.n_states * model.n_actions <= MOST_ENTRIES
     judge = Judge(model, getattr(model, "task", None), starts=settings.starts, seed=settings.seed, exact=exact)
     problem = model if settings.sample_noise is None else NoisyBackups(model, settings.sample_noise)
-    _warm_up(model, noisy=settings.sample_noise is not None)
+    zero = torch.zeros(1, dtype=torch.int64, device=model.device)
+    for kind in (torch.float64, torch.float32):  # compile, or load, what the plan will be timed on
+        v = torch.zeros(model.n_states, dtype=kind, device=model.device)
+        model.backup_at(v, zero, zero)
+        if noisy:
+            model.backup(v)
     show("solving exactly" if exact else "beginning", None)
     recorder = Recorder(judge.optimum.v if exact else None)
-    found = _plan(problem, method, settings.seed, recorder, show, kept)
+    checkpoint = None if directory is None else directory.checkpoint
+    found = _plan(problem, method, settings.seed, recorder, show, signals, checkpoint)
     show("judging", None)
     score = judge.score(found, recorder.values)
     result = _result(settings, method, found, score, judge)
     if settings.compare:
         own = _comparison_row(settings.method, found, score)
-        result["comparison"] = [own, result["optimum"], *_baselines(settings, problem, judge, found, show)]
-    if kept is not None:
+        result["comparison"] = [own, result["optimum"], *_baselines(settings, problem, judge, found, show, signals)]
+    if directory is not None:
         show("writing", None)
-        result["out"] = str(kept.directory.path)
-        _write(kept.directory, result, found, score, judge, recorder)
-        kept.signals.stop_if_came()
-        kept.signals.at_once = False  # a run that is finished cannot be resumed
-        kept.directory.finish(result)
+        result["out"] = str(directory.path)
+        rows = [
+            {**asdict(row), "sweep_equivalents": row.backups / found.problem["pairs"], "error": error}
+            for row, error in zip(found.trace, recorder.notes["errors"], strict=True)
+        ]
+        directory.write_rows(rows)
+        _write_arrays(directory, found)
+        _write_figures(directory, found, score, judge, rows, result.get("comparison", []))
+        signals.stop_if_came()
+        signals.at_once = False  # a run that is finished cannot be resumed
+        directory.finish(result)
     return result
 
 
 def _plan(
-    problem: Model | Sampler, method: Method, seed: int, recorder: Recorder, show: Show, kept: _Kept | None = None
+    problem: Model | Sampler,
+    method: Method,
+    seed: int,
+    recorder: Recorder,
+    show: Show,
+    signals: Signals,
+    checkpoint: Path | None = None,
 ) -> Plan:
-    """Plan; a run that is kept resumes from its checkpoint, and stops at the end of a step if a signal came."""
+    """Plan, from a checkpoint if there is one; a run that has one stops at the end of a step if a signal came."""
     from svrl.planning.checkpoint import plan_resumably
     from svrl.planning.plan import advance, begin, conclude
 
@@ -390,23 +378,22 @@ def _plan(
         row = run.trace[-1]
         rank = "" if row.rank is None else f"rank {row.rank}, "
         update(row.iteration, f"residual {row.residual:.2e}, {rank}{row.backups / pairs:.1f} sweeps")
-        if kept is not None:
-            kept.signals.stop_if_came()
+        signals.stop_if_came()
 
-    if kept is None:
+    if checkpoint is None:
         run = begin(problem, method, seed=seed)
         for _ in advance(problem, method, run):
             watch(run)
         return conclude(problem, method, run)
-    kept.signals.at_once = False  # a step that is cut short is done again, one that ends is kept
-    found = plan_resumably(problem, method, kept.directory.checkpoint, seed=seed, watch=watch, notes=recorder.notes)
-    kept.signals.at_once = True
-    kept.signals.stop_if_came()
+    signals.at_once = False  # a step that is cut short is done again, one that ends is kept
+    found = plan_resumably(problem, method, checkpoint, seed=seed, watch=watch, notes=recorder.notes)
+    signals.at_once = True
+    signals.stop_if_came()
     return found
 
 
 def _baselines(
-    settings: PlanSettings, problem: Model | Sampler, judge: Judge, found: Plan, show: Show
+    settings: PlanSettings, problem: Model | Sampler, judge: Judge, found: Plan, show: Show, signals: Signals
 ) -> Iterator[dict[str, Any]]:
     """The other methods, for as many iterations, on the same share of pairs."""
     from svrl.planning.catalogue import METHODS as CATALOGUE
@@ -420,22 +407,10 @@ def _baselines(
         recorder = Recorder(judge.optimum.v)
         try:
             method = make_method(name, observe=observe, iterations=found.iterations)
-            other = _plan(problem, method, settings.seed, recorder, show)
+            other = _plan(problem, method, settings.seed, recorder, show, signals)
             yield _comparison_row(name, other, judge.score(other, recorder.values))
         except ValueError as error:
             yield {"method": name, "reason": str(error)}
-
-
-def _warm_up(model: Model, *, noisy: bool) -> None:
-    """Compile, or load, what the plan will be timed on."""
-    import torch
-
-    zero = torch.zeros(1, dtype=torch.int64, device=model.device)
-    for kind in (torch.float64, torch.float32):
-        v = torch.zeros(model.n_states, dtype=kind, device=model.device)
-        model.backup_at(v, zero, zero)
-        if noisy:
-            model.backup(v)
 
 
 @contextmanager
@@ -452,17 +427,16 @@ def _in_sentences() -> Iterator[None]:
         raise
 
 
-# What is said about a plan.
+# What is said about a plan; what is None has its reason beside it.
 
 
 def _result(settings: PlanSettings, method: Method, found: Plan, score: Score, judge: Judge) -> dict[str, Any]:
-    """Everything that is said about a plan; what is None has its reason beside it."""
+    """What result.json holds, but for the comparison."""
     from svrl.planning.score import ranks
 
     model, optimum = judge.model, judge.optimum if judge.exact else None
     optimal = judge.optimal if judge.exact else None
-    grid = found.problem.get("states")
-    task, name = settings.task, settings.method
+    grid, task, name = found.problem.get("states"), settings.task, settings.method
     return finite(
         {
             "task": task,
@@ -514,22 +488,20 @@ def _numbers(found: Plan, score: Score) -> dict[str, Any]:
 def _estimator_name(method: Method) -> str | None:
     from svrl.matrix.catalogue import ESTIMATORS as CATALOGUE
 
-    estimator = getattr(method, "estimator", None)
-    if estimator is None:
-        return None
-    return next((name for name, kind in CATALOGUE.items() if type(estimator) is kind), type(estimator).__name__)
+    kind = type(getattr(method, "estimator", None))
+    return next((name for name, known in CATALOGUE.items() if kind is known), None)
 
 
 def _metric(task: str, score: Score, optimal: Score | None) -> dict[str, Any]:
     if not score.metric:
-        return {"metric": None, "metric_reason": f"{task} has no metric"}
-    name = score.metric["name"]
-    both = {key: value for key, value in score.metric.items() if key != "name"}
-    best = _or_reason("optimal", optimal and optimal.metric[name], NO_OPTIMUM)
+        return _or_reason("metric", None, f"{task} has no metric")
+    every, best = ({} if its is None else {**its.metric} for its in (score, optimal))
+    name = every.pop("name")
+    best.pop("name", None)
     return {
-        "metric": finite({"name": name, "value": score.metric[name], **best}),
-        "metrics": finite(both),
-        **_or_reason("optimal_metrics", optimal and finite({key: optimal.metric[key] for key in both}), NO_OPTIMUM),
+        "metric": finite({"name": name, "value": every[name], **_or_reason("optimal", best.get(name), NO_OPTIMUM)}),
+        "metrics": finite(every),
+        **_or_reason("optimal_metrics", finite(best) or None, NO_OPTIMUM),
     }
 
 
@@ -537,14 +509,11 @@ def _certificate(judge: Judge, found: Plan) -> dict[str, Any]:
     from svrl.planning.certificate import certify_plan
 
     if not bool(found.v.isfinite().all()):
-        return {"certified_error": None, "certified_error_reason": "the values are not finite"}
+        return _or_reason("certified_error", None, "the values are not finite")
     if not judge.exact:
         sample = judge.sample(found)
-        return {
-            "certified_error": None,
-            "certified_error_reason": "one sweep of all pairs takes too long; see sample_certificate",
-            "sample_certificate": {**asdict(sample), "statement": sample.statement},
-        }
+        said = _or_reason("certified_error", None, "one sweep of all pairs takes too long; see sample_certificate")
+        return {**said, "sample_certificate": {**asdict(sample), "statement": sample.statement}}
     certificate = certify_plan(judge.model, found.v, found.policy)
     return {
         "certified_error": certificate.certified_error,
@@ -560,21 +529,26 @@ def _break_even(found: Plan, optimum: Plan | None, cost: float | None) -> dict[s
     Saved against the exact optimum by modified policy iteration, which decides, and beside it against as
     many iterations of value iteration, which is the paper's comparison.
     """
-    against = {
-        "": None if optimum is None else optimum.ledger.backups - found.ledger.backups,
-        "_against_value_iteration": found.iterations * found.problem["pairs"] - found.ledger.backups,
+    spent = found.ledger.backups
+    saved = None if optimum is None else optimum.ledger.backups - spent
+    saved_beside = found.iterations * found.problem["pairs"] - spent
+    (even, reason), (even_beside, reason_beside) = _even(found, saved), _even(found, saved_beside)
+    said = {
+        **_or_reason("backups_saved", saved, NO_OPTIMUM),
+        **_or_reason("break_even_cost", even, reason),
+        "backups_saved_against_value_iteration": saved_beside,
+        **_or_reason("break_even_cost_against_value_iteration", even_beside, reason_beside),
     }
-    said: dict[str, Any] = {}
-    costs = {}
-    for name, saved in against.items():
-        costs[name], reason = _even(found, saved)
-        said |= _or_reason(f"backups_saved{name}", saved, NO_OPTIMUM)
-        said |= _or_reason(f"break_even_cost{name}", costs[name], reason)
-    if cost is not None:
-        even = costs[""]
-        said |= {"backup_cost": cost, "pays": even is not None and cost > even}
-        said["pays_sentence"] = _verdict(found, cost, even, against[""], said.get("break_even_cost_reason", ""))
-    return said
+    if cost is None:
+        return said
+    sentence = f"Estimation does not pay against the exact optimum: {reason}."
+    if even is not None:
+        sentence = (
+            f"At {cost:g} us a backup estimation {'pays' if cost > even else 'does not pay'}: "
+            f"{found.ledger.seconds_estimate:.3g} s of it saved {saved:,} backups against the exact optimum, so it "
+            f"breaks even at {even:.3g} us."
+        )
+    return {**said, "backup_cost": cost, "pays": even is not None and cost > even, "pays_sentence": sentence}
 
 
 def _even(found: Plan, saved: int | None) -> tuple[float | None, str]:
@@ -589,35 +563,11 @@ def _even(found: Plan, saved: int | None) -> tuple[float | None, str]:
     return 1e6 * found.ledger.seconds_estimate / saved, ""
 
 
-def _verdict(found: Plan, cost: float, even: float | None, saved: int | None, reason: str) -> str:
-    if even is None:
-        return f"Estimation does not pay against the exact optimum: {reason}."
-    word = "pays" if cost > even else "does not pay"
-    return (
-        f"At {cost:g} us a backup estimation {word}: {found.ledger.seconds_estimate:.3g} s of it saved {saved:,} "
-        f"backups against the exact optimum, so it breaks even at {even:.3g} us."
-    )
-
-
 def _or_reason(name: str, value: Any, reason: str) -> dict[str, Any]:
     return {name: value} if value is not None else {name: None, f"{name}_reason": reason}
 
 
-# The files of a run: rows, arrays and figures.
-
-
-def _write(
-    directory: RunDirectory, result: dict[str, Any], found: Plan, score: Score, judge: Judge, recorder: Recorder
-) -> None:
-    """Write everything but result.json, with which the run is finished."""
-    pairs = found.problem["pairs"]
-    rows = [
-        {**asdict(row), "sweep_equivalents": row.backups / pairs, "error": error}
-        for row, error in zip(found.trace, recorder.notes["errors"], strict=True)
-    ]
-    directory.write_rows(rows)
-    _write_arrays(directory, found)
-    _write_figures(directory, found, score, judge, rows, result.get("comparison", []))
+# The files of a run: arrays and figures.
 
 
 def _write_arrays(directory: RunDirectory, found: Plan) -> None:
@@ -650,29 +600,22 @@ def _write_figures(
     drawn = {"convergence.png": figures.draw_convergence(rows, pairs=found.problem["pairs"])}
     if comparison:
         drawn["comparison.png"] = figures.draw_comparison(comparison)
-    plans, paths = {found.name: found}, {found.name: score.rollout}
-    if judge.exact:
-        plans |= {"optimum": judge.optimum}
-        paths |= {"optimum": judge.optimal.rollout}
     if task is None and judge.exact:
         drawn["q.png"] = figures.draw_q(_array(judge.model.backup(judge.optimum.v)), title="optimal Q")
     if task is not None:
-        inputs = INPUTS.get(task.name, tuple(f"input {k + 1}" for k in range(task.actions.shape[1])))
-        drawn["policy.png"] = figures.draw_policies(
-            task.axes,
-            {name: _array(task.actions[some.policy.cpu()]) for name, some in plans.items()},
-            inputs=inputs,
-        )
+        plans = {found.name: (found, score)} | ({"optimum": (judge.optimum, judge.optimal)} if judge.exact else {})
+        policies = {name: _array(task.actions[one.policy.cpu()]) for name, (one, _) in plans.items()}
+        drawn["policy.png"] = figures.draw_policies(task.axes, policies, inputs=INPUTS[task.name])
+        paths = {name: its.rollout for name, (_, its) in plans.items() if its.rollout is not None}
         drawn["trajectories.png"] = figures.draw_trajectories(
             task.axes,
             {
                 name: (_array(path.states[:, :SHOWN_STARTS]), _array(path.inputs[:, :SHOWN_STARTS]))
                 for name, path in paths.items()
-                if path is not None
             },
-            time_step=float(task.label.get("time_step", 1.0)),
-            time_unit=TIME_UNITS.get(task.name, "s" if "time_step" in task.label else "steps"),
-            inputs=inputs,
+            time_step=float(task.label["time_step"]),
+            time_unit="steps" if task.name == "mountain-car" else "s",
+            inputs=INPUTS[task.name],
         )
     for name, figure in drawn.items():
         with directory.writing(name) as temporary:

@@ -16,10 +16,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from svrl.runs.driver import Driver, Effort, Listener, News, Pool, Summary
-from svrl.runs.spec import RunSpec, Terms, with_forerunners
+from svrl.runs.driver import Driver, Listener, News, Pool, Summary
+from svrl.runs.spec import Effort, RunSpec
 from svrl.runs.store import Store, open_store
-from svrl.runs.sweep_file import Resources
 from svrl.runs.work import carry_out
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals
@@ -33,7 +32,6 @@ def run_on_ray(
     address: str,
     *,
     cluster: str | None = None,
-    resources: Resources | None = None,
     effort: Effort | None = None,
     listener: Listener | None = None,
     signals: Signals | None = None,
@@ -45,7 +43,6 @@ def run_on_ray(
         address: The folder of the store; the same one on every node.
         cluster: Address of Ray, as in host:6379. By default RAY_ADDRESS, then a cluster on this machine, then a new one
             that ends with this process.
-        resources: What one run takes.
         effort: How they are worked on; `jobs` is the most tasks at a time.
         listener: Follows the sweep.
         signals: Those that the caller holds back already; by default they are held back here.
@@ -57,20 +54,17 @@ def run_on_ray(
     if importlib.util.find_spec("ray") is None:
         raise ValueError("A sweep on a cluster needs Ray, which is not installed. Run: pip install 'svrl[cluster]'")
     effort, store = effort or Effort(), open_store(Path(address).absolute())
-    specs = with_forerunners(specs)
-    for spec in specs:
-        store.add(spec)
     with ExitStack() as held:
         signals = signals or held.enter_context(Signals().held_back())
-        pool = RayPool(held.enter_context(_connected(cluster)), store, resources or Resources(), effort)
+        pool = RayPool(held.enter_context(_connected(cluster)), store, effort)
         return Driver(store, pool, signals, effort, listener or Listener()).run(specs)
 
 
 class RayPool(Pool):
-    """Tasks that Ray was given; those that have no room yet wait in Ray."""
+    """Tasks that Ray was given, which wait in Ray for room. Ray itself ends the tasks of a driver that is gone."""
 
-    def __init__(self, ray: Any, store: Store, resources: Resources, effort: Effort) -> None:
-        self._ray, self._store, self._resources, self._effort = ray, store, resources, effort
+    def __init__(self, ray: Any, store: Store, effort: Effort) -> None:
+        self._ray, self._store, self._effort = ray, store, effort
         self._tasks: dict[Any, RunSpec] = {}
         self._begun: set[str] = set()
         self._looked = 0.0
@@ -85,15 +79,17 @@ class RayPool(Pool):
         """Give Ray a task; False if it has `jobs` already."""
         if self._effort.jobs is not None and len(self._tasks) >= self._effort.jobs:
             return False
-        asked: dict[str, float] = {"num_cpus": self._resources.cores}
+        effort, device = self._effort, None
+        asked: dict[str, float] = {"num_cpus": effort.cores}
         if is_gpu(spec.device):
-            asked["num_gpus"] = self._resources.gpus or 1
-        if self._resources.memory_gb:
-            asked["memory"] = int(self._resources.memory_gb * 1e9)
-        # The GPU, or the share of one, that Ray gives the task.
-        terms = self._effort.terms(self._resources.cores, "cuda" if is_gpu(spec.device) else None)
+            asked["num_gpus"], device = (
+                effort.gpus or 1,
+                "cuda",
+            )  # the GPU, or the share of one, that Ray gives the task
+        if effort.memory_gb:
+            asked["memory"] = int(effort.memory_gb * 1e9)
         task = self._task.options(name=spec.label, **asked)
-        self._tasks[task.remote(str(self._store.root), spec, terms)] = spec
+        self._tasks[task.remote(str(self._store.root), spec, effort, device)] = spec
         return True
 
     def news(self, seconds: float) -> list[News]:
@@ -111,7 +107,7 @@ class RayPool(Pool):
         for spec in [spec for spec in self._tasks.values() if spec.id not in self._begun][:OLDEST]:
             if self._store.is_running(spec.id):
                 self._begun.add(spec.id)
-                yield News("begins", spec)
+                yield News(spec)
 
     def _end(self, task: Any) -> Iterator[News]:
         from ray.exceptions import RayError, RayTaskError, TaskCancelledError
@@ -127,27 +123,24 @@ class RayPool(Pool):
             ended, reason = "broken", said
         except RayError as error:
             said = f"Its Ray worker or its node was lost: {_first_sentence(error)}"
-            yield News("lost for good", spec, reason=said)
+            yield News(spec, "killed", said, for_good=True)
             return
         if ended != "busy" and spec.id not in self._begun and (ended, reason) != ("stopped", ""):
-            yield News("begins", spec)
+            yield News(spec)
         self._begun.discard(spec.id)
-        yield News("ended", spec, ended, reason)
+        yield News(spec, ended, reason)
 
     def stop(self) -> None:
         """Cancel all: those that have not begun go; those that have save, and end."""
         for task in self._tasks:
             self._ray.cancel(task, force=False)
 
-    def close(self) -> None:
-        """Nothing: Ray ends the tasks of a driver that is gone."""
 
-
-def _task(root: str, spec: RunSpec, terms: Terms) -> tuple[str, str]:
+def _task(root: str, spec: RunSpec, effort: Effort, device: str | None) -> tuple[str, str]:
     """What a Ray worker does. Ray cancels it by an interrupt, at which it saves and ends."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
     with Signals().held_back() as signals:
-        return carry_out(Store(Path(root)), spec, terms, signals)
+        return carry_out(Store(Path(root)), spec, effort, signals, device=device)
 
 
 @contextmanager

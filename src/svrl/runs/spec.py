@@ -1,15 +1,16 @@
 """A run: its kind and its settings, which are its identity, and what it is carried out with.
 
 Kinds are trainings, plans, and the computations that the paper's figures are drawn from. Settings are plain data. A run
-with the same kind and settings is the same run, whoever asks for it: what one list of runs has computed, another one
-finds. Everything random is seeded by the settings. The device is not part of them: on another one the same seed may
-draw other numbers, which is another sample of the same thing, and the provenance says where it was computed.
+with the same kind and settings is the same run: what one list of runs has computed, another one finds.
+Everything random is seeded by the settings. The device is not part of them: on another one the same seed may draw other
+numbers, which is another sample of the same thing, and the provenance says where it was computed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,22 +28,43 @@ _NOT_IN_LABEL = ("env", "task", "agent", "structured", "method", "seed", "preset
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
-    """How a process works on runs; nothing here changes what is computed.
+class Effort:
+    """How runs are carried out; nothing here changes what is computed.
 
     Attributes:
-        threads: CPU threads of a run that begins; one that is resumed keeps its own.
-        checkpoint_every: Seconds between two checkpoints of a training.
+        cores: CPU cores of a run, and the threads of one that begins; one that is resumed keeps its own.
+        gpus: The share of a GPU that a run on one takes, at most 1; 0 is all of it.
+        memory_gb: Most memory of a run in 10^9 bytes; None is not watched.
+        jobs: Runs at a time on CPUs, or processes on GPUs; None takes as many as cores, GPUs and memory allow.
+        checkpoint_every: Seconds between two checkpoints of a training: what a killed process costs at most.
+        retries: Times that a run whose process was killed is begun again: by the system for lack of memory, or with its
+            machine.
+        hours: After which no run is begun and those at work are saved; None is no limit.
         tensorboard: Write scalars for TensorBoard.
-        device: In place of the run's: "cuda", where this process sees one GPU only.
-        command: That asked for the run, for its provenance.
+        command: That asked for the runs, for their provenance.
     """
 
-    threads: int = 1
+    cores: int = 1
+    gpus: float = 0.0
+    memory_gb: float | None = None
+    jobs: int | None = None
     checkpoint_every: float = 60.0
+    retries: int = 2
+    hours: float | None = None
     tensorboard: bool = False
-    device: str | None = None
     command: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("cores", "jobs"):
+            got = getattr(self, name)
+            if got is not None and (type(got) is not int or got < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {got!r}.")
+        for name in ("memory_gb", "checkpoint_every", "hours"):
+            got = getattr(self, name)
+            if got is not None and not (type(got) in (int, float) and 0 < got < math.inf):
+                raise ValueError(f"{name} must be a number above 0, got {got!r}.")
+        if not (type(self.gpus) in (int, float) and 0 <= self.gpus <= 1):
+            raise ValueError(f"gpus must be a share of one GPU, from 0 to 1, got {self.gpus!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +74,16 @@ class Work:
     Attributes:
         folder: The run directory. It need not exist; what is in it stays after an interruption.
         device: "cpu", "cuda" or "cuda:1".
-        terms: How this process works on runs.
+        env_threads: Native threads of a training's environments.
+        effort: How runs are carried out.
         signals: Held back. When one came, the run saves what it can, and stops.
         after: The run directories of the runs that this one comes after.
     """
 
     folder: Path
     device: str = "cpu"
-    terms: Terms = field(default_factory=Terms)
+    env_threads: int = 1
+    effort: Effort = field(default_factory=Effort)
     signals: Signals = field(default_factory=Signals)
     after: tuple[Path, ...] = ()
 

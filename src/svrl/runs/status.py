@@ -16,9 +16,6 @@ interquartile mean of fewer than ten runs of one subject has none, since the boo
 from __future__ import annotations
 
 import functools
-import json
-import math
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -29,13 +26,10 @@ from svrl.runs.spec import SUBJECT, RunSpec, shown
 from svrl.runs.store import STATES, Store, failure_of, this_version
 from svrl.runs.train_run import STRUCTURE, TRAIN
 
-ATARI = "atari/"
 LAST_GAMES = 100
 LAST_LINES = 20
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _TOLD_OTHERWISE = (*SUBJECT.values(), "seed", "agent", "structured", "method")
 """Settings that are the subject, the seed or the arm."""
-_NUMBERS = ("mean", "mean_low", "mean_high", "iqm", "iqm_low", "iqm_high")
 
 Row = dict[str, Any]
 
@@ -58,7 +52,7 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Mapp
         - totals: of all runs, with eta_seconds until all are done and the best run.
         - runs: each with id, label, kind, subject, arm, variant (the arm with the settings that vary), seed, state,
           steps (of a plan, iterations), steps_in_all, steps_per_second, eta_seconds, score, attempts, the reason why it
-          failed or the line that it printed last, last_lines of a failed one, and seconds of a finished one.
+          failed, last_lines of a failed one, and seconds of a finished one.
         - groups: for each subject and variant, over seeds, how many runs there are, are done and are scored, the mean
           and interquartile mean (iqm) of the scores with their intervals, and the best; provisional if those that are
           scored are under way.
@@ -69,24 +63,32 @@ def look(store: Store, specs: Sequence[RunSpec], *, name: str = "", before: Mapp
     runs = [done.get(spec.id) or _run(store, spec, names, measure, now) for spec in specs]
     finished = [run["id"] for run in runs if run["state"] == "done"]
     same = before is not None and len(done) == len(finished)
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for run in runs:
+        cells.setdefault((run["subject"], run["variant"]), []).append(run)
+    subjects, variants = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True)) if cells else ([], [])
+    by_subject = sorted(cells.items(), key=lambda cell: subjects.index(cell[0][0]))
     return {
         "name": name,
-        "code": " ".join(filter(None, this_version())),
+        "code": this_version(),
         "time": now,
         "measure": measure,
         "totals": _totals(runs, measure),
-        "variants": _over_subjects(measure, runs),
-        "groups": _over_seeds(measure, runs),
+        "variants": [
+            _group(measure, None, variant, [some for (_, its), some in cells.items() if its == variant])
+            for variant in variants
+            if len(subjects) > 1 and not measure["reason"]
+        ],
+        "groups": [_group(measure, subject, variant, [some]) for (subject, variant), some in by_subject],
         "runs": runs,
-        "notes": before["notes"] if before is not None and same else list(store.notes_on_versions(finished)),
+        "notes": before["notes"] if before is not None and same else store.notes_on_versions(finished),
     }
 
 
-def varied(specs: Iterable[RunSpec]) -> list[str]:
+def varied(specs: Sequence[RunSpec]) -> list[str]:
     """Names of the settings that differ between the runs, in the order in which the runs name them."""
-    every = list(specs)
-    names = dict.fromkeys(name for spec in every for name in spec.given if name not in _TOLD_OTHERWISE)
-    return [name for name in names if len({_key(value_of(spec, name)) for spec in every if _has(spec, name)}) > 1]
+    names = dict.fromkeys(name for spec in specs for name in spec.given if name not in _TOLD_OTHERWISE)
+    return [name for name in names if len({repr(value_of(spec, name)) for spec in specs if _has(spec, name)}) > 1]
 
 
 def value_of(spec: RunSpec, name: str) -> Any:
@@ -97,10 +99,6 @@ def value_of(spec: RunSpec, name: str) -> Any:
 def _has(spec: RunSpec, name: str) -> bool:
     """A plain agent has fields of structure too, which decide nothing."""
     return name in spec.given or not (spec.kind == TRAIN and name in STRUCTURE and not spec.settings["structured"])
-
-
-def _key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _totals(runs: Sequence[Row], measure: Row) -> Row:
@@ -127,33 +125,29 @@ def _totals(runs: Sequence[Row], measure: Row) -> Row:
 
 def _run(store: Store, spec: RunSpec, names: Sequence[str], measure: Row, now: float) -> Row:
     values = {name: value_of(spec, name) for name in names}
+    varying = [f"{name}={shown(value)}" for name, value in values.items() if value is not None]
     run: Row = {
         "id": spec.id,
         "label": spec.label,
         "kind": spec.kind.name,
         "subject": spec.subject,
         "arm": spec.arm,
-        "variant": " ".join(
-            [spec.arm, *(f"{name}={shown(value)}" for name, value in values.items() if value is not None)]
-        ),
+        "variant": " ".join([spec.arm, *varying]),
         "seed": spec.seed,
         "state": "waiting",
         "steps": 0,
         "steps_in_all": spec.steps,
-        "steps_per_second": None,
-        "eta_seconds": None,
-        "score": None,
         "attempts": 0,
         "reason": "",
         "last_lines": [],
-        "seconds": None,
+        **dict.fromkeys(("steps_per_second", "eta_seconds", "score", "seconds")),
     }
     said = ""
     for _ in range(2):
         try:
             return run | _progress(store, spec, measure, now)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            said = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
+            said = str(error)
     return run | {"state": "failed", "reason": f"Its files cannot be read: {said}"}
 
 
@@ -178,49 +172,41 @@ def _progress(store: Store, spec: RunSpec, measure: Row, now: float) -> Row:
         }
     steps = store.steps(run)
     episodes = store.rows(run, "episodes.jsonl", LAST_GAMES) if spec.kind == TRAIN else []
-    scores = [row["score"] for row in episodes if _is_number(row.get("score"))]
-    found |= {"steps": steps, "score": _scaled(measure, spec, fmean(scores)) if scores else None}
+    scores = [row["score"] for row in episodes if row["score"] is not None]
+    found |= {"steps": steps, "score": _scaled(measure, spec, fmean(scores) if scores else None)}
     if state == "failed":
         row = failure_of(attempts) or {}
         lines = row.get("last_lines") or store.log_tail(run, LAST_LINES)
-        return found | {"reason": _plain(row.get("reason", "")), "last_lines": [_plain(line) for line in lines]}
+        return found | {"reason": row.get("reason", ""), "last_lines": lines}
     if state == "running" and begun:
         seconds = now - datetime.fromisoformat(begun[-1]["began"]).timestamp()
         made = steps - int(begun[-1].get("steps", 0))
         if made > 0 and seconds > 0:
             found["steps_per_second"] = made / seconds
             found["eta_seconds"] = None if spec.steps is None else max(0, spec.steps - steps) * seconds / made
-        found["reason"] = next((said for line in reversed(store.log_tail(run, 3)) if (said := _plain(line))), "")
     return found
-
-
-def _plain(line: object) -> str:
-    """A line that a program printed, without colours, and without what it wrote over."""
-    said = str(line).rstrip().rsplit("\r", 1)[-1]
-    return _CONTROL.sub("", said).rstrip()
 
 
 # Scores.
 
 
-def _measure_of(specs: Iterable[RunSpec]) -> Row:
+def _measure_of(specs: Sequence[RunSpec]) -> Row:
     """What runs are compared by; it follows from what they are, not from how far they came."""
-    every = list(specs)
-    kinds, subjects = {spec.kind.name for spec in every}, {spec.subject for spec in every}
+    kinds, subjects = {spec.kind.name for spec in specs}, {spec.subject for spec in specs}
     name, text, reason = "score_last_100", "score, mean of the last 100 games", ""
     if len(kinds) > 1:
         name, text, reason = "", "no common score", "trainings and plans have no common score"
     elif kinds == {"plan"}:
         name, text = "policy_loss_relative", "relative policy loss, less is better"
-    elif subjects and all(subject.startswith(ATARI) for subject in subjects):
+    elif subjects and all(subject.startswith("atari/") for subject in subjects):
         name, text = "human_normalised", "human-normalised score, mean of the last 100 games"
     elif len(subjects) > 1:
         reason = f"scores of {len(subjects)} environments are on {len(subjects)} scales"
     return {"name": name, "text": text, "less_is_better": name == "policy_loss_relative", "reason": reason}
 
 
-def _scaled(measure: Row, spec: RunSpec, score: Any) -> float | None:
-    if not _is_number(score) or not measure["name"]:
+def _scaled(measure: Row, spec: RunSpec, score: float | None) -> float | None:
+    if score is None or not measure["name"]:
         return None
     if measure["name"] != "human_normalised":
         return float(score)
@@ -236,28 +222,6 @@ def _best(measure: Row, runs: Iterable[Row]) -> Row | None:
     scored = [run for run in runs if run["score"] is not None]
     choose = min if measure["less_is_better"] else max
     return choose(scored, key=lambda run: run["score"]) if scored else None
-
-
-def _over_seeds(measure: Row, runs: Iterable[Row]) -> list[Row]:
-    """A group for every subject and variant: subject by subject, both in the order in which they come."""
-    found: dict[str, dict[str, list[Row]]] = {}
-    for run in runs:
-        found.setdefault(run["subject"], {}).setdefault(run["variant"], []).append(run)
-    return [
-        _group(measure, subject, variant, [some])
-        for subject, by_variant in found.items()
-        for variant, some in by_variant.items()
-    ]
-
-
-def _over_subjects(measure: Row, runs: Iterable[Row]) -> list[Row]:
-    """A group for every variant over all subjects; none if there is one subject, or no common scale."""
-    found: dict[str, dict[str, list[Row]]] = {}
-    for run in runs:
-        found.setdefault(run["variant"], {}).setdefault(run["subject"], []).append(run)
-    if measure["reason"] or len({subject for by_subject in found.values() for subject in by_subject}) < 2:
-        return []
-    return [_group(measure, None, variant, list(by_subject.values())) for variant, by_subject in found.items()]
 
 
 def _group(measure: Row, subject: str | None, variant: str, by_subject: Sequence[Sequence[Row]]) -> Row:
@@ -278,10 +242,9 @@ def _group(measure: Row, subject: str | None, variant: str, by_subject: Sequence
         "subjects": len(by_subject),
         "subjects_scored": len(counted),
         "provisional": bool(flat) and not done,
-        **dict.fromkeys(_NUMBERS),
+        **dict.fromkeys(f"{name}{end}" for name in ("mean", "iqm") for end in ("", "_low", "_high")),
         **_means(tuple(tuple(run["score"] for run in some) for some in counted)),
         "best": best and best["score"],
-        "best_run": best and best["id"],
     }
 
 
@@ -303,7 +266,3 @@ def _means(scores: tuple[tuple[float, ...], ...]) -> Row:
         if sum(map(len, scores)) >= stats.FEW or len(scores) > 1:
             found["iqm_low"], found["iqm_high"] = stats.stratified_interval(stats.iqm, games)
     return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -21,7 +21,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -235,26 +235,23 @@ class Store:
         Raises:
             BusyError: If another process holds it.
         """
-        held = locked(self.folder(run))
-        try:
-            held.__enter__()
-        except ValueError:
-            raise BusyError(run) from None
-        try:
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self.folder(run)))
+            except ValueError:
+                raise BusyError(run) from None
             yield self.folder(run)
-        finally:
-            held.__exit__(None, None, None)
 
     def notes_on_versions(self, runs: Iterable[str]) -> list[str]:
         """A note if finished runs were computed by another svrl than this one."""
-        found: Counter[tuple[str, str]] = Counter()
-        for run in runs:
-            begun = [row for row in self.attempts(run) if "began" in row]
-            if begun and self.result(run) is not None:
-                found[str(begun[-1].get("svrl", "?")), str(begun[-1].get("commit", ""))] += 1
-        others = {version: count for version, count in found.items() if version != this_version()}
-        listed = ", ".join(f"{count:,} by svrl {_version(*version)}" for version, count in others.items())
-        return [f"Note: not all results are of this svrl, {_version(*this_version())}: {listed}."] if others else []
+        done = Counter(self.version_of(run) for run in runs if self.result(run) is not None)
+        listed = ", ".join(f"{count:,} by svrl {it}" for it, count in done.items() if it not in ("", this_version()))
+        return [f"Note: not all results are of this svrl, {this_version()}: {listed}."] if listed else []
+
+    def version_of(self, run: str) -> str:
+        """Version and commit of the svrl of the last attempt at a run; empty if there was none."""
+        begun: Mapping[str, Any] = next((row for row in reversed(self.attempts(run)) if "began" in row), {})
+        return f"{begun.get('svrl', '')} {begun.get('commit', '')}".strip()
 
 
 def open_store(address: str | Path) -> Store:
@@ -271,9 +268,9 @@ def open_store(address: str | Path) -> Store:
     return Store(root)
 
 
-def this_version() -> tuple[str, str]:
+def this_version() -> str:
     """Version and commit of the svrl that runs."""
-    return __version__, commit()
+    return f"{__version__} {commit()}".strip()
 
 
 def label_in(folder: Path) -> str:
@@ -306,10 +303,6 @@ def _ended(attempts: Attempts) -> list[Mapping[str, Any]]:
     return [row for row in attempts[since + 1 :] if "outcome" in row]
 
 
-def _version(version: str, commit: str) -> str:
-    return f"{version} ({commit})" if commit else version
-
-
 def _write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
     with writing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=indent, allow_nan=False) + "\n", encoding="utf-8")
@@ -321,9 +314,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError as error:
-        raise ValueError(
-            f"{path} is damaged ({error}). Remove it; a run then resumes from its last checkpoint."
-        ) from error
+        raise ValueError(f"{path} is damaged: {error}. Remove it; its run then resumes or begins again.") from error
     return found if isinstance(found, dict) else None
 
 

@@ -1,116 +1,65 @@
-"""A sweep as a file: which runs, with what each, and for how long.
+"""A sweep as a file, and its runs: from TOML (docs/sweeps.md shows one) to a list of runs, each of them once.
 
-```toml
-kind = "train"                      # or "plan"
-
-[fixed]                             # of every run: any option of svrl train or svrl plan
-preset = "short"
-
-[axes]                              # every combination is a run
-env = ["atari/frostbite", "minatar/*"]
-arm = ["dqn", "sv-dqn"]             # or agent and structured, each for itself
-observe = [0.7, 0.9]                # or p
-seeds = 3                           # or seed = [0, 1, 2]
-
-[[include]]                         # another grid: its axes take the place of those above
-arm = ["double", "sv-double"]
-observe = 0.9
-
-[[exclude]]                         # no run in which all of these hold
-env = "minatar/freeway"
-seed = [1, 2]
-
-[resources]                         # of each run
-cores = 1
-gpus = 0.25                         # share of a GPU
-memory_gb = 4
-
-[budget]
-steps = 1_000_000                   # of each training; iterations of a plan
-hours = 12                          # no run is begun later; those that run are saved and stopped
-```
+`fixed` are settings of every run. `axes` lists values, and every combination is a run. Each `include` is another grid,
+whose axes take the place of those. Each `exclude` leaves out the runs in which all of it holds. `resources` are what a
+run takes; `budget` has the steps of each run and the hours of all.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from svrl.runs.spec import SUBJECT
-from svrl.runtime.names import nearest_name
+from svrl.runs.settings import in_one_form, renamed, settings_in, spec_of
+from svrl.runs.spec import SUBJECT, Effort, RunSpec, shown
+from svrl.runtime.names import near_names, nearest_name
 
-PARTS = ("name", "kind", "fixed", "axes", "include", "exclude", "resources", "budget")
+PARTS: dict[str, type] = {
+    "name": str,
+    "kind": str,
+    "fixed": dict,
+    "axes": dict,
+    "include": list,
+    "exclude": list,
+    "resources": dict,
+    "budget": dict,
+}
 SHIPPED = "svrl.runs.files"
 """The package with the paper's grids."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """What one run takes.
-
-    Attributes:
-        cores: CPU cores, at least 1.
-        gpus: The share of a GPU that a run on one takes, at most 1; 0 is all of it.
-        memory_gb: Most memory in 10^9 bytes; None is not watched.
-    """
-
-    cores: int = 1
-    gpus: float = 0.0
-    memory_gb: float | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.cores, bool) or not isinstance(self.cores, int) or self.cores < 1:
-            raise ValueError(f"resources.cores is a whole number of at least 1, got {self.cores!r}.")
-        for name in ("gpus", "memory_gb"):
-            got = getattr(self, name)
-            if got is not None and not (_is_number(got) and 0 <= got < math.inf):
-                raise ValueError(f"resources.{name} is a number of at least 0, got {got!r}.")
-        if self.memory_gb == 0:
-            raise ValueError("resources.memory_gb is more than 0; leave it out for no limit.")
-        if self.gpus > 1:
-            raise ValueError(f"A run trains on one GPU; [resources] gpus must be at most 1, got {self.gpus}.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How long.
-
-    Attributes:
-        steps: Agent steps of each training, iterations of each plan; None leaves it to the settings.
-        hours: Wall-clock hours after which no run is begun and those that run are saved; None is no limit.
-    """
-
-    steps: int | None = None
-    hours: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.steps is not None and (
-            isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1
-        ):
-            raise ValueError(f"budget.steps is a whole number of at least 1, got {self.steps!r}.")
-        if self.hours is not None and not (_is_number(self.hours) and self.hours > 0):
-            raise ValueError(f"budget.hours is a number above 0, got {self.hours!r}.")
+_REPLACES = {
+    "arm": ("agent", "structured"),
+    "agent": ("arm",),
+    "structured": ("arm",),
+    "seeds": ("seed",),
+    "seed": ("seeds",),
+}
+"""Names that stand for others: where one is set, those that were set before go."""
+MOST = 100_000
+"""Runs of a grid; more are a slip of the pen, and would take minutes to write down."""
+LISTED = 20
+"""Values that a sentence lists; the rest are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What a file asks for; `svrl.runs.grid.runs_of` makes its runs.
+    """What a file asks for; `runs_of` makes its runs.
 
     Attributes:
         name: What to call it; its record in a store has this name.
         kind: The command of every run.
-        fixed: Settings of every run.
+        fixed: Settings of every run, its budget of steps among them.
         axes: Values of those that vary.
         include: Further grids; their axes take the place of `axes`.
         exclude: Combinations to leave out.
-        resources: What one run takes.
-        budget: How long.
+        effort: What one run takes, and the hours of all.
         text: The file.
     """
 
@@ -118,16 +67,16 @@ class Sweep:
     kind: Literal["train", "plan"] = "train"
     fixed: Mapping[str, Any] = field(default_factory=dict)
     axes: Mapping[str, Any] = field(default_factory=dict)
-    include: tuple[Mapping[str, Any], ...] = ()
-    exclude: tuple[Mapping[str, Any], ...] = ()
-    resources: Resources = field(default_factory=Resources)
-    budget: Budget = field(default_factory=Budget)
+    include: Sequence[Mapping[str, Any]] = ()
+    exclude: Sequence[Mapping[str, Any]] = ()
+    effort: Effort = field(default_factory=Effort)
     text: str = ""
 
 
 def shipped() -> list[str]:
     """Names of the sweeps that come with the package."""
-    return sorted(path.name.removesuffix(".toml") for path in resources.files(SHIPPED).iterdir() if _is_toml(path.name))
+    names = (path.name for path in resources.files(SHIPPED).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def read_sweep(path: str | Path) -> Sweep:
@@ -136,17 +85,13 @@ def read_sweep(path: str | Path) -> Sweep:
     Raises:
         ValueError: If there is none, or something in it is wrong; the sentence says where.
     """
-    given = Path(path)
-    if given.is_file():
-        text, name = _read(given), given.stem
-    elif str(path).removesuffix(".toml") in shipped():
-        name = str(path).removesuffix(".toml")
-        text = (resources.files(SHIPPED) / f"{name}.toml").read_text(encoding="utf-8")
-    else:
-        hint = nearest_name(str(path).removesuffix(".toml"), shipped(), otherwise="Give a file, or one of")
+    file, name = Path(path), str(path).removesuffix(".toml")
+    if not file.is_file() and name not in shipped():
+        hint = nearest_name(name, shipped(), otherwise="Give a file, or one of")
         raise ValueError(f"There is no sweep {str(path)!r}. {hint}")
+    source = file if file.is_file() else resources.files(SHIPPED) / f"{name}.toml"
     try:
-        return parse_sweep(text, name)
+        return parse_sweep(source.read_text(encoding="utf-8"), Path(name).name)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -155,59 +100,184 @@ def parse_sweep(text: str, name: str) -> Sweep:
     """A sweep from the text of a file."""
     try:
         parts = tomllib.loads(text)
-        repr(parts)  # names with dots nest without end, and a later sentence may show a value
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"this is no TOML: {error}.") from error
-    except RecursionError:
-        raise ValueError("lists or tables are nested too deeply: a value is a number, a text or a list.") from None
     _refuse_others("a sweep", parts, PARTS)
-    kind = parts.get("kind", "train")
-    if kind not in SUBJECT:
-        raise ValueError(f"kind is train or plan, got {kind!r}.")
-    for part in ("fixed", "axes", "resources", "budget"):
-        if not isinstance(parts.get(part, {}), dict):
+    parts = {
+        "name": name,
+        "kind": "train",
+        **{part: form() for part, form in PARTS.items() if form is not str},
+        **parts,
+    }
+    for part, form in PARTS.items():
+        if form is dict and not isinstance(parts[part], dict):
             raise ValueError(f"{part} is a table: write [{part}] above its lines.")
-    for part in ("include", "exclude"):
-        entries = parts.get(part, [])
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) and entry for entry in entries):
+        if form is list and not (isinstance(parts[part], list) and all(isinstance(x, dict) and x for x in parts[part])):
             raise ValueError(f"{part} is a list of tables: write [[{part}]] above each.")
-    _refuse_others("resources", parts.get("resources", {}), ("cores", "gpus", "memory_gb"))
-    _refuse_others("budget", parts.get("budget", {}), ("steps", "hours"))
-    name = parts.get("name", name)
-    if not isinstance(name, str) or not re.fullmatch(r"\w[\w.+-]*", name):
-        raise ValueError(
-            f"name consists of letters, digits, dots and dashes, and begins with a letter or a digit; got {name!r}."
-        )
-    return Sweep(
-        name=name,
-        kind=kind,
-        fixed=parts.get("fixed", {}),
-        axes=parts.get("axes", {}),
-        include=tuple(parts.get("include", ())),
-        exclude=tuple(parts.get("exclude", ())),
-        resources=Resources(**parts.get("resources", {})),
-        budget=Budget(**parts.get("budget", {})),
-        text=text,
+    if parts["kind"] not in SUBJECT:
+        raise ValueError(f"kind is train or plan, got {parts['kind']!r}.")
+    if not isinstance(parts["name"], str) or not re.fullmatch(r"\w[\w.+-]*", parts["name"]):
+        said = "name consists of letters, digits, dots and dashes, and begins with a letter or a digit"
+        raise ValueError(f"{said}; got {parts['name']!r}.")
+    takes, budget = parts.pop("resources"), parts.pop("budget")
+    _refuse_others("resources", takes, ("cores", "gpus", "memory_gb"))
+    _refuse_others("budget", budget, ("steps", "hours"))
+    if "steps" in budget:
+        parts["fixed"] = {**parts["fixed"], ("steps" if parts["kind"] == "train" else "iterations"): budget["steps"]}
+    return Sweep(**parts, effort=Effort(**takes, hours=budget.get("hours")), text=text)
+
+
+def _refuse_others(what: str, got: Iterable[str], known: Iterable[str]) -> None:
+    for name in got:
+        if name not in known:
+            raise ValueError(f"{what} has no {name!r}. {nearest_name(name, known, otherwise='It has')}")
+
+
+# Its runs: all combinations of its axes, and of those of every further grid, each run once.
+
+
+def runs_of(sweep: Sweep, changes: Mapping[str, Any] | None = None) -> list[RunSpec]:
+    """All runs, in the order of the file.
+
+    Args:
+        sweep: What was asked for.
+        changes: Settings that take the place of the file's, in every run.
+
+    Raises:
+        ValueError: If something in it is wrong, or if nothing is left.
+    """
+    every: dict[str, RunSpec] = {}
+    for settings in _combinations(sweep):
+        spec = spec_of(sweep.kind, _over(settings, changes or {}))
+        if every.setdefault(spec.id, spec).device != spec.device:
+            raise ValueError("device says where runs are computed, not what they are: give one, not a list of them.")
+    found = list(every.values())
+    for entry in sweep.exclude:
+        wanted = {name: value if isinstance(value, list) else [value] for name, value in renamed(entry).items()}
+        _refuse_unknown(wanted, list(every.values()))
+        found = [spec for spec in found if not _matches(spec, wanted)]
+    if not found:
+        raise ValueError(f"The sweep {sweep.name} has no run.")
+    return found
+
+
+def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    for grid in ({}, *sweep.include):
+        axes = {name: _values(name, value, sweep.kind) for name, value in _over(sweep.axes, grid).items()}
+        if "seeds" in axes:
+            axes["seed"] = axes.pop("seeds")
+        runs = math.prod(map(len, axes.values()))
+        if runs > MOST:
+            raise ValueError(f"a grid of it has {runs:,} runs, and {MOST:,} is the most. Write fewer values or seeds.")
+        for values in itertools.product(*axes.values()):
+            yield _over(sweep.fixed, dict(zip(axes, values, strict=True)))
+
+
+def _over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes; what a change stands for goes."""
+    changes = renamed(changes)
+    gone = {other for name in changes for other in _REPLACES.get(name, ())} - set(changes)
+    return {**{name: value for name, value in renamed(settings).items() if name not in gone}, **changes}
+
+
+def _values(name: str, value: Any, kind: str) -> Sequence[Any]:
+    """The values of an axis; names with * stand for environments or tasks."""
+    if name == "seeds":
+        if type(value) is not int or value < 1:
+            raise ValueError(f"seeds is one number, of seeds from 0 on; got {value}. For a list, write seed = [...].")
+        return range(value)
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise ValueError(f"the axis {name} has no value.")
+    if name != SUBJECT[kind] or not any(isinstance(one, str) and "*" in one for one in values):
+        return values
+    from svrl.envs.catalogue import known_environments
+    from svrl.mdp.catalogue import TASKS
+
+    known = known_environments() if name == "env" else ["toy", *TASKS]
+    found = []
+    for one in values:
+        like = [known_one for known_one in known if fnmatchcase(known_one, one)] if "*" in str(one) else [one]
+        if not like:
+            raise ValueError(f"no {name} is called like {one!r}.")
+        found += like
+    return found
+
+
+# Some of its runs.
+
+
+def chosen(what: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any]]) -> tuple[list[RunSpec], list[str]]:
+    """Runs that have one of the values wanted, for every setting named.
+
+    Args:
+        what: Whose runs, for sentences: "The sweep paper-57 has".
+        specs: The runs.
+        where: The values wanted, by the names of settings; texts may have * in them.
+
+    Returns:
+        The runs, and a sentence for every value that none of them has.
+
+    Raises:
+        ValueError: If no run has such a setting, or no run is left, with what there is instead.
+    """
+    wanted = {name: list(values) for name, values in renamed(where).items()}
+    _refuse_unknown(wanted, specs)
+    found = [spec for spec in specs if _matches(spec, wanted)]
+    if found:
+        return found, [
+            f"Note: none of these runs has {name}={shown(value)}. {_there(specs, name, [value])}"
+            for name, values in wanted.items()
+            for value in values
+            if not any(_matches(spec, {name: [value]}) for spec in found)
+        ]
+    asked = ", ".join(f"{name}={' or '.join(map(shown, values))}" for name, values in wanted.items())
+    there = [
+        _there(specs, name, values)
+        for name, values in wanted.items()
+        if not any(_matches(spec, {name: values}) for spec in specs)
+    ]
+    there = there or ["Some have each, and none has all of them."]
+    raise ValueError(f"{what} no run with {asked}. {' '.join(there)}")
+
+
+def _refuse_unknown(names: Iterable[str], specs: Sequence[RunSpec]) -> None:
+    """Raise ValueError if no run has a setting of that name."""
+    known = list(dict.fromkeys(name for spec in specs for name in settings_in(spec)))
+    for name in names:
+        if name not in known:
+            near = near_names(name, known)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise ValueError(f"these runs have no setting {name!r}. {hint}They have {', '.join(known)}.")
+
+
+def _there(specs: Iterable[RunSpec], name: str, wanted: Sequence[Any]) -> str:
+    """Which values of a setting there are, as in "seed is 0 or 1.", after the one that may have been meant."""
+    every = [settings_in(spec) for spec in specs]
+    values = list(dict.fromkeys(shown(settings[name]) for settings in every if name in settings))
+    meant = [near for one in wanted if isinstance(one, str) and "*" not in one for near in near_names(one, values)]
+    hint = f"Did you mean {meant[0]}? " if meant else ""
+    if len(values) > LISTED:
+        values = [*values[:LISTED], f"one of {len(values) - LISTED} more"]
+    return f"{hint}{name} is {' or '.join(values)}."
+
+
+def _matches(spec: RunSpec, wanted: Mapping[str, Iterable[Any]]) -> bool:
+    """Whether a run has one of the values wanted, for every setting named."""
+    settings = settings_in(spec)
+    return all(
+        name in settings and any(_is_like(settings[name], in_one_form(spec, name, one)) for one in values)
+        for name, values in wanted.items()
     )
 
 
-def _read(path: Path) -> str:
+def _is_like(value: Any, wanted: Any) -> bool:
+    """Equal, of one kind (true is not 1), or like a pattern with *; numbers are equal however they are written."""
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return value is wanted
+    if isinstance(value, str) and isinstance(wanted, str):
+        return fnmatchcase(value, wanted)
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}.") from error
-
-
-def _refuse_others(what: str, got: Mapping[str, Any], known: Iterable[str]) -> None:
-    names = tuple(known)
-    for name in got:
-        if name not in names:
-            raise ValueError(f"{what} has no {name!r}. {nearest_name(name, names, otherwise='It has')}")
-
-
-def _is_toml(name: str) -> bool:
-    return name.endswith(".toml")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        return bool(value == (float(wanted) if isinstance(wanted, str) else wanted))
+    except ValueError:
+        return False

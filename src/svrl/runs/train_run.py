@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from svrl.agents.config import AgentConfig, family_of
-from svrl.runs.spec import Kind, RunSpec, Terms, Work
+from svrl.runs.spec import Kind, RunSpec, Work
 from svrl.runtime.run_directory import CONFIG
-
-if TYPE_CHECKING:
-    from svrl.training.population import Member
 
 _OWN = ("env", "seed", "precision")
 """Settings beside those of the agent."""
@@ -30,8 +26,12 @@ def train(settings: Mapping[str, Any], work: Work) -> None:
         Stopped: If a signal came; everything is saved.
         ValueError: If a setting is wrong, or training diverged.
     """
-    from svrl.runs.work import threads_of
+    from svrl.runs.store import LOG
     from svrl.training.session import Habits, train_in_directory
+
+    def say(sentence: str) -> None:
+        with (work.folder.parent / LOG).open("a", encoding="utf-8") as log:
+            log.write(f"{sentence}\n")
 
     train_in_directory(
         settings["env"],
@@ -40,10 +40,10 @@ def train(settings: Mapping[str, Any], work: Work) -> None:
         seed=settings["seed"],
         device=work.device,
         precision=settings["precision"],
-        env_threads=threads_of(work.folder, work.terms.threads),
+        env_threads=work.env_threads,
         resume=(work.folder / CONFIG).exists(),
-        habits=Habits(checkpoint_every=work.terms.checkpoint_every, tensorboard=work.terms.tensorboard),
-        say=to_the_log(work.folder),
+        habits=Habits(checkpoint_every=work.effort.checkpoint_every, tensorboard=work.effort.tensorboard),
+        say=say,
         signals=work.signals,
     )
 
@@ -84,33 +84,6 @@ def training(
 def config_of(settings: Mapping[str, Any]) -> AgentConfig:
     """All settings of a training's agent."""
     return AgentConfig.from_json({name: value for name, value in settings.items() if name not in _OWN})
-
-
-def member(settings: Mapping[str, Any], folder: Path, terms: Terms, device: str) -> Member:
-    """A training as one of several in a process."""
-    from svrl.training.population import Member
-
-    return Member(
-        env=settings["env"],
-        config=config_of(settings),
-        folder=folder,
-        seed=settings["seed"],
-        device=device,
-        precision=settings["precision"],
-        threads=terms.threads,
-        resume=(folder / CONFIG).exists(),
-    )
-
-
-def to_the_log(folder: Path) -> Callable[[str], None]:
-    """Takes what is to be said about a run, for the log.txt beside its run directory."""
-    from svrl.runs.store import LOG
-
-    def say(sentence: str) -> None:
-        with (folder.parent / LOG).open("a", encoding="utf-8") as log:
-            log.write(f"{sentence}\n")
-
-    return say
 
 
 @functools.cache

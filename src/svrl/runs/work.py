@@ -10,14 +10,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from svrl.runs.spec import RunSpec, Terms, Work
-from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of, this_version
-from svrl.runtime.provenance import provenance
+from svrl import __version__
+from svrl.runs.spec import Effort, RunSpec, Work
+from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of
+from svrl.runtime.device import usable_cores
+from svrl.runtime.provenance import commit, provenance
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, STATE, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
 
@@ -26,160 +28,114 @@ Ended = Literal["done", "failed", "stopped", "killed", "busy", "broken"]
 """
 LAST_LINES = 20
 _OF_THE_STORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
-_AS_TORCH_SAYS_IT = ("iostream error", "PytorchStreamWriter failed", *map(os.strerror, _OF_THE_STORE))
-"""torch.save hides the error number of a file that could not be written."""
-
-
-class Attempt:
-    """One attempt at a run, under the lock of its folder.
-
-    Attributes:
-        spec: The run.
-        folder: The folder of the run in the store.
-    """
-
-    def __init__(self, store: Store, spec: RunSpec, held: ExitStack) -> None:
-        self.spec, self.folder, run = spec, store.folder(spec.id), spec.id
-        self._store, self._held = store, held
-        self._number = 1 + sum("began" in row for row in store.attempts(run))
-        self._began = time.monotonic()
-        version, commit = this_version()
-        who = {"host": socket.gethostname(), "pid": os.getpid(), "svrl": version, "commit": commit}
-        store.note(run, {"attempt": self._number, **who, "began": now(), "steps": store.steps(run)})
-        clear_remains(self.folder)
-
-    @classmethod
-    def begin(cls, store: Store, spec: RunSpec) -> Attempt | None:
-        """Hold a run; None if another process holds it, has done it or has failed at it."""
-        run = spec.id
-        with ExitStack() as holding:
-            try:
-                holding.enter_context(store.working_on(run))
-            except BusyError:
-                return None
-            if store.result(run) is not None:
-                _tidy(store, run)
-                return None
-            if failure_of(store.attempts(run)) is not None:
-                return None
-            attempt = cls(store, spec, holding)
-            attempt._held = holding.pop_all()
-            return attempt
-
-    def end(self, error: BaseException | None) -> tuple[Ended, str]:
-        """Write down how it ended, and release the run.
-
-        Args:
-            error: What the run raised, or None.
-
-        Returns:
-            How it ended, and why in one sentence; empty if there is nothing to say.
-        """
-        try:
-            with self._held:
-                ended, reason = self._outcome(error)
-                row: dict[str, Any] = {"outcome": "stopped" if ended == "broken" else ended, "reason": reason}
-                if reason:
-                    with suppress(OSError):
-                        self._log(error)
-                    row["last_lines"] = self._store.log_tail(self.spec.id, LAST_LINES)
-                seconds = round(time.monotonic() - self._began, 3)
-                self._store.note(self.spec.id, {"attempt": self._number, "ended": now(), **row, "seconds": seconds})
-        except OSError as failure:
-            return "broken", sentence_of(failure, self._store.address)
-        return ended, reason
-
-    def _outcome(self, error: BaseException | None) -> tuple[Ended, str]:
-        if (self.folder / RUN / RESULT).exists():
-            return "done", ""
-        if error is None or isinstance(error, Stopped):
-            return "stopped", ""
-        said = str(error)
-        if isinstance(error, OSError) and error.errno in _OF_THE_STORE:
-            return "broken", sentence_of(error, str(self.folder))
-        if any(words in said for words in _AS_TORCH_SAYS_IT):
-            return "broken", f"{self.folder}: a file could not be written, as on a disk without room ({said})."
-        if isinstance(error, ValueError | ImportError):
-            return "failed", said
-        return "failed", f"{type(error).__name__}: {said}"
-
-    def _log(self, error: BaseException | None) -> None:
-        if error is not None:
-            lines = [] if isinstance(error, ValueError) else traceback.format_exception(error)
-            with (self.folder / LOG).open("a", encoding="utf-8") as log:
-                log.write("".join([*lines, f"Error: {error}\n"]))
-
-    @property
-    def seconds(self) -> float:
-        """Since it began."""
-        return time.monotonic() - self._began
 
 
 def carry_out(
     store: Store,
     spec: RunSpec,
-    terms: Terms,
+    effort: Effort,
     signals: Signals,
-    begun: Callable[[], None] = lambda: None,
     *,
+    device: str | None = None,
+    together: int = 0,
+    begun: Callable[[], None] = lambda: None,
     to_log: bool = True,
 ) -> tuple[Ended, str]:
-    """Do a run, or what is left of it, in this process.
+    """Do a run, or what is left of it, in this process and under the lock of its folder.
 
     Args:
         store: Where it is.
         spec: The run.
-        terms: How it is done.
+        effort: How it is done.
         signals: Held back by the caller. When one came, the run saves and stops.
+        device: In place of the run's: "cuda", where this process sees one GPU only.
+        together: Runs that share this process's GPU. If several, each is in a thread, and what belongs to the whole
+            process is left as it is: torch's threads, and where output goes.
         begun: Called when the run is held.
         to_log: Write what it prints to its log.txt.
 
     Returns:
         How it ended, and why in one sentence; empty if there is nothing to say.
     """
+    run = spec.id
     try:
-        attempt = Attempt.begin(store, spec)
-        if attempt is None:
-            return "busy", ""
-        begun()
-        error: BaseException | None = None
-        try:
-            with _output_to(attempt.folder / LOG) if to_log else nullcontext():
-                _compute(store, attempt, terms, signals)
-        except (Exception, Stopped, SystemExit) as raised:  # whatever it is, it is this run's alone
-            error = raised
-        signals.at_once = False
-        return attempt.end(error)
+        with store.working_on(run) as folder:
+            if store.result(run) is not None:
+                _complete(store, run)
+                return "busy", ""
+            attempts = store.attempts(run)
+            if failure_of(attempts) is not None:
+                return "busy", ""
+            number, began = 1 + sum("began" in row for row in attempts), time.monotonic()
+            who = {"host": socket.gethostname(), "pid": os.getpid(), "svrl": __version__, "commit": commit()}
+            store.note(run, {"attempt": number, **who, "began": now(), "steps": store.steps(run)})
+            clear_remains(folder)
+            begun()
+            error: BaseException | None = None
+            try:
+                with _output_to(folder / LOG) if to_log and together <= 1 else nullcontext():
+                    _compute(store, spec, effort, signals, device=device or spec.device, together=together)
+            except (Exception, Stopped, SystemExit) as raised:  # whatever it is, it is this run's alone
+                error = raised
+            signals.at_once = False
+            ended, reason = _outcome(folder, error)
+            row: dict[str, Any] = {"outcome": "stopped" if ended == "broken" else ended, "reason": reason}
+            if error is not None and reason:
+                with suppress(OSError):
+                    _log(folder, error)
+                row["last_lines"] = store.log_tail(run, LAST_LINES)
+            seconds = round(time.monotonic() - began, 3)
+            store.note(run, {"attempt": number, "ended": now(), **row, "seconds": seconds})
+            return ended, reason
+    except BusyError:
+        return "busy", ""
     except OSError as failure:
         return "broken", sentence_of(failure, store.address)
 
 
-def _compute(store: Store, attempt: Attempt, terms: Terms, signals: Signals) -> None:
+def _compute(store: Store, spec: RunSpec, effort: Effort, signals: Signals, *, device: str, together: int) -> None:
     """Compute in the run directory, and write what comes back.
 
     Raises:
         Stopped: If a signal came; what can be saved is saved.
         ValueError: If a setting is wrong, or the run fails in another way that it can name.
     """
-    spec, folder = attempt.spec, attempt.folder / RUN
-    device = terms.device or spec.device
-    with torch_threads(threads_of(folder, terms.threads)):
-        work = Work(
-            folder=folder,
-            device=device,
-            terms=terms,
-            signals=signals,
-            after=tuple(store.folder(run.id) / RUN for run in spec.after),
-        )
+    began, folder = time.monotonic(), store.folder(spec.id) / RUN
+    threads = threads_of(folder, effort.cores)
+    work = Work(
+        folder=folder,
+        device=device,
+        env_threads=max(1, usable_cores() // together) if together else threads,
+        effort=effort,
+        signals=signals,
+        after=tuple(store.folder(run.id) / RUN for run in spec.after),
+    )
+    with torch_threads(threads) if together <= 1 else nullcontext():
         signals.at_once = not spec.kind.resumes
         signals.stop_if_safe()
         result = spec.kind.compute(spec.settings, work)
     if result is not None:
         signals.at_once = False  # what is computed is kept
-        told = provenance(device=device, command=terms.command, seconds=attempt.seconds)
+        told = provenance(device=device, command=effort.command, seconds=time.monotonic() - began)
         if any(told.get(name, "") != value for name, value in result.trained.items()):
             told["trained"] = result.trained
         store.keep(spec, result, told)
+
+
+def _outcome(folder: Path, error: BaseException | None) -> tuple[Ended, str]:
+    if (folder / RUN / RESULT).exists():
+        return "done", ""
+    if error is None or isinstance(error, Stopped):
+        return "stopped", ""
+    if isinstance(error, OSError) and error.errno in _OF_THE_STORE:
+        return "broken", sentence_of(error, str(folder))
+    return "failed", str(error) if isinstance(error, ValueError | ImportError) else f"{type(error).__name__}: {error}"
+
+
+def _log(folder: Path, error: BaseException) -> None:
+    lines = [] if isinstance(error, ValueError) else traceback.format_exception(error)
+    with (folder / LOG).open("a", encoding="utf-8") as log:
+        log.write("".join([*lines, f"Error: {error}\n"]))
 
 
 @contextmanager
@@ -208,10 +164,10 @@ def tidy(store: Store, run: str) -> None:
     attempts = store.attempts(run)
     if remains_in(store.folder(run)) or (attempts and "began" in attempts[-1]):
         with suppress(BusyError, OSError), store.working_on(run):
-            _tidy(store, run)
+            _complete(store, run)
 
 
-def _tidy(store: Store, run: str) -> None:
+def _complete(store: Store, run: str) -> None:
     clear_remains(store.folder(run))
     attempts = store.attempts(run)
     if attempts and "began" in attempts[-1]:

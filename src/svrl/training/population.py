@@ -9,12 +9,11 @@ generators, rows and checkpoints. Its result is that of the run alone, and it ca
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,56 +118,25 @@ def train_population(
     waiting = iter(tuple(members))  # several threads may take from it
     ended: dict[Path, RunOutcome] = {}
     with ExitStack() as held:
-        signals = signals or held.enter_context(Signals().held_back())
-        train_queue(
-            lambda: next(waiting, None),
-            lambda member, outcome: ended.update({member.folder: outcome}),
-            together=together,
-            threads=members[0].threads,
-            manner=manner,
-            signals=signals,
-        )
+        heard = signals or held.enter_context(Signals().held_back())
+
+        def work() -> None:
+            while heard.came is None and (member := next(waiting, None)) is not None:
+                seen = heard if together == 1 else heard.of_one_run()
+                with _torch_threads(member.threads if together == 1 else None):
+                    ended[member.folder] = _outcome(member, manner or Manner(), seen)
+
+        if together == 1:
+            work()
+        else:
+            in_threads(work, together, members[0].threads)
     outcomes = {member.folder: ended.get(member.folder) for member in members}
     if failures := {folder: outcome for folder, outcome in outcomes.items() if isinstance(outcome, Exception)}:
-        raise PopulationError(failures, signals.came)
+        raise PopulationError(failures, heard.came)
     results = [outcome for outcome in outcomes.values() if isinstance(outcome, dict)]
     if len(results) < len(members):
-        signals.stop_if_came()
+        heard.stop_if_came()
     return results
-
-
-def train_queue(
-    next_run: Callable[[], Member | None],
-    ended: Callable[[Member, RunOutcome], object],
-    *,
-    together: int,
-    threads: int | None,
-    signals: Signals,
-    manner: Manner | None = None,
-) -> None:
-    """Train runs, several at a time, until there are no more or a signal came.
-
-    Args:
-        next_run: The run to be trained now, or None if there is none any more. Several threads call it.
-        ended: Called when a run is over, in the thread that trained it.
-        together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
-        threads: CPU threads of torch, of all runs if they are several at a time; None leaves them as they are.
-        signals: Those that the caller holds back.
-        manner: How runs are carried out.
-    """
-
-    def work() -> None:
-        while signals.came is None and (member := next_run()) is not None:
-            seen = signals if together == 1 else signals.of_one_run()
-            with _settings(member.threads) if together == 1 else nullcontext():
-                outcome = _outcome(member, manner or Manner(), seen)
-            ended(member, outcome)
-
-    if together == 1:
-        work()
-        return
-    with _settings(threads, SWITCH_INTERVAL):
-        _in_threads(work, together)
 
 
 def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> None:
@@ -188,10 +156,15 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
             )
 
 
-def _in_threads(work: Callable[[], None], count: int) -> None:
-    """Work in threads, and wait for signals in this one.
+def in_threads(work: Callable[[], None], count: int, threads: int | None) -> None:
+    """Do the same work in several threads, and wait for signals in this one.
 
     The threads are daemons, so that a second Ctrl-C ends the process without them.
+
+    Args:
+        work: What each thread does.
+        count: Threads.
+        threads: CPU threads of torch, of all together; None leaves them as they are.
     """
     unexpected: list[BaseException] = []
 
@@ -201,12 +174,19 @@ def _in_threads(work: Callable[[], None], count: int) -> None:
         except BaseException as error:
             unexpected.append(error)
 
-    threads = [threading.Thread(target=kept, daemon=True, name=f"run {number}") for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_LISTEN_EVERY)
+    earlier = sys.getswitchinterval()
+    # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
+    sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
+    try:
+        with _torch_threads(threads):
+            started = [threading.Thread(target=kept, daemon=True, name=f"run {number}") for number in range(count)]
+            for thread in started:
+                thread.start()
+            for thread in started:
+                while thread.is_alive():
+                    thread.join(_LISTEN_EVERY)
+    finally:
+        sys.setswitchinterval(earlier)
     if unexpected:
         raise unexpected[0]
 
@@ -245,15 +225,12 @@ def _forget_locals(error: BaseException | None) -> None:
 
 
 @contextmanager
-def _settings(threads: int | None, interval: float = math.inf) -> Iterator[None]:
-    """Torch's threads, and the seconds that a thread may keep Python: both belong to the whole process."""
-    earlier = torch.get_num_threads(), sys.getswitchinterval()
+def _torch_threads(count: int | None) -> Iterator[None]:
+    earlier = torch.get_num_threads()
     try:
-        if threads is not None:
-            torch.set_num_threads(threads)
-        sys.setswitchinterval(min(earlier[1], interval))
+        if count is not None:
+            torch.set_num_threads(count)
         yield
     finally:
-        if threads is not None:
-            torch.set_num_threads(earlier[0])
-        sys.setswitchinterval(earlier[1])
+        if count is not None:
+            torch.set_num_threads(earlier)
