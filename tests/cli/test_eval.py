@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +11,6 @@ import pytest
 from svrl.agents.agent import load_agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import evaluate
-from svrl.cli.train import TrainProgress
 from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.training.session import Habits, train_in_directory
 
@@ -36,14 +32,6 @@ def test_the_games_are_those_of_the_library(svrl_json, trained):
     assert svrl_json("eval", trained, "--episodes", 9, "--seed", 5)["scores"] != row["scores"]
 
 
-@pytest.mark.parametrize("command", ["eval", "watch"])
-def test_the_default_epsilon_is_whatever_the_run_has(svrl, svrl_json, trained, command):
-    assert svrl_json("eval", trained, "--episodes", 1)["epsilon"] == 0.5
-    shown = re.sub(r"[│\s]+", " ", svrl(command, "--help").stdout)
-    assert "(default: the run's own)" in shown
-    assert ".001" not in shown
-
-
 def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
     pytest.importorskip("ale_py")
     options = ("--preset", "smoke", "--steps", 64, "--threads", 1, "--eval-epsilon", 1, "--out", tmp_path / "run")
@@ -53,16 +41,9 @@ def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
     assert "human-normalised" in svrl("eval", tmp_path / "run", "--episodes", 1, "--epsilon", 1).stdout
 
 
-def test_an_unfinished_run_plays_as_its_checkpoint(svrl, svrl_json, tmp_path, monkeypatch):
-    run, calls = tmp_path / "run", iter(range(10**6))
-    with monkeypatch.context() as patch:
-        stop = lambda _: os.kill(os.getpid(), signal.SIGINT) if next(calls) == 90 else None  # noqa: E731
-        patch.setattr(TrainProgress, "__call__", stop)
-        options = ("--preset", "smoke", "--hidden", 32, "--threads", 1, "--out", run)
-        assert svrl("train", "CartPole-v1", *options).exit_code == 130
-    row = svrl_json("eval", run, "--episodes", 2)
-    assert row["steps"] == 91
-    assert row["arm"] == "dqn"
+def test_an_unfinished_run_plays_as_its_checkpoint(svrl_json, stopped):
+    row = svrl_json("eval", stopped, "--episodes", 2)
+    assert (row["steps"], row["arm"]) == (89, "dqn")
 
 
 PACKAGE = """
@@ -114,15 +95,13 @@ def test_a_package_is_imported_only_if_the_user_names_it(svrl, svrl_json, foreig
     assert "does not fit --env MountainCar-v0" in other.stderr
 
 
-@pytest.mark.parametrize("command", ["eval", "rank", "watch"])
-def test_what_is_not_a_run_is_told_apart(svrl, tmp_path, trained, command):
+def test_what_is_not_a_run_is_told_apart(svrl, tmp_path, trained):
     for name in ("d", "b", "a", "c"):
         (tmp_path / "many" / name).mkdir(parents=True)
         (tmp_path / "many" / name / "config.json").write_bytes((trained / "config.json").read_bytes())
     (tmp_path / "file").write_text("")
-    more = ("--out", tmp_path / "film.gif") if command == "watch" else ()
     for name, words in (("many", "holds runs: a, b, c, ..."), ("nowhere", "does not exist"), ("file", "is a file")):
-        result = svrl(command, tmp_path / name, *more)
+        result = svrl("eval", tmp_path / name)
         assert result.exit_code == 2
         assert f"{tmp_path / name} {words}" in result.stderr
         assert result.stderr.count("\n") == 1, result.stderr
@@ -191,13 +170,12 @@ CONFIGS = [{"env": 5}, {"env": None}, {"env": "Nope-v0"}, {"seed": None}, {"hidd
 
 
 @pytest.mark.parametrize("value", [*CONFIGS, '{"env": "Cart', "[" * 200_000, "[]"], ids=lambda value: str(value)[:20])
-@pytest.mark.parametrize("command", ["eval", "rank", "watch"])
-def test_odd_fields_of_a_configuration_name_its_file(svrl, tmp_path, stopped, value, command):
+def test_odd_fields_of_a_configuration_name_its_file(svrl, tmp_path, stopped, value):
     run = shutil.copytree(stopped, tmp_path / "run")
     whole = json.loads((run / "config.json").read_text())
     text = value if isinstance(value, str) else json.dumps({**whole, **value} if value else {})
     (run / "config.json").write_text(text)
-    result = svrl(command, run, *(("--out", tmp_path / "film.gif") if command == "watch" else ()))
+    result = svrl("eval", run)
     assert result.exit_code == 2, result.exception
     assert f"{run / 'config.json'}" in result.stderr
     assert result.stderr.count("\n") == 1, result.stderr

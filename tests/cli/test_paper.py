@@ -93,32 +93,6 @@ def test_check_is_a_row_for_every_claim(svrl, svrl_json, store):
     assert f"{ours} claims of our additions:" in shown.stdout
 
 
-def test_a_half_finished_run_is_not_judged(svrl_json, store, tmp_path):
-    mine = tmp_path / "store"
-    shutil.copytree(store, mine)
-    result_of(mine, toy_runs()[0]).unlink()
-    rows = svrl_json("paper", "check", "--store", mine)
-    assert not [row for row in rows if row["scale"] == "smoke" and row["source"] == "here" and row["figure"] == "fig1"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("run", "fig31"), "There is no figure or experiment 'fig31'. Did you mean fig"),
-        (("run", "fig1", "--scale", "huge"), "There is no scale 'huge'"),
-        (("run", "fig1", "--format", "gif"), "There is no format 'gif'. Choose one of pdf, png, svg."),
-        (("report", "--format", "md"), "The page is HTML, got --format md. Use html; a browser prints it to a PDF."),
-        (("--scale", "laptop", "check"), "--scale stands before check"),
-        (("run", "fig1", "--device", "gpu"), "There is no device 'gpu'"),
-    ],
-)
-def test_bad_use_gets_one_sentence(svrl, arguments, words):
-    shown = svrl("paper", *arguments)
-    assert shown.exit_code == 2
-    assert words in shown.stderr
-    assert "Traceback" not in shown.stderr
-
-
 def test_a_note_says_if_another_svrl_computed_what_is_kept(svrl, store, tmp_path):
     mine = tmp_path / "store"
     shutil.copytree(store, mine)
@@ -128,25 +102,6 @@ def test_a_note_says_if_another_svrl_computed_what_is_kept(svrl, store, tmp_path
     assert "Note: not all results are of this svrl" in shown.stderr
     assert "1 by svrl 0.0.1" in shown.stderr
     assert "not all results" not in svrl("paper", "check", "fig1", "--store", store).stderr
-
-
-def test_a_damaged_result_is_named(svrl, store, tmp_path):
-    mine = tmp_path / "store"
-    shutil.copytree(store, mine)
-    path = result_of(mine, toy_runs()[0])
-    path.write_text("{")
-    shown = svrl("paper", "check", "--store", mine)
-    assert shown.exit_code == 2
-    assert f"{path} is damaged" in shown.stderr
-
-
-def test_a_file_in_the_way(svrl, store, tmp_path):
-    (tmp_path / "file").write_text("mine")
-    shown = svrl("paper", "report", "--store", store, "--out", tmp_path / "file" / "report")
-    assert shown.exit_code == 2
-    assert "is a file" in shown.stderr
-    assert svrl("paper", "check", "--store", tmp_path / "file").exit_code == 2
-    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_the_page_is_written(svrl, store, tmp_path, monkeypatch):
@@ -209,21 +164,15 @@ def test_trainings_of_a_sweep_are_found(svrl, cartpole, tmp_path):
     ("where", "words"),
     [
         ("weather=rain", "these runs have no setting 'weather'. Did you mean batches? They have "),
-        ("arm=sarsa", "At smoke scale these figures have no run with arm=sarsa. arm is dqn or sv-dqn."),
-        ("seed=7", "At smoke scale these figures have no run with seed=7. seed is 0."),
-        # What other figures have is no help here.
-        ("arm=dueling", "no run with arm=dueling. arm is dqn or sv-dqn."),
-        ("env=minatar/breakout", "no run with env=minatar/breakout. env is CartPole-v1."),
+        ("arm=dueling", "At smoke scale these figures have no run with arm=dueling. arm is dqn or sv-dqn."),
         ("dqn", "--where is NAME=VALUE, as in --where seed=0; got 'dqn'."),
-        ("=dqn", "--where is NAME=VALUE, as in --where seed=0; got '=dqn'."),
-        ("arm=", "--where is NAME=VALUE, as in --where seed=0; got 'arm='."),
     ],
 )
 def test_what_no_run_has_is_refused_before_any_work(cartpole, tmp_path, where, words):
     shown = cartpole("--where", where)
     assert shown.exit_code == 2
     assert words in shown.stderr
-    assert len(shown.stderr.strip().splitlines()) == 1
+    assert shown.stderr.count("\n") == 1
     assert not (tmp_path / "store").exists()
 
 
@@ -232,7 +181,7 @@ def test_a_signal_keeps_what_is_done_and_the_same_command_resumes(cartpole, tmp_
         patch.setattr(Follower, "begins", lambda *_: os.kill(os.getpid(), signal.SIGINT))
         shown = cartpole()
     assert shown.exit_code == 130
-    assert "Stopped; what was done is kept, and the same command resumes." in shown.stderr
+    assert f"Stopped; what was done is in {tmp_path / 'store'}. Resume with: svrl paper run cartpole" in shown.stderr
     assert arms_kept(tmp_path / "store") == {}
     assert cartpole().exit_code == 0
     assert sorted(arms_kept(tmp_path / "store")) == ARMS

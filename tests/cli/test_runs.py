@@ -147,15 +147,12 @@ BAD = {
     "checkpoints": (_checkpoints, "No checkpoint can be used. The newest: "),
     "planning": (_planning, "checkpoint.pt is damaged"),
     "brackets": (lambda run: (run / "config.json").write_text("[" * 200_000), "config.json is damaged"),
-    "words": (_but("config.json", steps="many"), "steps_wanted is 'many'"),
-    "number": (_but("config.json", env=5), "env is 5"),
+    "words": (_but("config.json", steps="many"), "Its files hold what no run writes"),
     "nan": (_but("result.json", steps_per_second=float("nan")), "NaN is no number of JSON"),
-    "games": (_but("result.json", evaluation={"mean": 1.0, "ci_low": 0.0, "ci_high": 2.0}), "lacks some of"),
-    "text": (_but("result.json", evaluation=dict.fromkeys(("episodes", "mean", "ci_low", "ci_high"), "x")), "is 'x'"),
     "agent": (_flip, "agent.npz is damaged"),
     "no agent": (lambda run: (run / "agent.npz").unlink(), "agent.npz"),
     "pipe": (_pipe, "config.json is not a regular file"),
-    "rows": (_rows, "a score is no number"),
+    "rows": (_rows, "Its files hold what no run writes"),
 }
 
 

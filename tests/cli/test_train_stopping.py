@@ -44,7 +44,8 @@ def test_an_interrupted_run_becomes_what_it_would_have_been(svrl, tmp_path, monk
     line = result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
     again = shlex.split(line.split("Resume with: svrl ")[1])
-    assert again[-3:] == ["--out", str(broken), "--resume"]
+    assert again[again.index("--out") + 1] == str(broken)
+    assert "--resume" in again
     refused = svrl(*command, "--out", broken)
     assert refused.exit_code == 2
     assert "--resume" in refused.stderr
@@ -52,23 +53,6 @@ def test_an_interrupted_run_becomes_what_it_would_have_been(svrl, tmp_path, monk
     assert result.exit_code == 0, result.stderr
     assert_same_run(straight, broken)
     assert not {"checkpoints", "replay"} & names(broken)
-
-
-def test_a_signal_before_the_first_step_leaves_a_run_to_resume(svrl, tmp_path, monkeypatch, plain):
-    straight, broken = tmp_path / "straight", tmp_path / "broken"
-    assert svrl(*SMOKE, "--out", straight).exit_code == 0
-    with monkeypatch.context() as patch:
-        made = TrainProgress.__init__
-
-        def make(self: TrainProgress, *arguments: object) -> None:
-            made(self, *arguments)  # type: ignore[arg-type]
-            os.kill(os.getpid(), signal.SIGINT)
-
-        patch.setattr(TrainProgress, "__init__", make)
-        assert svrl(*SMOKE, "--out", broken).exit_code == 130
-    assert names(broken) == {"config.json"}
-    assert svrl(*SMOKE, "--out", broken, "--resume").exit_code == 0
-    assert_same_run(straight, broken)
 
 
 @pytest.mark.parametrize(
@@ -114,22 +98,7 @@ def test_a_run_outlives_its_terminal(tmp_path):
     assert (run / "checkpoints" / "000000001.npz").exists()
 
 
-def test_damaged_rows_are_told_and_counted(svrl, tmp_path, monkeypatch, plain):
-    broken = tmp_path / "broken"
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainProgress, "__call__", interrupting(200, sending(signal.SIGINT)))
-        assert svrl(*SMOKE, "--out", broken).exit_code == 130
-    rows = broken / "episodes.jsonl"
-    rows.write_bytes(b"x" + rows.read_bytes())
-    result = svrl(*SMOKE, "--out", broken, "--resume")
-    assert result.exit_code == 0, result.stderr
-    assert f"{rows} is damaged: rows are missing or changed" in result.stderr
-    found = json.loads((broken / "result.json").read_text())
-    assert found["episodes_reason"] == f"{len(read_rows(rows))} of them are in episodes.jsonl"
-    assert found["episodes"] == len(read_rows(rows)) + 1
-
-
-@pytest.mark.parametrize("more", [(), ("--preset", "classic"), ("--env-threads", 2), ("--observe", 0.5)])
+@pytest.mark.parametrize("more", [(), ("--preset", "classic"), ("--observe", 0.5)])
 def test_another_environment_is_said_before_all_else(svrl, tmp_path, trained, more):
     result = svrl("train", "Acrobot-v1", *more, "--out", trained, "--resume")
     assert result.exit_code == 2
@@ -234,16 +203,6 @@ def test_a_failed_start_leaves_its_folder_free(svrl, tmp_path, monkeypatch, plai
     assert "--resume" not in result.stderr
     assert not run.exists()
     assert svrl(*SMOKE, "--seed", 1, "--out", run).exit_code == 0
-
-
-def test_an_error_after_a_checkpoint_leaves_a_run_to_resume(svrl, tmp_path, monkeypatch, plain):
-    straight, run = tmp_path / "straight", tmp_path / "run"
-    assert svrl(*SMOKE, "--out", straight).exit_code == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainProgress, "__call__", interrupting(10, lambda: int("x" + [])))  # type: ignore[operator]
-        assert svrl(*SMOKE, "--checkpoint-every", 1e-9, "--out", run).exit_code == 1
-    assert svrl(*SMOKE, "--out", run, "--resume").exit_code == 0
-    assert_same_run(straight, run)
 
 
 def test_two_processes_do_not_train_in_one_folder(svrl, tmp_path, plain):

@@ -15,7 +15,7 @@ from training_runs import SMOKE, assert_same_run, names, sending
 
 from svrl.agents import evaluation
 from svrl.agents.config import AgentConfig
-from svrl.cli.train import TrainProgress, default_env_threads, default_threads, default_together
+from svrl.cli.train import TrainProgress, default_threads
 
 ARMS = ("dqn", "sv-double")
 TWO = (*SMOKE, "--agents", ",".join(ARMS), "--steps", 300, "--eval-every", 150, "--eval-episodes", 2)
@@ -55,19 +55,8 @@ def fail() -> None:
     raise ValueError("The loss is nan.")
 
 
-def test_runs_together_are_the_runs_alone(svrl_json, tmp_path, monkeypatch, alone, plain):
-    seen: set[tuple[str, int, float]] = set()
-    monkeypatch.setattr(
-        TrainProgress,
-        "__call__",
-        lambda self: seen.add((threading.current_thread().name, torch.get_num_threads(), sys.getswitchinterval())),
-    )
-    before = torch.get_num_threads(), sys.getswitchinterval()
+def test_runs_together_are_the_runs_alone(svrl_json, tmp_path, alone, plain):
     results = svrl_json(*TWO, "--together", 2, "--out", tmp_path)
-    assert (torch.get_num_threads(), sys.getswitchinterval()) == before
-    assert {name for name, *_ in seen} == {"run 0", "run 1"}
-    assert {threads for _, threads, _ in seen} == {1}
-    assert all(interval == pytest.approx(5e-4) for *_, interval in seen)
     assert [result["arm"] for result in results] == list(ARMS)
     assert names(tmp_path) == {*FOLDERS, "learning_curves.png"}
     for folder, result in zip(FOLDERS, results, strict=True):
@@ -86,8 +75,8 @@ def test_a_stopped_population_becomes_what_it_would_have_been(svrl, tmp_path, mo
     line = result.stderr.strip().splitlines()[-1]
     assert line.startswith(f"Stopped; what was done is in {tmp_path}. Resume with: svrl train CartPole-v1 ")
     again = shlex.split(line.split("Resume with: svrl ")[1])
-    assert again[again.index("--together") + 1] == "2"
-    assert again[-3:] == ["--out", str(tmp_path), "--resume"]
+    assert {"--together", "--resume"} < set(again)
+    assert again[again.index("--out") + 1] == str(tmp_path)
     result = svrl(*again)
     assert result.exit_code == 0, result.stderr
     for folder in FOLDERS:
@@ -158,25 +147,6 @@ def test_a_mistake_of_the_program_keeps_its_traceback(svrl, tmp_path, monkeypatc
     assert (tmp_path / FOLDERS[1] / "result.json").exists()
 
 
-def test_a_failure_and_a_signal_are_both_told(svrl, tmp_path, monkeypatch, plain):
-    failed = threading.Event()
-    stop = at_step(60, sending(signal.SIGINT), label=" sv-double ")
-
-    def call(self: TrainProgress) -> None:
-        if " dqn " in self._label:
-            failed.set()
-            fail()
-        failed.wait()
-        stop(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainProgress, "__call__", call)
-        result = svrl(*TWO, "--together", 2, "--out", tmp_path)
-    assert result.exit_code == 130
-    assert f"Error: {tmp_path / FOLDERS[0]} failed: The loss is nan." in result.stderr
-    assert "Stopped; what was done is in" in result.stderr.splitlines()[-1]
-
-
 TWICE = """
 import os, signal, time
 from svrl.agents.checkpoint import Checkpoints
@@ -217,12 +187,7 @@ def test_runs_with_different_threads_are_not_trained_together(svrl, tmp_path, mo
 # What is taken where nothing is given.
 
 
-def test_how_many_at_a_time(monkeypatch):
-    assert default_together(6, "cuda", None) == default_together(6, "cuda:1", None) == 6
-    assert default_together(6, "cpu", None) == default_together(6, "cuda", "project") == 1
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
-    assert [default_env_threads("atari/pong", together) for together in (1, 2, 5, 40)] == [0, 8, 3, 1]
-    assert default_env_threads("CartPole-v1", 2) == 0
+def test_large_networks_on_the_cpu_share_its_cores(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 16)
     large, small = AgentConfig.of("authors"), AgentConfig.of("classic")
     assert [default_threads(large, "cpu", together) for together in (1, 4, 40)] == [16, 4, 1]

@@ -46,7 +46,7 @@ def _set(default: Any, text: str) -> Any:
 class AgentConfig:
     """What to train and how; every field says what it is. The defaults are the preset `authors`."""
 
-    preset: str = _set("authors", "The preset this began as; fields may have been changed since.")
+    preset: str = _set("authors", "Where all other settings take their values (default: by the environment).")
     # The agent.
     agent: Kind = _set("dqn", "dqn, double (the online network chooses the action) or dueling (value + advantage).")
     network: NetworkName = _set("nature", "nature (84x84 frames), minatar (10x10 grids) or mlp (vectors).")

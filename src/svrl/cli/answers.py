@@ -2,168 +2,146 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import typer
-from rich.console import Console
+import typer.core
+from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from svrl.agents.config import FIELD_ALIASES
 from svrl.runtime.names import nearest_name, printable
+from svrl.runtime.run_directory import CONFIG
 from svrl.runtime.stop_signals import Stopped
 
 BAD_INPUT = 2
 INTERRUPTED = 130
-MOST_THREADS = 1024
+NOTHING_WRITTEN = "Stopped; nothing was written."
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 WIDEST = 1000
-"""Columns of a table where there is no terminal."""
+"""Columns where there is no terminal: a pipe has no width, and no number is cut."""
+
+_AGENTS = {"ddqn": "double", "sv-ddqn": "sv-double"}
+Answer = TypeVar("Answer")
+UsageError: Any = typer.BadParameter.__mro__[1]
+"""Of the parser: typer has one of its own, or click's."""
+
+# What went wrong.
 
 
-class BadInputError(Exception):
-    """Input that the user can repair; the message is one sentence that says what, got, and what to do."""
-
-
-@contextmanager
-def answering(stopped: str = "Stopped; nothing was written.") -> Iterator[None]:
-    """Turn bad input into one sentence on stderr and exit code 2, and a stop into 128 and its signal: Ctrl-C is 130.
+def sentence_of(error: BaseException, place: Path | None = None) -> str | None:
+    """What an error says to a person; None for a mistake of the program.
 
     Args:
-        stopped: What to say if a signal came.
+        error: That was raised.
+        place: Where files were written, for a refusal of the system that names none.
     """
+    said = str(error)
+    if isinstance(error, OSError):
+        named = error.filename or place
+        return f"{named}: {error.strerror or error}." if named is not None else None
+    if isinstance(error, ImportError):
+        return said if "pip install" in said else None
+    full = isinstance(error, RuntimeError) and ("allocate" in said or "out of memory" in said)
+    if full or isinstance(error, MemoryError):
+        return "This does not fit into memory. An agent takes less with a lower --replay, --envs or --batch-size."
+    return said if isinstance(error, ValueError) else None
+
+
+@contextmanager
+def stopping(sentence: str = "Stopped.") -> Iterator[None]:
+    """End with a sentence if a signal stops the block, and with 128 and its number: Ctrl-C is 130."""
     try:
         yield
-    except BadInputError as error:
-        _stop(f"Error: {error}", BAD_INPUT)
-    except OSError as error:
-        _stop(f"Error: {of_the_system(error, 'A file')}", BAD_INPUT)
     except KeyboardInterrupt:
-        _stop(stopped, INTERRUPTED)
+        end(sentence, INTERRUPTED)
     except Stopped as signal:
-        _stop(stopped, 128 + signal.number)
+        end(sentence, 128 + signal.number)
 
 
-class Stopping(NamedTuple):
-    """Says where interrupted runs are, and the command that resumes them.
+@contextmanager
+def resumable(place: Path, again: str) -> Iterator[None]:
+    """Say where an interrupted run is, and how to resume it, if a signal or the system, as by a full disk, stops it.
 
-    Attributes:
+    Args:
         place: Folder of the run, or around several.
-        again: The command.
+        again: The command that resumes.
     """
-
-    place: Path
-    again: str
-
-    @property
-    def sentence(self) -> str:
-        """What to say if a signal came."""
-        return f"Stopped; what was done is in {self.place}. Resume with: {self.again}"
-
-    @contextmanager
-    def said(self) -> Iterator[None]:
-        """End with the sentence if a signal stops the block, or with what the system refuses, as on a full disk."""
-        with answering(self.sentence):
-            try:
-                yield
-            except OSError as error:
-                what = of_the_system(error, self.place)
-                if (self.place / "config.json").exists():
-                    what += f" The last checkpoint is in {self.place}."
-                    what += f" When that is repaired, resume with: {self.again}"
-                raise BadInputError(what) from error
-
-
-def of_the_system(error: OSError, place: Path | str) -> str:
-    """What the system refuses, with the file; `place` if it does not say which."""
-    return f"{error.filename or place}: {error.strerror or error}."
-
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """What the library says about agents and bad input, as the command's one sentence."""
-    try:
-        yield
-    except ValueError as error:
-        raise BadInputError(str(error)) from error
-    except ImportError as error:
-        if "pip install" not in str(error):
-            raise
-        raise BadInputError(str(error)) from error
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error):
-            raise BadInputError(
-                "The agent does not fit into memory: lower --replay, --envs or --batch-size."
-            ) from error
-        raise
-
-
-def check_device(name: str) -> None:
-    """Refuse a device that is not there."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise BadInputError(f"There is no device {name!r}. Use cpu, cuda or cuda:N.")
-    if name != "cpu":
-        from svrl.runtime.device import check_device
-
-        with sentences():
-            check_device(name)
-
-
-def check_threads(count: int | None) -> None:
-    """Refuse a number of CPU threads that no machine has."""
-    if count is not None and not 1 <= count <= MOST_THREADS:
-        raise BadInputError(f"--threads must be between 1 and {MOST_THREADS}, got {count}.")
-
-
-@contextmanager
-def torch_threads(count: int | None) -> Iterator[None]:
-    """Set torch's CPU threads for a while; None leaves them."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count or earlier)
-        yield
-    finally:
-        torch.set_num_threads(earlier)
-
-
-def check_folder(flag: str, path: Path) -> None:
-    """Refuse a file that shall be written to a folder that is not there, before any work."""
-    folder = path.parent
-    if not folder.is_dir():
-        what = "is not a folder" if folder.exists() else "does not exist"
-        raise BadInputError(f"{flag} {path}: the folder {folder} {what}. Make it, or give another.")
-    if path.is_dir():
-        raise BadInputError(f"{flag} {path} is a folder. Give a file.")
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a picture in a format that we do not draw."""
-    if path.suffix.lower() not in PICTURES:
-        raise BadInputError(f"--plot must end in {', '.join(PICTURES)}, got {path.name!r}.")
-
-
-@contextmanager
-def writing_to(flag: str, path: Path) -> Iterator[Path]:
-    """A temporary path for a file that appears at the end; a place that cannot be written to is found out now."""
-    from svrl.runtime.files import writing
-
-    check_folder(flag, path)
-    with ExitStack() as held:
+    with stopping(stopped(place, again)):
         try:
-            temporary = held.enter_context(writing(path))
+            yield
         except OSError as error:
-            raise BadInputError(f"{path}: {error.strerror}. Give another place: {flag} FILE.") from error
-        yield temporary
+            said = str(sentence_of(error, place))
+            if (place / CONFIG).exists():
+                said += f" The last checkpoint is in {place}. When that is repaired, resume with: {again}"
+            raise ValueError(said) from error
 
 
-def usage_sentence(error: Any) -> str:
+def stopped(place: Path | str, again: str) -> str:
+    """What to say if a signal stopped runs that can be resumed."""
+    return f"Stopped; what was done is in {place}. Resume with: {again}"
+
+
+def end(sentence: str, code: int) -> NoReturn:
+    """End the command with a sentence."""
+    say(sentence)
+    raise typer.Exit(code)
+
+
+def nearest(what: str, got: str, known: Iterable[str]) -> ValueError:
+    """A wrong name is answered with the nearest right one."""
+    return ValueError(f"There is no {what} {got!r}. {nearest_name(got, known, synonyms=_AGENTS)}")
+
+
+class Program(typer.core.TyperGroup):
+    """Answers what goes wrong with one sentence, for all commands, where typer draws a box or Python a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """typer's; the errors of subcommands come from here."""
+        with stopping(), _in_one_sentence():
+            try:
+                return super().invoke(ctx)
+            except Exception as error:
+                sentence = sentence_of(error)
+                if sentence is None:
+                    raise
+                end(f"Error: {_with_flag(sentence, self.commands.get(ctx.invoked_subcommand, self))}", BAD_INPUT)
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """typer's; the errors of the program's own options come from here."""
+        with _in_one_sentence():
+            return super().make_context(*args, **more)
+
+
+@contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # shows its help
+            raise
+        end(_usage_sentence(error), BAD_INPUT)
+
+
+def _with_flag(sentence: str, command: Any) -> str:
+    """A sentence that begins with the name of a field, or asks for name=True, names its flag instead."""
+    flags = {one.name: one.opts[0] for one in command.params if one.param_type_name == "option"}
+    first, _, rest = sentence.partition(" ")
+    switch = re.search(r"(\w+)=True", rest)
+    if switch is not None and switch[1] in flags:
+        rest = rest.replace(switch[0], flags[switch[1]])
+    return f"{flags.get(first, first)} {rest}"
+
+
+def _usage_sentence(error: Any) -> str:
     """What the parser has against a command line, in one sentence, and where its options are listed.
 
     A flag of another library is answered with ours.
@@ -180,38 +158,68 @@ def usage_sentence(error: Any) -> str:
     return f"Error: {said} {command} --help shows all options."
 
 
-def console(width: int) -> Console:
-    """On stdout; a pipe has no width, and gets `width` columns."""
+# Files.
+
+
+def check_ending(path: Path, endings: Sequence[str]) -> None:
+    """Refuse a file in a format that is not one of these."""
+    if path.suffix.lower() not in endings:
+        raise ValueError(f"{path} must end in {', '.join(endings)}.")
+
+
+@contextmanager
+def writing_to(path: Path, endings: Sequence[str]) -> Iterator[Path]:
+    """A temporary path for a file that appears at the end; a place that cannot be written to is found out now."""
+    from svrl.runtime.files import writing
+
+    check_ending(path, endings)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with writing(path) as temporary:
+        yield temporary
+
+
+# What is printed.
+
+
+def answer(found: Answer, as_json: bool, show: Callable[[Answer], object]) -> None:
+    """Print JSON and nothing else, or show it to a person; numbers that JSON cannot hold are refused, not printed."""
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, allow_nan=False))
+    else:
+        show(found)
+
+
+def console() -> Console:
+    """On stdout."""
     own = Console(highlight=False)
-    return own if own.is_terminal else Console(highlight=False, width=max(own.width, width))
+    return own if own.is_terminal else Console(highlight=False, width=WIDEST)
 
 
-def print_table(table: Table) -> None:
-    """A table as wide as it needs to be where stdout is no terminal: a pipe has no width, and no number is cut."""
-    console(Console(width=WIDEST).measure(table).maximum).print(table)
+def show(shown: RenderableType) -> None:
+    """A table or a text on stdout."""
+    console().print(shown)
+
+
+def show_table(
+    names: Iterable[str], rows: Iterable[Iterable[str | Text]], *, folded: Sequence[str] = (), title: str | None = None
+) -> None:
+    """A table without lines; the columns in `folded` may take several lines of a terminal."""
+    made = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    for name in names:
+        made.add_column(name, no_wrap=name not in folded, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    show(made)
+
+
+def tell(*lines: str) -> None:
+    """Lines on stdout."""
+    for line in lines:
+        typer.echo(printable(line))
 
 
 def say(sentence: str) -> None:
     """One line on stderr, if anybody is left to read it: a terminal that was closed takes nothing."""
     with suppress(OSError):
-        Console(stderr=True, highlight=False, soft_wrap=True).print(printable(sentence), markup=False)
-
-
-def tell(line: str) -> None:
-    """One line on stdout."""
-    Console(highlight=False, soft_wrap=True).print(printable(line), markup=False)
-
-
-def _stop(sentence: str, code: int) -> NoReturn:
-    say(sentence)
-    raise typer.Exit(code)
-
-
-def nearest(what: str, got: str, known: Iterable[str]) -> BadInputError:
-    """A wrong name is answered with the nearest right one."""
-    return BadInputError(f"There is no {what} {got!r}. {nearest_name(got, known)}")
-
-
-def print_json(value: object) -> None:
-    """Print one JSON value on stdout; numbers that JSON cannot hold are refused, not printed."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+        typer.echo(printable(sentence), err=True)

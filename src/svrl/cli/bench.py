@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering
-
 ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def bench(context: typer.Context) -> None:
     """Say how to measure svrl and its peers: the benchmarks need a checkout."""
-    with answering():
-        what = " ".join(context.args) or "matrix"
-        raise BadInputError(
-            f"The benchmarks are no part of the installed package; run python -m benchmarks {what} in a checkout "
-            "of the repository, after pip install -e '.[bench]' there."
-        )
+    what = " ".join(context.args) or "matrix"
+    raise ValueError(
+        f"The benchmarks are no part of the installed package; run python -m benchmarks {what} in a checkout "
+        "of the repository, after pip install -e '.[bench]' there."
+    )

@@ -1,4 +1,4 @@
-"""Flags that are made from the fields of a record, so that no option is listed twice.
+"""Flags that are made from the fields of a record, so that no option is listed twice, and options that commands share.
 
 A record is a frozen dataclass whose fields have a "help" in their metadata: `AgentConfig` of `svrl train`,
 `PlanSettings` of `svrl plan`. A flag that is not given is None, and the record keeps its own value.
@@ -8,40 +8,56 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import shlex
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError
+from svrl.cli.answers import nearest
 
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+MOST_THREADS = 1024
+
+
+def check_device(name: str) -> str:
+    """Refuse a device that is not there."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ValueError(f"There is no device {name!r}. Use cpu, cuda or cuda:N.")
+    if name != "cpu":
+        from svrl.runtime.device import check_device
+
+        check_device(name)
+    return name
+
+
+def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
+    """For an option with one of a few names: completion, and a wrong name is answered with the nearest."""
+
+    def check(got: str | None) -> str | None:
+        if got is not None and got not in names:
+            raise nearest(what, got, names)
+        return got
+
+    return {"autocompletion": lambda: list(names), "callback": check}
+
+
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.", callback=check_device)]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
 
 def with_fields(
-    record: type,
-    *,
-    but: Collection[str] = (),
-    words: Mapping[str, Iterable[str]] | None = None,
-    panels: Mapping[str, str] | None = None,
-    helps: Mapping[str, str] | None = None,
-    texts: Mapping[str, str] | None = None,
+    record: type, *, words: Mapping[str, Collection[str]], panels: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command whose last parameter is **fields a flag for every field of a record.
+    """Give a command whose last parameter is **fields a flag for every field of a record that it has no parameter for.
 
     Args:
         record: The dataclass.
-        but: Fields that are no flags.
-        words: What completion offers for a field.
-        panels: Panels of the help by the first field of each.
-        helps: Help in place of a field's own.
-        texts: How fields that are taken as a text look, as in {"hidden": "128x128"}.
+        words: All that a field may be; the help lists them.
+        panels: Panels of the help by the first field of each. With panels there are presets, each with its defaults.
     """
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
@@ -50,21 +66,15 @@ def with_fields(
         hints, panel, flags = typing.get_type_hints(record), None, []
         for field in dataclasses.fields(record):
             panel = (panels or {}).get(field.name, panel)
-            if field.name in but:
+            if field.name in signature.parameters:
                 continue
-            text = (helps or {}).get(field.name, field.metadata["help"])
-            if panels is None and field.default not in (
-                None,
-                False,
-            ):  # with panels there are presets, each with its own
+            text, offered = field.metadata["help"], words.get(field.name)
+            if offered is not None and not any(word in text for word in offered):
+                text = f"{text[:-1]}: {', '.join(offered)}."
+            if panels is None and field.default not in (None, False):
                 text = f"{text[:-1]} (default: {field.default})."
             option = {"help": text, "rich_help_panel": panel, "show_default": False}
-            kind, offered, looks = (
-                _plain(hints[field.name]),
-                (words or {}).get(field.name),
-                (texts or {}).get(field.name),
-            )
-            flags.append(_flag(field.name, kind, words=offered, looks=looks, **option))
+            flags.append(_flag(field.name, _plain(hints[field.name]), offered, option))
 
         def run(**options: Any) -> None:
             command(**options)
@@ -79,65 +89,51 @@ def with_fields(
     return decorated
 
 
-def given_of(record: type, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that were given, whole numbers read from "1e6" and "1_000_000" too."""
-    hints = typing.get_type_hints(record)
-    given = {name: value for name, value in fields.items() if value is not None}
-    return {name: whole_number(name, got) if _plain(hints[name]) is int else got for name, got in given.items()}
+def given_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that were given."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-@contextmanager
-def flagged(record: type) -> Iterator[None]:
-    """Turn a ValueError into BadInputError; a sentence that begins with the name of a field names its flag instead."""
-    try:
-        yield
-    except ValueError as error:
-        first, _, rest = str(error).partition(" ")
-        known = {field.name for field in dataclasses.fields(record)}
-        raise BadInputError(f"{flag(first)} {rest}" if first in known else str(error)) from error
+def again(context: typer.Context, word: str | None = None, *, but: Collection[str] = (), **more: Any) -> str:
+    """The command line as it was given.
 
-
-def command_line(words: Iterable[str], options: Mapping[str, Any], record: type | None = None) -> str:
-    """The command that asks for these options; a list stands for an option that is repeated.
-
-    None was not given, nor was False, but for fields of the record.
+    Args:
+        context: Of the command.
+        word: Another command of its group, which gets the options that it has too.
+        but: Parameters to leave out.
+        more: Values in place of those that were given, or beside them.
     """
-    switches = {field.name for field in dataclasses.fields(record)} if record is not None else set()
-    line = list(words)
-    for name, value in options.items():
-        if value is True:
-            line.append(flag(name))
-        elif value is False and name in switches:
-            line.append(f"--no-{dashed(name)}")
-        elif value is not None and value is not False:
-            line += [word for one in (value if isinstance(value, list) else [value]) for word in (flag(name), str(one))]
+    group, command = context.parent, context.command
+    if word is not None and group is not None:
+        command = group.command.commands[word]  # type: ignore[attr-defined]
+    line = ["svrl", *context.command_path.removeprefix(context.find_root().command_path).split()]
+    line[-1] = word or line[-1]
+    for one in command.params:
+        source = context.get_parameter_source(str(one.name))
+        given = context.params[str(one.name)] if source is not None and source.name == "COMMANDLINE" else None
+        value = more.get(str(one.name), given)
+        if value is None or one.name in but:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            if one.param_type_name == "argument":
+                line.append(str(each))
+            elif isinstance(each, bool):
+                line += (one.opts if each else one.secondary_opts)[:1]
+            else:
+                line += [one.opts[0], str(each)]
     return shlex.join(line)
 
 
-def whole_number(name: str, given: str | int) -> int:
-    """The value of a flag, also from "1e6" and "1_000_000".
-
-    Raises:
-        BadInputError: If it is no whole number.
-    """
+def whole_number(given: str) -> int:
+    """A whole number, also from "1e6" and "1_000_000"."""
     try:
         number = Decimal(given)
     except InvalidOperation:
         number = Decimal("nan")
     # int() would take all memory for the digits of 1e999999999.
     if not number.is_finite() or number.adjusted() > 18 or number != number.to_integral_value():
-        raise BadInputError(f"{flag(name)} is a whole number below 10^19, as in 200000 or 2e5; got {given!r}.")
+        raise typer.BadParameter(f"It is a whole number below 10^19, as in 200000 or 2e5; got {given!r}.")
     return int(number)
-
-
-def dashed(name: str) -> str:
-    """A field's name as a flag has it."""
-    return name.replace("_", "-")
-
-
-def flag(name: str) -> str:
-    """The flag of a field."""
-    return f"--{dashed(name)}"
 
 
 def _plain(hint: Any) -> Any:
@@ -146,16 +142,15 @@ def _plain(hint: Any) -> Any:
     return kinds[0] if len(kinds) == 1 and type(None) in typing.get_args(hint) else hint
 
 
-def _flag(name: str, kind: Any, *, words: Iterable[str] | None, looks: str | None, **option: Any) -> inspect.Parameter:
-    names = flag(name)
+def _flag(name: str, kind: Any, words: Collection[str] | None, option: dict[str, Any]) -> inspect.Parameter:
+    flag = f"--{name.replace('_', '-')}"
     if kind is bool:
-        names = f"{names}/--no-{dashed(name)}"
-    elif looks is not None:
-        kind, option = str, {**option, "metavar": looks}
+        flag = f"{flag}/--no-{flag[2:]}"
     elif kind is int:
-        kind, option = str, {**option, "metavar": "INTEGER"}
+        option |= {"metavar": "INTEGER", "parser": whole_number}
     elif words is not None:
-        offered = list(words)
-        kind, option = str, {**option, "autocompletion": lambda: offered, "metavar": "NAME"}
-    annotation = Annotated[kind | None, typer.Option(names, **option)]
+        kind, option = str, {**option, "metavar": "NAME", **one_of(name, words)}
+    elif kind not in (str, float):
+        kind, option = str, {**option, "metavar": "128x128"}
+    annotation = Annotated[kind | None, typer.Option(flag, **option)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

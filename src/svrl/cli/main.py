@@ -2,45 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-import typer.core
 
 from svrl import __version__
 from svrl.cli import bench, complete, evaluate, paper, plan, rank, runs, sweep, train, watch
-from svrl.cli.answers import BAD_INPUT, say, usage_sentence
-
-UsageError: Any = typer.BadParameter.__mro__[1]
-"""Of the parser: typer has one of its own, or click's."""
-
-
-class Program(typer.core.TyperGroup):
-    """Answers what the parser cannot read with one sentence, for all commands, where typer draws a box."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """typer's; the errors of subcommands come from here."""
-        with _in_one_sentence():
-            return super().invoke(ctx)
-
-    def make_context(self, *args: Any, **more: Any) -> Any:
-        """typer's; the errors of the program's own options come from here."""
-        with _in_one_sentence():
-            return super().make_context(*args, **more)
-
-
-@contextmanager
-def _in_one_sentence() -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # shows its help
-            raise
-        say(usage_sentence(error))
-        raise typer.Exit(BAD_INPUT) from error
-
+from svrl.cli.answers import Program
 
 app = typer.Typer(
     name="svrl",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from svrl.cli import run_list
-from svrl.cli.answers import BadInputError, answering, check_device, console, nearest, print_json, say, sentences
-from svrl.cli.flags import Device, Json, command_line
+from svrl.cli.answers import Program, answer, say, show_table, tell
+from svrl.cli.flags import Device, Json, again, one_of
 from svrl.cli.progress import Bars
 from svrl.cli.run_list import STORE, Address, Jobs, Kept, On, Where
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 SCALES = ("smoke", "laptop", "screen", "short", "full")
 PICTURES = ("svg", "pdf", "png")
 FIGURES, REPORT = Path("figures"), Path("report")
-STOPPED = "Stopped; what was done is kept, and the same command resumes."
 TOGETHER = 4
 """Trainings that share a GPU by default."""
 _LOOK = {
@@ -40,8 +38,6 @@ _LOOK = {
     "not run at this scale": "dim",
 }
 """Colours of verdicts."""
-_PIPE = 200
-"""Columns where there is no terminal."""
 
 
 def _names() -> list[str]:
@@ -56,10 +52,10 @@ Scale = Annotated[
     typer.Option(
         "--scale",
         metavar="SCALE",
-        autocompletion=lambda: list(SCALES),
         help="smoke (a minute or two), laptop (about an hour on 2 cores), screen (200,000 steps of each Atari game, "
         "for a GPU), short (MinAtar and control tasks, and a million steps of each Atari game) or full (the paper's "
         "budgets).",
+        **one_of("scale", SCALES),
     ),
 ]
 Figures = Annotated[
@@ -71,7 +67,7 @@ Together = Annotated[
     int, typer.Option(metavar="N", min=1, max=64, help="Trainings at a time in one process, on a GPU that they share.")
 ]
 
-app = typer.Typer(help="The paper's figures and claims, reproduced.", invoke_without_command=True)
+app = typer.Typer(cls=Program, help="The paper's figures and claims, reproduced.", invoke_without_command=True)
 
 
 @app.callback()
@@ -88,33 +84,26 @@ def paper(
     Without a subcommand everything is run at the scale that is asked for, and the page is written.
     """
     if context.invoked_subcommand is not None:
-        with answering():
-            _refuse_misplaced(context)
+        _refuse_misplaced(context)
         return
-    with answering(STOPPED), sentences():
-        asked = _asked(scale, store, device, out)
-        asked.compute(_chosen([]), device=device, jobs=jobs, command=f"svrl paper --scale {scale}")
-        path = asked.page(out)
-    typer.echo(f"The page: {path}")
+    asked = _asked(scale, store, out)
+    asked.compute(context, _chosen([]), device=device, jobs=jobs)
+    tell(f"The page: {asked.page(out)}")
 
 
 @app.command("list")
 def list_figures(scale: Scale = "smoke", store: Kept = STORE, as_json: Json = False) -> None:
     """Every figure and table, the experiment that makes it, what it costs, and what is kept of it."""
-    with answering(), sentences():
-        rows = _asked(scale, store).listed()
-    if as_json:
-        print_json(rows)
-    else:
-        _print_figures(rows, scale)
+    answer(_asked(scale, store).listed(), as_json, lambda rows: _print_figures(rows, scale))
 
 
 @app.command("run")
 def run(
+    context: typer.Context,
     figures: Figures = None,
     scale: Scale = "smoke",
     form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", autocompletion=lambda: list(PICTURES), help="svg, pdf or png.")
+        str, typer.Option("--format", metavar="FORMAT", help="svg, pdf or png.", **one_of("format", PICTURES))
     ] = "svg",
     out: Out = FIGURES,
     store: Kept = STORE,
@@ -131,32 +120,17 @@ def run(
     What is kept is not computed again, and trainings that a sweep has done are found in the same store. Ctrl-C loses
     at most what is being computed, and the same command resumes.
     """
-    with answering(STOPPED), sentences():
-        _one_of("format", form, PICTURES)
-        run_list.check_engine(on, address)
-        wanted = _chosen(figures or [])
-        asked = _asked(scale, store, device, out)
-        command = command_line(("svrl", "paper", "run", *(figures or ["all"])), {"scale": scale, "where": where})
-        lacking = asked.compute(
-            wanted,
-            device=device,
-            on=on,
-            address=address,
-            jobs=jobs,
-            together=together,
-            command=command,
-            where=where,
-        )
-        written = asked.draw(wanted, out, form)
-        if lacking and not written:
-            raise BadInputError(lacking[0])
-        claims = [found.as_json() for found in asked.library().judge(scale, [figure.id for figure in wanted])]
-    if as_json:
-        print_json({"scale": scale, "figures": {name: str(path) for name, path in written.items()}, "claims": claims})
-        return
-    _print_claims(claims, scale)
-    for path in written.values():
-        typer.echo(f"written: {path}")
+    on = "ray" if address else on
+    wanted, asked = _chosen(figures or []), _asked(scale, store, out)
+    lacking = asked.compute(
+        context, wanted, device=device, on=on, address=address, jobs=jobs, together=together, where=where
+    )
+    written = asked.draw(wanted, out, form)
+    if lacking and not written:
+        raise ValueError(lacking[0])
+    claims = [found.as_json() for found in asked.library().judge(scale, [figure.id for figure in wanted])]
+    found = {"scale": scale, "figures": {name: str(path) for name, path in written.items()}, "claims": claims}
+    answer(found, as_json, _print_run)
 
 
 @app.command("check")
@@ -166,29 +140,15 @@ def check(figures: Figures = None, scale: Scale = "smoke", store: Kept = STORE, 
     A claim is judged at the scale that is asked for, or, if that cannot judge or settle it, from the largest budget
     that is kept, here or with svrl.
     """
-    with answering(), sentences():
-        wanted = [figure.id for figure in _chosen(figures or [])]
-        library = _asked(scale, store).library()
-        rows = [found.as_json() for found in library.judge(scale, wanted)]
-    if as_json:
-        print_json(rows)
-    else:
-        _print_claims(rows, scale)
+    library = _asked(scale, store).library()
+    rows = [found.as_json() for found in library.judge(scale, [figure.id for figure in _chosen(figures or [])])]
+    answer(rows, as_json, lambda rows: _print_claims(rows, scale))
 
 
 @app.command("report")
-def report(
-    scale: Scale = "smoke",
-    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help="html.")] = "html",
-    out: Out = REPORT,
-    store: Kept = STORE,
-) -> None:
-    """One page with every figure and claim, from what is kept; nothing is computed."""
-    with answering(), sentences():
-        if form != "html":
-            raise BadInputError(f"The page is HTML, got --format {form}. Use html; a browser prints it to a PDF.")
-        path = _asked(scale, store, None, out).page(out)
-    typer.echo(f"written: {path}")
+def report(scale: Scale = "smoke", out: Out = REPORT, store: Kept = STORE) -> None:
+    """One HTML page with every figure and claim, from what is kept; nothing is computed."""
+    tell(f"written: {_asked(scale, store, out).page(out)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,10 +232,10 @@ class Asked:
 
     def compute(
         self,
+        context: typer.Context,
         figures: Sequence[PaperFigure],
         *,
         device: str,
-        command: str,
         on: str = "local",
         address: str | None = None,
         jobs: int | None = None,
@@ -284,8 +244,7 @@ class Asked:
     ) -> list[str]:
         """Do the runs that figures need and that are missing; the options are those of `svrl paper run`.
 
-        At smoke scale this process does them alone, unless `jobs` or a GPU is given. `command` asks for the runs again,
-        for their provenance.
+        At smoke scale this process does them alone, unless `jobs` or a GPU is given.
 
         Returns:
             Sentences on what cannot be computed here, for want of a package.
@@ -295,39 +254,33 @@ class Asked:
 
         wanted = self.missing(figures, where)
         lacking = run_list.what_stands_against(wanted) if on == "local" else {}
-        for sentence, runs in lacking.items():
-            say(f"Not run ({len(runs)} runs): {sentence}")
+        for sentence in lacking:
+            say(f"Note: {sentence}")
         without = {spec.id for runs in lacking.values() for spec in runs}
         specs = _in_order([spec for spec in wanted if spec.id not in without], device)
         if not specs:
             return list(lacking)
-        _refuse_unwritable(self.store.root)
+        self.store.root.mkdir(parents=True, exist_ok=True)
         for spec in specs:
             if self.store.folder(spec.id).exists() and self.store.state(spec.id) == "failed":
                 self.store.retry(spec.id)
         cost = duration(60 * sum(spec.minutes for spec in specs))
         say(f"{self.scale} scale: {len(specs)} runs, about {cost} of a core.")
-        if device != "cpu":
-            command += f" --device {device} --together {together}"
-        if jobs is not None:
-            command += f" --jobs {jobs}"
+        # What asked for a run belongs to its provenance, and where its results are kept does not.
+        command = again(context, but=("form", "out", "store", "on", "address", "as_json"), scale=self.scale)
         found = run_list.carry_out(
             specs,
             self.store,
+            again=again(context),
             on=on,
             address=address,
             effort=Effort(jobs=jobs, gpus=1.0 / together, command=command),
             here=self.scale == "smoke" and jobs is None and device == "cpu",
         )
-        if found.broken:
-            raise BadInputError(f"{found.broken} What was done is kept. When that is repaired, run the same command.")
-        if found.stopped is not None:
-            say(STOPPED)
-            raise typer.Exit(128 + found.stopped)
-        labels = {spec.id: spec.label for spec in specs}
         if found.failures:
+            labels = {spec.id: spec.label for spec in specs}
             told = " ".join(f"{labels[run]} failed: {reason}" for run, reason in found.failures.items())
-            raise BadInputError(f"{told} What was done is kept; logs are in {self.store.root}/runs.")
+            raise ValueError(f"{told} What was done is kept; logs are in {self.store.root}/runs.")
         return list(lacking)
 
     def draw(self, figures: Sequence[PaperFigure], folder: Path, ending: str) -> dict[str, Path]:
@@ -353,11 +306,9 @@ class Asked:
         from svrl.reporting.page import render_html
         from svrl.runtime.files import writing
 
-        _refuse_unwritable(folder)
         with Bars() as bars:
             update = bars.stage("drawing")
             page = build_page(self.library(), self.scale, progress=lambda name: update(0, name))
-        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "index.html"
         with writing(path) as temporary:
             temporary.write_text(render_html(page), encoding="utf-8")
@@ -379,24 +330,16 @@ def _refuse_misplaced(context: typer.Context) -> None:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             command = context.invoked_subcommand
-            raise BadInputError(f"--{name} stands before {command}. Put it behind: svrl paper {command} --{name} ...")
+            raise ValueError(f"--{name} stands before {command}. Put it behind: svrl paper {command} --{name} ...")
 
 
-def _asked(scale: str, store: str, device: str | None = None, out: Path | None = None) -> Asked:
-    """Check what was asked for before any work; heavy imports come after the cheap checks."""
-    _one_of("scale", scale, SCALES)
-    if device is not None:
-        check_device(device)
+def _asked(scale: str, store: str, out: Path | None = None) -> Asked:
+    """One scale and its store; a folder to write to is made before any work."""
     from svrl.runs.store import open_store
 
     if out is not None:
-        _refuse_unwritable(out)
+        out.mkdir(parents=True, exist_ok=True)
     return Asked(scale=scale, store=open_store(store))
-
-
-def _one_of(what: str, got: str, known: tuple[str, ...]) -> None:
-    if got not in known:
-        raise nearest(what, got, known)
 
 
 def _chosen(names: list[str]) -> list[PaperFigure]:
@@ -405,39 +348,24 @@ def _chosen(names: list[str]) -> list[PaperFigure]:
     return chosen(names)
 
 
-def _refuse_unwritable(folder: Path) -> None:
-    """Find out before any work that a folder cannot be written to."""
-    place = folder
-    while not place.exists():
-        place = place.parent
-    if not place.is_dir():
-        raise BadInputError(f"{place} is a file, so nothing can be written to {folder}. Give another folder.")
-    if not os.access(place, os.W_OK):
-        raise BadInputError(f"{place} cannot be written to. Give another folder.")
-
-
 def _print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
     """Every figure, the experiment that makes it, what it costs and whether it is there."""
     from svrl.reporting.tables import duration
 
-    table = Table(title=f"The paper at {scale} scale", title_justify="left", box=None, pad_edge=False)
-    for name in ("name", "section", "experiment", "what", "about", "kept", "shipped", "needs"):
-        table.add_column(name, no_wrap=name != "what", overflow="fold")
-    for row in rows:
-        cost = duration(60 * row["minutes"]) if row["cells"] else "-"
+    def cells(row: Mapping[str, Any]) -> Sequence[str]:
         nothing = "a diagram" if row["experiment"] == "diagrams" else "not at this scale"
         kept = f"{row['kept']} of {row['cells']}" if row["cells"] else nothing
-        table.add_row(
-            row["figure"],
-            row["section"] or "ours",
-            row["experiment"],
-            row["title"],
-            cost,
-            kept,
-            str(row["shipped"] or ""),
-            ", ".join(row["needs"]),
-        )
-    console(_PIPE).print(table)
+        cost = duration(60 * row["minutes"]) if row["cells"] else "-"
+        whose = (row["figure"], row["section"] or "ours", row["experiment"], row["title"])
+        return *whose, cost, kept, str(row["shipped"] or ""), ", ".join(row["needs"])
+
+    names = ("name", "section", "experiment", "what", "about", "kept", "shipped", "needs")
+    show_table(names, map(cells, rows), folded=("what",), title=f"The paper at {scale} scale")
+
+
+def _print_run(found: Mapping[str, Any]) -> None:
+    _print_claims(found["claims"], found["scale"])
+    tell(*(f"written: {path}" for path in found["figures"].values()))
 
 
 def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
@@ -447,17 +375,15 @@ def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
         rows: The claims.
         scale: That was asked for; where a claim was judged from another one, this is said.
     """
-    out = console(_PIPE)
-    table = Table(box=None, pad_edge=False)
-    for name in ("figure", "claim", "paper", "ours (95% interval)", "verdict", "scale"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        verdict = row["verdict"]
-        shown = f"[{_LOOK[verdict]}]{verdict}[/]"
-        judged = "" if verdict.startswith("not run") else f"{row['scale']}, {row['source']}"
+
+    def cells(row: Mapping[str, Any]) -> Sequence[str | Text]:
+        judged = "" if row["verdict"].startswith("not run") else f"{row['scale']}, {row['source']}"
         judged = "from what it prints" if row["source"] == "the paper" else judged
-        table.add_row(row["figure"], row["claim"], _plain(row["paper"]), _plain(row["ours"]), shown, judged)
-    out.print(table)
+        verdict = Text(row["verdict"], _LOOK[row["verdict"]])
+        return row["figure"], row["claim"], row["paper"], row["ours"], verdict, judged
+
+    names = ("figure", "claim", "paper", "ours (95% interval)", "verdict", "scale")
+    show_table(names, map(cells, rows), folded=names)
     for whose, some in (
         ("of the paper", [row for row in rows if not row["addition"]]),
         ("of our additions", [row for row in rows if row["addition"]]),
@@ -465,15 +391,10 @@ def _print_claims(rows: Sequence[Mapping[str, Any]], scale: str) -> None:
         counts = Counter(row["verdict"] for row in some)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _LOOK if counts[verdict])
         if some:
-            out.print(f"{len(some)} claim{'s' * (len(some) != 1)} {whose}: {words}.")
+            tell(f"{len(some)} claim{'s' * (len(some) != 1)} {whose}: {words}.")
     if not rows:
-        out.print("No claims.")
+        tell("No claims.")
     elsewhere = sorted({row["scale"] for row in rows if row["ours"]} - {scale})
     if elsewhere:
         others = " and ".join(elsewhere)
-        out.print(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")
-
-
-def _plain(text: str) -> str:
-    """Text in which rich finds no markup."""
-    return text.replace("[", "\\[")
+        tell(f"Claims that {scale} scale cannot judge or settle were judged from {others} scale.")

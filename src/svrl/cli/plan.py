@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from svrl.cli.answers import (
-    BadInputError,
-    Stopping,
-    answering,
-    check_device,
-    check_threads,
-    print_json,
-    print_table,
-    say,
-    tell,
-    torch_threads,
-)
-from svrl.cli.flags import Device, Json, command_line, flagged, given_of, with_fields
+from svrl.cli.answers import NOTHING_WRITTEN, answer, resumable, say, show, stopping, tell
+from svrl.cli.flags import MOST_THREADS, Device, Json, again, given_of, with_fields
 from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS, METHODS, TASKS, VARIANTS, PlanSettings, plan_and_judge
+from svrl.runtime.stop_signals import Signals
 
 
-@with_fields(
-    PlanSettings,
-    but=("task",),
-    words={"method": METHODS, "estimator": ESTIMATORS, "variant": VARIANTS},
-)
+@with_fields(PlanSettings, words={"method": METHODS, "estimator": ESTIMATORS, "variant": VARIANTS})
 def plan(
+    context: typer.Context,
     task: Annotated[
         str,
         typer.Argument(metavar="TASK", help=f"One of {', '.join(TASKS)}.", autocompletion=lambda: list(TASKS)),
     ],
     device: Device = "cpu",
-    threads: Annotated[int | None, typer.Option(help="CPU threads (default: all cores).")] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=MOST_THREADS, help="CPU threads (default: all cores).")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="New folder for the plan, its rows, arrays and figures.")
     ] = None,
@@ -53,35 +41,20 @@ def plan(
     Nothing is written without --out. With it, Ctrl-C keeps what was done, and --resume continues to exactly the result
     that an uninterrupted run would have had.
     """
-    with answering(), flagged(PlanSettings):
-        settings = PlanSettings(task=task, **given_of(PlanSettings, fields))
-        check_threads(threads)
-        if resume and out is None:
-            raise BadInputError("--resume resumes the run in a folder, so it needs --out.")
-        with Bars() as bars, torch_threads(threads):
-            check_device(device)
-            if out is None:
-                result = plan_and_judge(settings, device=device, show=bars.stage)
-            else:
-                from svrl.runtime.stop_signals import Signals
+    settings = PlanSettings(task=task, **given_of(fields))
+    if resume and out is None:
+        raise ValueError("--resume resumes the run in a folder, so it needs --out.")
+    if threads is not None:
+        import torch
 
-                stopping = Stopping(out, _again(settings, device, threads, out))
-                with Signals().held_back() as signals, stopping.said(), flagged(PlanSettings):
-                    result = plan_and_judge(
-                        settings, out, resume=resume, signals=signals, device=device, show=bars.stage
-                    )
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
-
-
-def _again(settings: PlanSettings, device: str, threads: int | None, out: Path) -> str:
-    """The command that resumes this one."""
-    given = {one.name: getattr(settings, one.name) for one in fields_of(settings) if one.name != "task"}
-    options = {name: value for name, value in given.items() if value != getattr(PlanSettings, name)}
-    options |= {"device": None if device == "cpu" else device, "threads": threads, "out": out, "resume": True}
-    return command_line(("svrl", "plan", settings.task), options, PlanSettings)
+        torch.set_num_threads(threads)
+    with stopping(NOTHING_WRITTEN), Bars() as bars:
+        if out is None:
+            result = plan_and_judge(settings, device=device, show=bars.stage)
+        else:
+            with Signals().held_back() as signals, resumable(out, again(context, out=out, resume=True)):
+                result = plan_and_judge(settings, out, resume=resume, signals=signals, device=device, show=bars.stage)
+    answer(result, as_json, _print)
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -91,9 +64,8 @@ def _print(result: dict[str, Any]) -> None:
     metric = result["metric"] or {"name": None, "value": None}
     own = {**result, "metric": metric["value"]}
     rows = result.get("comparison") or [own, *([result["optimum"]] if result["optimum"] else [])]
-    print_table(comparison_table(rows, title=title, metric=metric["name"]))
-    for line in _notes(result):
-        tell(line)
+    show(comparison_table(rows, title=title, metric=metric["name"]))
+    tell(*_notes(result))
     if result["outcome"]:
         say(f"Note: {result['outcome']}")
 

@@ -6,23 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
-from svrl.cli.answers import (
-    BadInputError,
-    answering,
-    check_device,
-    check_picture,
-    print_json,
-    sentences,
-    tell,
-    torch_threads,
-    writing_to,
-)
+from svrl.cli.answers import PICTURES, answer, show_table, tell, writing_to
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, RunFolder, check_numbers, check_run, working_with
+from svrl.cli.run_agent import EnvAgain, RunFolder, working_with
 
 _KINDS = (
     ("as it is", "energy", ""),
@@ -34,10 +21,10 @@ _KINDS = (
 
 def rank(
     run: RunFolder,
-    batches: Annotated[int, typer.Option(help="Batches to draw.")] = 10_000,
-    batch_size: Annotated[int, typer.Option(help="States in a batch.")] = 32,
+    batches: Annotated[int, typer.Option(min=1, help="Batches to draw.")] = 10_000,
+    batch_size: Annotated[int, typer.Option(min=1, help="States in a batch.")] = 32,
     energy: Annotated[float, typer.Option(help="Share of the sum of squares that the rank must carry.")] = 0.99,
-    states: Annotated[int, typer.Option(help="States to collect by playing.")] = 20_000,
+    states: Annotated[int, typer.Option(min=1, help="States to collect by playing.")] = 20_000,
     seed: Seed = 0,
     device: Device = "cpu",
     env: EnvAgain = None,
@@ -51,59 +38,47 @@ def rank(
     The agent plays to collect states. Beside the rank of Q stands that of Q with each row's mean taken out, which is
     about how the actions differ.
     """
-    with answering(), sentences(), torch_threads(1):
-        check_numbers(batches=batches, batch_size=batch_size, states=states)
-        if batch_size > states:
-            raise BadInputError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
-        if not 0.0 < energy < 1.0:
-            raise BadInputError(f"--energy is a share between 0 and 1, got {energy}.")
-        check_device(device)
-        check_run(run)
-        place = run / "rank.png" if plot is None else plot
-        check_picture(place)
-        with writing_to("--plot", place) as temporary:
-            from svrl.agents.study import rank_study
-            from svrl.plots.rank import draw_ranks
-            from svrl.plots.style import save_figure
+    from svrl.agents.study import rank_study
+    from svrl.plots.rank import draw_ranks
+    from svrl.plots.style import save_figure
 
-            with working_with(run, device, env) as (agent, show):
-                found = rank_study(
-                    agent,
-                    batches=batches,
-                    batch_size=batch_size,
-                    energy=energy,
-                    states=states,
-                    seed=seed,
-                    progress=lambda done, of: show(
-                        f"{done:,} of {of:,} states" if done < of else "ranks of all batches"
-                    ),
-                ).as_json()
-            study = {"run": str(run), "arm": agent.config.arm, "steps": agent.steps, **found, "plot": str(place)}
-            save_figure(draw_ranks({study["arm"]: study}), temporary)
-    if as_json:
-        print_json(study)
-    else:
-        _print(study)
+    if batch_size > states:
+        raise ValueError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
+    if not 0.0 < energy < 1.0:
+        raise ValueError(f"--energy is a share between 0 and 1, got {energy}.")
+    place = run / "rank.png" if plot is None else plot
+    with working_with(run, device, env) as (agent, say_so), writing_to(place, PICTURES) as temporary:
+        found = rank_study(
+            agent,
+            batches=batches,
+            batch_size=batch_size,
+            energy=energy,
+            states=states,
+            seed=seed,
+            progress=lambda done, of: say_so(f"{done:,} of {of:,} states" if done < of else "ranks of all batches"),
+        ).as_json()
+        study = {"run": str(run), "arm": agent.config.arm, "steps": agent.steps, **found, "plot": str(place)}
+        save_figure(draw_ranks({study["arm"]: study}), temporary)
+    answer(study, as_json, _print)
 
 
 def _print(study: dict[str, Any]) -> None:
     title = f"{study['env']}, {study['arm']}: {study['batches']:,} batches of {study['batch_size']} states x "
     tell(f"{title}{study['actions']} actions")
-    table = Table("Q", "energy", "mean rank", "median", "largest", box=box.SIMPLE_HEAD, pad_edge=False)
+    rows = []
     for words, energy, kind in _KINDS:
         cdf, counts = study[f"{kind}cdf"], study[f"{kind}histogram"]
         median = next(rank for rank, share in enumerate(cdf) if share >= 0.5)
         largest = max(rank for rank, count in enumerate(counts) if count)
-        table.add_row(words, f"{study[energy]:g}", f"{study[f'{kind}mean']:.2f}", str(median), str(largest))
-    Console().print(table)
-    for line in (
+        rows.append((words, f"{study[energy]:g}", f"{study[f'{kind}mean']:.2f}", str(median), str(largest)))
+    show_table(("Q", "energy", "mean rank", "median", "largest"), rows)
+    tell(
         f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
         f"{study['dormant']:.0%} of the units dormant",
         *map(_estimation, study["estimation"]),
         _optimism(study["optimism"]),
         f"written: {study['plot']}",
-    ):
-        tell(line)
+    )
 
 
 def _estimation(found: dict[str, Any]) -> str:

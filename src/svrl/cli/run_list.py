@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from svrl.cli.answers import BadInputError, nearest, say
+from svrl.cli.answers import end, say, stopped, stopping
+from svrl.cli.flags import one_of
 from svrl.cli.progress import Bars
 from svrl.runtime.names import printable
 
@@ -39,9 +40,10 @@ Where = Annotated[
         help="Only runs with this setting, as in seed=0,1 or env=atari/fr*; may be repeated, and all must hold.",
     ),
 ]
-On = Annotated[str, typer.Option(metavar="ENGINE", help="local or ray.", autocompletion=lambda: list(ENGINES))]
+On = Annotated[str, typer.Option(metavar="ENGINE", help="local or ray.", **one_of("engine", ENGINES))]
 Address = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT", help="Of a Ray cluster that runs (default: a new one, here).")
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Of a Ray cluster that runs; means --on ray (default: a new one, here)."),
 ]
 Jobs = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Runs at a time (default: what cores, GPUs and memory allow).")
@@ -54,7 +56,7 @@ def pairs(flag: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:
     for text in texts or []:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise BadInputError(f"{flag} is NAME=VALUE, as in {flag} seed=0; got {text!r}.")
+            raise ValueError(f"{flag} is NAME=VALUE, as in {flag} seed=0; got {text!r}.")
         found.append((name.strip().replace("-", "_"), value.strip()))
     return found
 
@@ -88,52 +90,54 @@ def only(what: str, specs: Sequence[RunSpec], where: Iterable[str] | None) -> li
     return found
 
 
-def to_be_done(store: Store, specs: Iterable[RunSpec]) -> list[RunSpec]:
-    """Runs that are left: what is done, or has failed, needs nothing more."""
-    return [spec for spec in specs if store.state(spec.id) not in ("done", "failed")]
-
-
 def what_stands_against(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     """Runs that cannot be carried out on this machine, by the sentence that says why, as a missing package."""
     from svrl.runs.settings import why_not_here
 
-    found: dict[str, list[RunSpec]] = {}
-    sentences: dict[str, str | None] = {}
+    by_env: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        env = spec.settings.get("env")
-        if env is not None and env not in sentences:
-            sentences[env] = why_not_here(env)
-        if env is not None and (sentence := sentences[env]) is not None:
-            found.setdefault(sentence, []).append(spec)
-    return found
-
-
-def check_engine(on: str, address: str | None) -> None:
-    """Refuse an engine that there is not, and an address without a cluster."""
-    if on not in ENGINES:
-        raise nearest("engine", on, ENGINES)
-    if address is not None and on != "ray":
-        raise BadInputError("--address is of a Ray cluster: add --on ray.")
+        by_env.setdefault(spec.settings.get("env", ""), []).append(spec)
+    found: dict[str, list[RunSpec]] = {}
+    for env, some in by_env.items():
+        if env and (sentence := why_not_here(env)) is not None:
+            found.setdefault(sentence, []).extend(some)
+    return {
+        f"{len(some):,} run{'s' * (len(some) != 1)} cannot be made here: {sentence}": some
+        for sentence, some in found.items()
+    }
 
 
 def carry_out(
     specs: Sequence[RunSpec],
     store: Store,
     *,
+    again: str,
     on: str,
     address: str | None,
     effort: Effort,
     here: bool = False,
 ) -> Summary:
-    """Have runs carried out, by processes of this machine, in this process, or by Ray, and show how they go."""
+    """Have runs carried out, by processes of this machine, in this process, or by Ray, and show how they go.
+
+    A signal, and a store that cannot be written to, end the command; `again` is the one that resumes.
+    """
     from svrl.runs.local import run_locally
     from svrl.runs.ray_pool import run_on_ray
 
-    with Bars() as bars:
+    sentence = stopped(store.address, again)
+    with stopping(sentence), Bars() as bars:
         listener = cast(Any, Follower(specs, store, bars))
         if on == "ray":
-            return run_on_ray(specs, store.address, cluster=address, effort=effort, listener=listener)
-        return run_locally(specs, store.address, effort=effort, listener=listener, here=here)
+            found = run_on_ray(specs, store.address, cluster=address, effort=effort, listener=listener)
+        else:
+            found = run_locally(specs, store.address, effort=effort, listener=listener, here=here)
+    if found.broken:
+        raise ValueError(
+            f"{found.broken} Nothing that was written is lost. When that is repaired, resume with: {again}"
+        )
+    if found.stopped is not None:
+        end(sentence, 128 + found.stopped)
+    return found
 
 
 class Follower:

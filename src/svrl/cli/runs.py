@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import reprlib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, print_json, print_table, tell
+from svrl.cli.answers import answer, show, tell
 from svrl.cli.flags import Json
 from svrl.runtime import run_directory as files
 from svrl.runtime.files import read_object
@@ -23,11 +22,6 @@ from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT
 RUNS = Path("runs")
 """Where svrl train and svrl plan put them by default: if it does not exist, there are no runs yet."""
 WINDOW = 100
-_OF_GAMES = {"episodes", "mean", "ci_low", "ci_high"}
-_TEXTS = {"env", "task", "method"}
-_NUMBERS = {"seed", "steps", "steps_wanted", "updates", "episodes", "score_episodes", "iterations", "mean", "ci_low"}
-_NUMBERS |= {"ci_high", "score_last_100", "steps_per_second", "policy_loss_relative"}
-"""Fields of a row that are texts, and numbers."""
 
 
 def runs(
@@ -39,14 +33,10 @@ def runs(
     A run is finished, running (a process is at work in it), interrupted (svrl train --resume resumes it) or
     damaged.
     """
-    with answering():
-        if not folder.is_dir() and (folder != RUNS or folder.exists()):
-            raise BadInputError(f"{folder} is not a folder. Give the one that the runs are in.")
-        rows = sorted(({**describe(path), **_of_a_sweep(path)} for path in found(folder)), key=_place)
-    if as_json:
-        print_json(rows)
-    else:
-        _print(rows, folder)
+    if not folder.is_dir() and (folder != RUNS or folder.exists()):
+        raise ValueError(f"{folder} is not a folder. Give the one that the runs are in.")
+    rows = sorted(({**describe(path), **_of_a_sweep(path)} for path in found(folder)), key=_place)
+    answer(rows, as_json, lambda rows: _print(rows, folder))
 
 
 def found(folder: Path) -> Iterator[Path]:
@@ -69,36 +59,24 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def describe(path: Path) -> dict[str, Any]:
     """One run as a row; a file that cannot be read, or holds what no run has, makes it damaged, not an error."""
+    from svrl.reporting.tables import runs_table
+
     row: dict[str, Any] = {"run": str(path)}
     try:
         config = read_object(path / CONFIG)
         result = read_object(path / RESULT) if (path / RESULT).exists() else None
         if "env" in config:
-            row |= {"kind": "train", **_checked(_training(path, config, result))}
+            whole = {**row, "kind": "train", **_training(path, config, result)}
         elif "task" in config:
-            row |= {"kind": "plan", **_checked(_plan(path, config, result))}
+            whole = {**row, "kind": "plan", **_plan(path, config, result)}
         else:
-            row |= {"state": "unknown", "reason": f"{CONFIG} is not of a run"}
+            return row | {"state": "unknown", "reason": f"{CONFIG} is not of a run"}
+        runs_table([whole], title="")  # raises for a number that is a text, and the like
+        json.dumps(whole, allow_nan=False)
     except Exception as error:  # files may hold anything, and no run hides the others
-        said = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"
-        row |= {"state": "damaged", "reason": said}
-    return row
-
-
-def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """The row, or ValueError for the first field that is of another kind than runs have."""
-    evaluation = row.get("evaluation")
-    if evaluation is not None and not (isinstance(evaluation, dict) and set(evaluation) >= _OF_GAMES):
-        raise ValueError(f"The evaluation in {RESULT} lacks some of {', '.join(sorted(_OF_GAMES))}.")
-    for fields, may_lack in ((row, True), (row.get("last_evaluation") or {}, False), (evaluation or {}, False)):
-        for name, value in fields.items():
-            is_text, is_number = name in _TEXTS, name in _NUMBERS and not (value is None and may_lack)
-            if is_text and not isinstance(value, str | None):
-                raise ValueError(f"{name} is {reprlib.repr(value)} in its files, not a word.")
-            if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise ValueError(f"{name} is {reprlib.repr(value)} in its files, not a number.")
-    json.dumps(row, allow_nan=False)
-    return row
+        said = str(error) if isinstance(error, OSError | ValueError) else f"Its files hold what no run writes: {error}."
+        return row | {"state": "damaged", "reason": said}
+    return whole
 
 
 def _of_a_sweep(path: Path) -> dict[str, str]:
@@ -137,17 +115,15 @@ def _refuse_damaged(path: Path) -> None:
     """Raise ValueError if a run has checkpoints and none can be read: it cannot be resumed."""
     from svrl.runtime.arrays import read_arrays
 
-    found = sorted((file for file in (path / files.STATE[0]).glob("*.npz") if file.stem.isdecimal()), reverse=True)
-    damage = []
-    for file in found:
+    damage = ""
+    for file in sorted(file for file in (path / files.STATE[0]).glob("*.npz") if file.stem.isdecimal()):
         try:
             read_arrays(file)
-        except (OSError, ValueError) as error:
-            damage.append(str(error))
-        else:
             return
+        except (OSError, ValueError) as error:
+            damage = str(error)
     if damage:
-        raise ValueError(f"No checkpoint can be used. The newest: {damage[0]}")
+        raise ValueError(f"No checkpoint can be used. The newest: {damage}")
 
 
 def _so_far(path: Path) -> dict[str, Any]:
@@ -157,8 +133,6 @@ def _so_far(path: Path) -> dict[str, Any]:
     evaluations = last_rows(path / files.EVALUATIONS, 1)
     row: dict[str, Any] = {"steps": max((some[-1]["steps"] for some in (episodes, learning) if some), default=0)}
     scores = [episode["score"] for episode in episodes if episode.get("score") is not None]
-    if not all(isinstance(score, int | float) for score in scores):
-        raise ValueError(f"{path / files.EPISODES} is damaged: a score is no number.")
     if scores:
         row |= {"score_last_100": sum(scores) / len(scores), "score_episodes": len(scores)}
     if evaluations and evaluations[0].get("mean") is not None:
@@ -185,7 +159,7 @@ def _print(rows: list[dict[str, Any]], folder: Path) -> None:
     # What is wrong with a run is as long as a path, and would widen the table of all others.
     shown = [{**row, "run": _name(row, folder)} for row in rows]
     bare = [{name: value for name, value in row.items() if name != "reason"} for row in shown]
-    print_table(runs_table(bare, title=str(folder)))
+    show(runs_table(bare, title=str(folder)))
     for row in shown:
         if "reason" in row:
             tell(f"{row['run'].splitlines()[-1]} is {row['state']}: {row['reason']}")

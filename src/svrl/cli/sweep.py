@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -12,39 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 
 from svrl.cli import run_list
-from svrl.cli.answers import (
-    BAD_INPUT,
-    BadInputError,
-    answering,
-    console,
-    nearest,
-    print_json,
-    print_table,
-    say,
-    sentences,
-)
-from svrl.cli.flags import Json, command_line
-from svrl.cli.run_list import STORE, Address, Jobs, Kept, On, Where, to_be_done
+from svrl.cli.answers import Program, answer, console, say, show, show_table, stopping, tell
+from svrl.cli.flags import Json, again
+from svrl.cli.run_list import STORE, Address, Jobs, Kept, On, Where
 
 if TYPE_CHECKING:
-    from svrl.runs.driver import Summary
     from svrl.runs.spec import Effort, RunSpec
     from svrl.runs.store import Store
     from svrl.runs.sweep_file import Sweep
 
 SHOWN = 12
 """Runs that `svrl sweep plan` lists; the rest are counted."""
-WIDE = 110
-"""Columns where there is no terminal."""
-RETRIES, CHECKPOINT_EVERY = 2, 60.0
 ROWS = ("results", "episodes", "learning", "evaluations", "trace")
-STOPPED = "Stopped at once; the same command resumes runs from their last checkpoints."
 
 app = typer.Typer(
-    name="sweep", help="Many runs from one file, on this machine or on a Ray cluster.", no_args_is_help=True
+    name="sweep",
+    cls=Program,
+    help="Many runs from one file, on this machine or on a Ray cluster.",
+    no_args_is_help=True,
 )
 
 
@@ -85,23 +72,15 @@ class Asked(NamedTuple):
 
         return look(self.store, self.specs, name=self.sweep.name, before=before)
 
-    def what_stands_against(self) -> list[str]:
-        """A sentence for every reason why runs that are to be done cannot be carried out here."""
-        counts = {
-            sentence: len(to_be_done(self.store, specs))
-            for sentence, specs in run_list.what_stands_against(self.specs).items()
-        }
-        return [
-            f"{count:,} run{'s' * (count != 1)} cannot be made here: {sentence}"
-            for sentence, count in counts.items()
-            if count
-        ]
+    def left(self) -> list[RunSpec]:
+        """Runs that are to be done: what is done, or has failed, needs nothing more."""
+        return [spec for spec in self.specs if self.store.state(spec.id) not in ("done", "failed")]
 
 
 def asked_for(
     file: str, store: str, changes: Iterable[str] | None, where: Iterable[str] | None, cores: int | None = None
 ) -> Asked:
-    """From the words of a command; BadInputError or ValueError if one is wrong."""
+    """From the words of a command."""
     from svrl.runs.store import open_store
     from svrl.runs.sweep_file import read_sweep, runs_of
 
@@ -111,12 +90,6 @@ def asked_for(
     opened = open_store(store)
     given = {name: run_list.value_of(text) for name, text in run_list.pairs("--set", changes)}
     return Asked(sweep, run_list.only(f"The sweep {sweep.name} has", runs_of(sweep, changes=given), where), opened)
-
-
-def _command(word: str, file: str, store: str, changes: list[str] | None, where: list[str] | None, **more: Any) -> str:
-    """The command with these options; None is the default."""
-    options = {"store": None if store == STORE else store, "set": changes, "where": where, **more}
-    return command_line(("svrl", "sweep", word, file), options)
 
 
 @app.command("plan")
@@ -130,12 +103,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """List the runs of a sweep, their steps, and how long they take if some are finished. Nothing is begun."""
-    with answering(), sentences():
-        found = _planned(asked_for(file, store, changes, where, cores), jobs)
-    if as_json:
-        print_json(found)
-    else:
-        _print_plan(found)
+    answer(_planned(asked_for(file, store, changes, where, cores), jobs), as_json, _print_plan)
 
 
 def _planned(asked: Asked, jobs: int | None) -> dict[str, Any]:
@@ -159,31 +127,28 @@ def _planned(asked: Asked, jobs: int | None) -> dict[str, Any]:
         "steps": sum(spec.steps or 0 for spec in left) if asked.sweep.kind == "train" else None,
         "at_a_time": at_a_time,
         "seconds": fmean(taken) * max(1, len(left) / at_a_time) if taken and left and at_a_time else None,
-        "notes": [*notes, *(f"Note: {sentence}" for sentence in asked.what_stands_against())],
+        "notes": [*notes, *(f"Note: {sentence}" for sentence in run_list.what_stands_against(asked.left()))],
     }
 
 
 def _print_plan(found: dict[str, Any]) -> None:
     from svrl.reporting.tables import duration
 
-    runs = Table("run", "state", "id", box=None, pad_edge=False, header_style="bold")
-    for row in found["runs"][:SHOWN]:
-        runs.add_row(row["label"], row["state"], row["id"])
-    out = console(WIDE)
-    out.print(runs)
+    names = ("label", "state", "id")
+    show_table(names, ([row[name] for name in names] for row in found["runs"][:SHOWN]))
     if len(found["runs"]) > SHOWN:
-        out.print(f"and {len(found['runs']) - SHOWN} more")
-    for note in found["notes"]:
-        out.print(note, markup=False)
+        tell(f"and {len(found['runs']) - SHOWN} more")
+    tell(*found["notes"])
     took = "time not known before a run is finished"
     if found["seconds"] is not None:
         took = f"about {duration(found['seconds'])} with {found['at_a_time']} at a time, like the finished ones"
     steps = "" if found["steps"] is None else f" {found['steps']:,} agent steps,"
-    out.print(f"{len(found['runs'])} runs, {found['left']} to be done,{steps} {took}.")
+    tell(f"{len(found['runs'])} runs, {found['left']} to be done,{steps} {took}.")
 
 
 @app.command("run")
 def run(
+    context: typer.Context,
     file: File,
     store: Kept = STORE,
     on: On = "local",
@@ -194,10 +159,10 @@ def run(
     cores: Cores = None,
     checkpoint_every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Between two checkpoints of a training.")
-    ] = CHECKPOINT_EVERY,
+    ] = 60.0,
     retries: Annotated[
         int, typer.Option(metavar="N", min=0, help="Times that a run whose process was killed is begun again.")
-    ] = RETRIES,
+    ] = 2,
     hours: Annotated[
         float | None, typer.Option(metavar="H", help="Save and stop after so many (default: the file's budget).")
     ] = None,
@@ -211,65 +176,44 @@ def run(
     No run is done twice, whichever sweep asks for it. After Ctrl-C, or a crash, the same command resumes. Runs that
     failed stay so until svrl sweep retry.
     """
-    with answering(STOPPED), sentences():
-        run_list.check_engine(on, address)
-        asked = asked_for(file, store, changes, where, cores)
-        effort = replace(
-            asked.sweep.effort,
-            jobs=jobs,
-            checkpoint_every=checkpoint_every,
-            retries=retries,
-            hours=asked.sweep.effort.hours if hours is None else hours,
-            tensorboard=tensorboard,
-        )
-        _refuse_impossible(asked, effort, on)
-        earlier = asked.store.sweep(asked.sweep.name) or {"runs": []}
-        # Those of other calls too, with other --set and --where: what was done is not to look lost.
-        runs = list(dict.fromkeys([*earlier["runs"], *(spec.id for spec in asked.specs)]))
-        asked.store.keep_sweep(asked.sweep.name, {"name": asked.sweep.name, "runs": runs, "file": asked.sweep.text})
-        found = run_list.carry_out(asked.specs, asked.store, on=on, address=address, effort=effort)
-    more = {
-        "on": None if on == "local" else on,
-        "address": address,
-        "jobs": jobs,
-        "cores": cores,
-        "checkpoint_every": None if checkpoint_every == CHECKPOINT_EVERY else checkpoint_every,
-        "retries": None if retries == RETRIES else retries,
-        "hours": hours,
-        "tensorboard": tensorboard,
-    }
-    again = _command("run", file, store, changes, where, **more)
-    _conclude(asked, found, again, _command("retry", file, store, changes, where, failed=True), as_json)
+    on = "ray" if address else on
+    asked = asked_for(file, store, changes, where, cores)
+    effort = replace(
+        asked.sweep.effort,
+        jobs=jobs,
+        checkpoint_every=checkpoint_every,
+        retries=retries,
+        hours=asked.sweep.effort.hours if hours is None else hours,
+        tensorboard=tensorboard,
+    )
+    _refuse_impossible(asked, effort, on)
+    earlier = asked.store.sweep(asked.sweep.name) or {"runs": []}
+    # Those of other calls too, with other --set and --where: what was done is not to look lost.
+    runs = list(dict.fromkeys([*earlier["runs"], *(spec.id for spec in asked.specs)]))
+    asked.store.keep_sweep(asked.sweep.name, {"name": asked.sweep.name, "runs": runs, "file": asked.sweep.text})
+    resume = again(context)
+    found = run_list.carry_out(asked.specs, asked.store, again=resume, on=on, address=address, effort=effort)
+    answer(asked.overview(), as_json, _print)
+    if found.out_of_time:
+        say(f"The hours are over; what was done is in {asked.store.address}. Resume with: {resume}")
+    if failed := found.count("failed"):
+        retry = again(context, "retry", failed=True)
+        say(f"{failed} of {len(found.states)} runs failed. When that is repaired: {retry}")
+    if found.count("done") < len(found.states):
+        raise typer.Exit(1)
 
 
 def _refuse_impossible(asked: Asked, effort: Effort, on: str) -> None:
     """Find out what is not there before anything is written."""
     from svrl.runs.local import Room
 
-    against = asked.what_stands_against()
+    against = run_list.what_stands_against(asked.left())
     if on == "local":
-        Room.of(effort, {spec.device for spec in to_be_done(asked.store, asked.specs)})
+        Room.of(effort, {spec.device for spec in asked.left()})
         if against:
-            raise BadInputError(f"{' '.join(against)} Or leave them out by --where. Nothing was begun.")
+            raise ValueError(f"{' '.join(against)} Or leave them out by --where. Nothing was begun.")
     for sentence in against:  # nodes may have what this machine has not
         say(f"Note: {sentence} On a cluster its nodes need it, and this machine does not.")
-
-
-def _conclude(asked: Asked, found: Summary, again: str, retry: str, as_json: bool) -> None:
-    """Say how a sweep stands, and end with the code that fits."""
-    _print(asked.overview(), as_json)
-    if found.broken:
-        say(f"Error: {found.broken} Nothing that was written is lost. When that is repaired, resume with: {again}")
-        raise typer.Exit(BAD_INPUT)
-    if found.stopped is not None:
-        say(f"Stopped; what was done is in {asked.store.address}. Resume with: {again}")
-        raise typer.Exit(128 + found.stopped)
-    if found.out_of_time:
-        say(f"The hours are over; what was done is in {asked.store.address}. Resume with: {again}")
-    if found.count("failed"):
-        say(f"{found.count('failed')} of {len(found.states)} runs failed. When that is repaired: {retry}")
-    if found.count("done") < len(found.states):
-        raise typer.Exit(1)
 
 
 @app.command("status")
@@ -286,24 +230,19 @@ def status(
     as_json: Json = False,
 ) -> None:
     """How the runs of a sweep stand: done, running, failed, their scores, and when all will be done."""
-    with answering(), sentences():
-        if file is None:
-            _print_sweeps(_sweeps_in(store), store, as_json)
-            return
-        overview = asked_for(file, store, changes, where).overview()
+    if file is None:
+        answer(_sweeps_in(store), as_json, lambda listed: _print_sweeps(listed, store))
+        return
+    overview = asked_for(file, store, changes, where).overview()
     if not Path(store).exists():
         say(f"Note: there is no store at {store} yet.")
-    _print(overview, as_json)
+    answer(overview, as_json, _print)
 
 
-def _print(overview: dict[str, Any], as_json: bool = False) -> None:
-    if as_json:
-        print_json(overview)
-        return
+def _print(overview: dict[str, Any]) -> None:
     from svrl.reporting.tables import sweep_view
 
-    out = console(WIDE)
-    out.print(sweep_view(overview, width=out.width))
+    show(sweep_view(overview, width=console().width))
     for note in overview["notes"]:
         say(note)
 
@@ -320,17 +259,11 @@ def _sweeps_in(address: str) -> list[dict[str, Any]]:
     return found
 
 
-def _print_sweeps(listed: list[dict[str, Any]], address: str, as_json: bool) -> None:
-    if as_json:
-        print_json(listed)
-        return
+def _print_sweeps(listed: list[dict[str, Any]], address: str) -> None:
     if not listed:
         say(f"{address} has no sweep yet. Begin one with: svrl sweep run FILE")
         return
-    table = Table(*listed[0], box=None, pad_edge=False)
-    for row in listed:
-        table.add_row(*map(str, row.values()))
-    print_table(table)
+    show_table(listed[0], (map(str, row.values()) for row in listed))
 
 
 @app.command("watch")
@@ -347,23 +280,23 @@ def watch(
     """
     from svrl.reporting.tables import sweep_view
 
-    with answering("No longer watched; the sweep goes on."), sentences():
-        asked = asked_for(file, store, changes, where)
-        overview, out = asked.overview(), Console()
-        if not out.is_terminal:
-            _print(overview)
-            return
-        with Live(console=out, auto_refresh=False) as live:
-            while True:
-                live.update(sweep_view(overview, width=out.width), refresh=True)
-                if all(run["state"] in ("done", "failed") for run in overview["runs"]):
-                    return
-                time.sleep(every)
-                overview = asked.overview(overview)
+    asked = asked_for(file, store, changes, where)
+    overview, out = asked.overview(), Console()
+    if not out.is_terminal:
+        _print(overview)
+        return
+    with stopping("No longer watched; the sweep goes on."), Live(console=out, auto_refresh=False) as live:
+        while True:
+            live.update(sweep_view(overview, width=out.width), refresh=True)
+            if all(run["state"] in ("done", "failed") for run in overview["runs"]):
+                return
+            time.sleep(every)
+            overview = asked.overview(overview)
 
 
 @app.command("retry")
 def retry(
+    context: typer.Context,
     file: File,
     store: Kept = STORE,
     changes: Changes = None,
@@ -372,21 +305,17 @@ def retry(
     as_json: Json = False,
 ) -> None:
     """Let the next svrl sweep run retry failed runs, from their last checkpoints."""
-    with answering(), sentences():
-        if not failed:
-            raise BadInputError("Say which runs to try again: --failed, and perhaps some of them by --where.")
-        asked, labels = asked_for(file, store, changes, where), []
-        for spec in asked.specs:
-            if asked.store.state(spec.id) == "failed":
-                asked.store.retry(spec.id)
-                labels.append(spec.label)
-    if as_json:
-        print_json({"retried": labels})
-        return
-    for label in labels:
-        typer.echo(label)
-    again = _command("run", file, store, changes, where)
-    say(f"{len(labels)} runs will be tried again by: {again}" if labels else "No run has failed.")
+    if not failed:
+        raise ValueError("Say which runs to try again: --failed, and perhaps some of them by --where.")
+    asked, labels = asked_for(file, store, changes, where), []
+    for spec in asked.specs:
+        if asked.store.state(spec.id) == "failed":
+            asked.store.retry(spec.id)
+            labels.append(spec.label)
+    answer({"retried": labels}, as_json, lambda _: tell(*labels))
+    if not as_json:
+        told = f"{len(labels)} runs will be tried again by: {again(context, 'run')}"
+        say(told if labels else "No run has failed.")
 
 
 @app.command("export")
@@ -402,26 +331,14 @@ def export(
     as_json: Json = False,
 ) -> None:
     """All rows of a sweep as one tidy table: a line a finished run, or a line a game, a log row, an evaluation."""
-    from svrl.cli.answers import check_folder
     from svrl.runs.export import export as write
 
-    with answering(), sentences():
-        if rows not in ROWS:
-            raise nearest("table", rows, ROWS)
-        check_folder("--out", out)
-        asked = asked_for(file, store, changes, where)
-        done = write(asked.store, asked.specs, out, rows=cast(Any, rows))
-    if as_json:
-        print_json({"out": str(out), "table": rows, **done})
-    else:
-        typer.echo(f"written: {out} ({done['rows']:,} rows of {done['runs']} runs)")
+    asked = asked_for(file, store, changes, where)
+    done = write(asked.store, asked.specs, out, rows=cast(Any, rows))
+    told = f"written: {out} ({done['rows']:,} rows of {done['runs']} runs)"
+    answer({"out": str(out), "table": rows, **done}, as_json, lambda _: tell(told))
     for note in asked.store.notes_on_versions(spec.id for spec in asked.specs):
         say(note)
-    if done["left_out"]:
-        say(_left_out(done["left_out"], len(asked.specs)))
-
-
-def _left_out(states: Mapping[str, int], of: int) -> str:
-    """How many runs a table has nothing of, and how they stand."""
-    reasons = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    return f"Note: {sum(states.values()):,} of {of:,} runs are left out: {reasons}."
+    if left_out := done["left_out"]:
+        reasons = ", ".join(f"{count:,} {state}" for state, count in left_out.items())
+        say(f"Note: {sum(left_out.values()):,} of {len(asked.specs):,} runs are left out: {reasons}.")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, print_json, sentences, tell, torch_threads, writing_to
+from svrl.cli.answers import answer, tell, writing_to
 from svrl.cli.flags import Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, check_numbers, working_with
+from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, working_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +34,12 @@ _INK, _PAPER = (255, 255, 255), (24, 24, 24)
 def watch(
     run: RunFolder,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The film: .mp4 or .gif.")],
-    episodes: Annotated[int, typer.Option(help="Games to show.")] = 1,
-    max_steps: Annotated[int, typer.Option(help="Most agent steps of a game to show.")] = 5_000,
+    episodes: Annotated[int, typer.Option(min=1, help="Games to show.")] = 1,
+    max_steps: Annotated[int, typer.Option(min=1, help="Most agent steps of a game to show.")] = 5_000,
     epsilon: Epsilon = None,
-    fps: Annotated[int | None, typer.Option(help="Agent steps in a second (default: by the environment).")] = None,
+    fps: Annotated[
+        int | None, typer.Option(min=1, help="Agent steps in a second (default: by the environment).")
+    ] = None,
     seed: Seed = 0,
     env: EnvAgain = None,
     as_json: Json = False,
@@ -43,32 +47,28 @@ def watch(
     """Film a trained agent. The film is written only when everything has worked."""
     for part in ("SDL_VIDEODRIVER", "SDL_AUDIODRIVER"):
         os.environ.setdefault(part, "dummy")  # nothing is shown or heard, and SDL would say what it misses
-    with answering(), sentences(), torch_threads(1):
-        if out.suffix.lower() not in ENDINGS:
-            raise BadInputError(f"--out must end in .mp4 or .gif, got {out.name!r}.")
-        check_numbers(epsilon, episodes=episodes, max_steps=max_steps, fps=fps)
-        write = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
-        if write is _write_mp4:
-            _ffmpeg()
-        scores: list[float] = []
-        shown = 0
-        with writing_to("--out", out) as temporary, working_with(run, env=env) as (agent, show):
-            rate = fps or RATES[agent.spec.family]
-            chance = agent.config.eval_epsilon if epsilon is None else epsilon
+    writing_film = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
+    scores: list[float] = []
+    shown = 0
+    with working_with(run, env=env) as (agent, show), writing_to(out, ENDINGS) as temporary:
+        rate = fps or RATES[agent.spec.family]
+        chance = agent.config.eval_epsilon if epsilon is None else epsilon
 
-            def frames() -> Iterator[Image]:
-                nonlocal shown
-                for picture in played(agent, episodes, max_steps, chance, seed, scores):
-                    shown += 1
-                    show(f"game {len(scores) + 1}, {shown} frames")
-                    yield picture
+        def frames() -> Iterator[Image]:
+            nonlocal shown
+            for picture in played(agent, episodes, max_steps, chance, seed, scores):
+                shown += 1
+                show(f"game {len(scores) + 1}, {shown} frames")
+                yield picture
 
-            write(temporary, frames(), rate)
-        result = {"run": str(run), "out": str(out), "env": agent.env, "frames": shown, "fps": rate, "scores": scores}
-    if as_json:
-        print_json(result)
-    else:
-        tell(f"{out}: {shown} frames at {rate} a second, score {', '.join(f'{score:g}' for score in scores)}")
+        writing_film(temporary, frames(), rate)
+    result = {"run": str(run), "out": str(out), "env": agent.env, "frames": shown, "fps": rate, "scores": scores}
+    answer(result, as_json, _print)
+
+
+def _print(result: dict[str, Any]) -> None:
+    scores = ", ".join(f"{score:g}" for score in result["scores"])
+    tell(f"{result['out']}: {result['frames']} frames at {result['fps']} a second, score {scores}")
 
 
 def played(
@@ -117,9 +117,7 @@ def framed(picture: np.ndarray, text: str) -> Image:
     film = Image.new("RGB", (width + width % 2, _STRIP + height + height % 2), _PAPER)
     film.paste(Image.fromarray(picture).resize((width, height), Image.Resampling.NEAREST), (0, _STRIP))
     pen = ImageDraw.Draw(film)
-    size = 15
-    while size > 8 and pen.textlength(text, ImageFont.load_default(size)) > width - 12:
-        size -= 1
+    size = min(15, max(8, int(15 * (width - 12) / pen.textlength(text, ImageFont.load_default(15)))))
     pen.text((6, _STRIP // 2), text, fill=_INK, anchor="lm", font=ImageFont.load_default(size))
     return film
 
@@ -135,23 +133,15 @@ def _write_gif(path: Path, frames: Iterator[Image], rate: int) -> None:
 
 
 def _write_mp4(path: Path, frames: Iterator[Image], rate: int) -> None:
+    try:
+        write_frames = importlib.import_module("imageio_ffmpeg").write_frames
+    except ImportError as error:
+        raise ValueError(MISSING) from error
     first = next(frames)
-    writer: Generator[None, bytes | None, None] = _ffmpeg().write_frames(
-        str(path), first.size, fps=rate, macro_block_size=2, quality=7, ffmpeg_log_level="error"
-    )
+    writer = write_frames(str(path), first.size, fps=rate, macro_block_size=2, quality=7, ffmpeg_log_level="error")
     writer.send(None)
     try:
-        writer.send(first.tobytes())
-        for frame in frames:
+        for frame in itertools.chain([first], frames):
             writer.send(frame.tobytes())
     finally:
         writer.close()
-
-
-def _ffmpeg() -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module("imageio_ffmpeg")
-    except ImportError as error:
-        raise BadInputError(MISSING) from error
