@@ -153,7 +153,7 @@ def test_the_judge_reads_the_q_that_it_is_given():
     row, _ = judged_q(problem, -problem.q, (-problem.q).argmax(1))
     assert row["policy_loss_relative"] > 0.05
     assert row["mse"] == pytest.approx(float((2 * problem.q).square().mean()))
-    assert torch.equal(problem.judge.optimum.policy, problem.q.argmax(1))
+    assert torch.equal(problem.optimum.policy, problem.q.argmax(1))
 
 
 @pytest.mark.parametrize(("scale", "masks", "beside"), [("smoke", 2, 1), ("laptop", 3, 3), ("full", 5, 5)])
