@@ -79,7 +79,7 @@ def rank(
                     ),
                 ).as_json()
             study = {"run": str(run), "arm": agent.config.arm, "steps": agent.steps, **found, "plot": str(place)}
-            save_figure(draw_ranks({study["arm"]: study}), temporary)
+            save_figure(draw_ranks(study), temporary)
     if as_json:
         print_json(study)
     else:
