@@ -92,15 +92,13 @@ def draw_trajectories(
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.0 * columns, 2.2 * rows + 0.3), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+        periods = [axis.high - axis.low if axis.periodic else None for axis in axes] + [None] * len(inputs)
         for kind, (states, moves) in zip(kinds * len(paths), paths.values(), strict=False):
-            for axis, panel, values in zip(axes, panels.flat, np.moveaxis(states[: shown + 1], 2, 0), strict=False):
-                for start, colour in zip(range(values.shape[1]), itertools.cycle(CYCLE), strict=False):
-                    line = cut(values[:, start], time_step, axis.high - axis.low if axis.periodic else None)
-                    panel.plot(*line, color=colour, linewidth=1.2, **kind)
-            for panel, values in zip(panels.flat[len(axes) :], np.moveaxis(moves[:shown], 2, 0), strict=False):
-                for start, colour in zip(range(values.shape[1]), itertools.cycle(CYCLE), strict=False):
-                    line = cut(values[:, start], time_step, None)
-                    panel.plot(*line, color=colour, linewidth=1.2, drawstyle="steps-post", **kind)
+            curves = [*np.moveaxis(states[: shown + 1], 2, 0), *np.moveaxis(moves[:shown], 2, 0)]
+            for at, (panel, values, period) in enumerate(zip(panels.flat, curves, periods, strict=False)):
+                look = kind if at < len(axes) else {**kind, "drawstyle": "steps-post"}
+                for line, colour in zip(values.T, itertools.cycle(CYCLE), strict=False):
+                    panel.plot(*cut(line, time_step, period), color=colour, linewidth=1.2, **look)
         for at, panel in enumerate(panels.flat):
             if at >= len(names):
                 panel.set_visible(False)
@@ -131,9 +129,8 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
             colour = BLUE if at == 0 else GREEN if row["method"] == "optimum" else CYCLE[at % len(CYCLE)]
             place = row["sweep_equivalents"], max(row["policy_loss_relative"], floor)
             # Methods of equal cost and loss lie on each other: open markers of several shapes stay legible.
-            panel.loglog(
-                *place, marker, color=colour, label=row["method"], markerfacecolor=colour if at == 0 else "none"
-            )
+            face = colour if at == 0 else "none"
+            panel.loglog(*place, marker, color=colour, label=row["method"], markerfacecolor=face)
         panel.axhline(floor, color=GREY, linewidth=0.6, linestyle=":")
         panel.margins(x=0.15, y=0.15)
         panel.xaxis.set_major_formatter("{x:g}")
@@ -152,15 +149,16 @@ def draw_convergence(rows: Sequence[Mapping[str, Any]], *, pairs: int) -> Figure
         rows: One an iteration, with backups, residual, and perhaps error and rank; None and NaN are left out.
         pairs: S * A, the backups of one sweep.
     """
-    sweeps = np.array([row["backups"] for row in rows], float) / pairs
-    ranks = _column(rows, "rank")
+    names = ("backups", "residual", "error", "rank")
+    found = {name: np.array([row.get(name) for row in rows], float) for name in names}  # NaN for None
+    sweeps, ranks = found["backups"] / pairs, found["rank"]
     with mpl.rc_context(STYLE):
         wide = 2 if len(np.unique(ranks[np.isfinite(ranks)])) > 1 else 1
         figure = Figure(figsize=(3.6 * wide, 2.7), layout="constrained")
         panels = figure.subplots(1, wide, squeeze=False)
         curves = (("residual", BLUE, "residual of an iteration"), ("error", ORANGE, "error against the optimum"))
         for name, colour, label in curves:
-            values = _column(rows, name)
+            values = found[name]
             if (values > 0).any():
                 panels[0, 0].semilogy(sweeps, np.where(values > 0, values, np.nan), color=colour, label=label)
         panels[0, 0].set(xlabel="backups (sweeps of all pairs)", ylabel="largest difference of V")
@@ -203,11 +201,6 @@ def settled(states: np.ndarray, near: float | np.ndarray) -> int:
     away = (np.abs(states - states[-1]) > near).any(tuple(range(1, states.ndim)))
     last = int(np.flatnonzero(away).max(initial=0))
     return min(len(states) - 1, max(20, int(1.3 * last)))
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    values = [row.get(name) for row in rows]
-    return np.array([math.nan if value is None else float(value) for value in values])
 
 
 def cut(values: np.ndarray, time_step: float, period: float | None) -> tuple[np.ndarray, np.ndarray]:

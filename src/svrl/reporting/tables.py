@@ -305,7 +305,7 @@ def _table(
     table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     table.box, table.padding, table.pad_edge, table.show_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False, False
     table.width = width
-    names = list(max(cells, key=lambda row: len(row), default={}))
+    names = list(dict.fromkeys(name for row in cells for name in row))
     for name in names:
         justify: JustifyMethod = "left" if name in left else "right"
         overflow: OverflowMethod = "fold" if name in wrapped else "ellipsis"
