@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Judges = Callable[[Evidence], Finding]
+Scales = tuple[str, ...]
+LOOKED_AT = ("laptop", "full")
 INPUTS = {
     "inverted-pendulum": "torque",
     "mountain-car": "throttle",
@@ -319,7 +322,6 @@ INPUT_GAP = 0.05
 SAME_ENDS = 0.9
 """Starts count as brought to the same ends if at least this share of them ends where the optimum's do."""
 MOST_RANK = 10
-RANK_TEST = "singular values that hold 99% of the energy; else 1 - 1e-6 of it, in either variant"
 UPPER, LOWER = (f"{end} end of the 95% interval over masks at" for end in ("upper", "lower"))
 
 
@@ -364,21 +366,33 @@ def judge_policy(evidence: Evidence, what: str, **runs: Any) -> Finding:
     return compare([value / unit for value in values_of(evidence, number, **runs)], limit, show=show)
 
 
+def claim_on(figure: str, name: str, says: str, paper: str, test: str, judge: Judges, **more: Any) -> Claim:
+    """A claim of the section where its figure stands."""
+    section = next(known.section for known in FIGURES if known.id == figure)
+    return Claim(name=name, figure=figure, section=section, says=says, paper=paper, test=test, judge=judge, **more)
+
+
 def policy_claim(what: str, name: str, figure: str, says: str, paper: str, **runs: Any) -> Claim:
     """The claim that the policies of these runs pass one of these tests."""
-    section = next(known.section for known in FIGURES if known.id == figure)
-    judge = partial(judge_policy, what=what, **runs)
-    return Claim(
-        name=name, figure=figure, section=section, says=says, paper=paper, test=POLICY_TESTS[what][0], judge=judge
-    )
+    return claim_on(figure, name, says, paper, POLICY_TESTS[what][0], partial(judge_policy, what=what, **runs))
 
 
-def near_test(printed: float) -> str:
-    """The rule of `svrl.paper.verdicts.near` in words, for a number that may be degrees or a norm."""
-    return (
-        f"within {NEAR:.0%} of {printed}, and the half-width of its 95% interval at most {WIDE:.0%} of it: in degrees, "
-        "else as the norm in radians in either variant"
+def below_on_worst(values: Mapping[str, Sequence[float]], limit: float, show: Show) -> Finding:
+    """Of several problems the one with the largest mean decides."""
+    worst = max(values, key=lambda name: float(np.mean(values[name])))
+    return below(values[worst], limit, show=show, note=f"most on {worst}")
+
+
+def deviation_claim(
+    figure: str, name: str, says: str, printed: float, over: str, scales: Scales = LOOKED_AT, **runs: Any
+) -> Claim:
+    """The claim that an average deviation is the printed one, in degrees or as a norm."""
+    test = (
+        f"mean over {over} within {NEAR:.0%} of {printed}, and the half-width of its 95% interval at most {WIDE:.0%} "
+        "of it: in degrees, else as the norm in radians in either variant"
     )
+    judge = partial(judge_deviation, printed=printed, **runs)
+    return claim_on(figure, name, f"{says} {printed}.", f"{printed} (degrees)", test, judge, scales=scales)
 
 
 def judge_deviation(evidence: Evidence, printed: float, **runs: Any) -> Finding:
@@ -403,6 +417,13 @@ def judge_low(evidence: Evidence) -> Finding:
     """Whether the largest rank of all optima, by the paper's definition, is low."""
     largest = max(row["rank_99"] for row in evidence.rows(OPTIMUM.name, variant=VARIANTS[0]))
     return fixed(largest <= MOST_RANK, f"rank at most {largest}", largest)
+
+
+def rank_claim(figure: str, name: str, of: str, printed: int, scales: Scales = LOOKED_AT, **where: Any) -> Claim:
+    """The claim that a Q* has the printed rank."""
+    test = "singular values that hold 99% of the energy; else 1 - 1e-6 of it, in either variant"
+    judge, says = partial(judge_rank, printed=printed, **where), f"{of} has approximate rank {printed}."
+    return claim_on(figure, name, says, str(printed), test, judge, scales=scales, seeded=False)
 
 
 def judge_rank(evidence: Evidence, printed: int, **where: Any) -> Finding:

@@ -10,11 +10,9 @@ rows are independent and have an interval:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
@@ -30,10 +28,11 @@ from svrl.paper.experiments.control import (
     STARTS,
     TASKS,
     VARIANTS,
+    claim_on,
     optimum_of,
     values_of,
 )
-from svrl.paper.verdicts import below, fixed, percent, with_interval
+from svrl.paper.verdicts import fixed, percent, with_interval
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import rollout
 from svrl.plots.style import BLUE, GREY, ORANGE, letter, new_figure, tag
@@ -146,72 +145,55 @@ def judge_similar(evidence: Evidence) -> Finding:
 
 def judge_near_optimal(evidence: Evidence) -> Finding:
     """On which grids SVP's policy loses less than 1%: the worst decides."""
-    every = [{"method": PAPER_SVP, **at(grid, "paper")} for grid in grids_of(evidence)]
-    losses = [values_of(evidence, "policy_loss_relative", **plans) for plans in every]
-    return below(max(losses, key=lambda some: float(np.mean(some))), control.LOSS, show=percent)
+    losses = {
+        size_of(*grid): values_of(evidence, "policy_loss_relative", method=PAPER_SVP, **at(grid, "paper"))
+        for grid in grids_of(evidence)
+    }
+    return control.below_on_worst(losses, control.LOSS, percent)
 
 
-_of_table = partial(Claim, figure="table1", section="G.1")
-
-
-def _of_grid(grid: Grid) -> tuple[Claim, ...]:
+def _of_grid(grid: Grid) -> Iterator[Claim]:
     size, (rank, best, svp) = size_of(*grid), PRINTED[grid]
-    claim = partial(_of_table, scales=("full",) if grid == FINE else ("laptop", "full"))
-    where = {name: value for name, value in at(grid, "").items() if name != "variant"}
-    return (
-        claim(
-            name=f"rank-at-{size}",
-            says=f"At {size} the converged Q of the pendulum has approximate rank {rank}.",
-            paper=str(rank),
-            test=control.RANK_TEST,
-            judge=partial(control.judge_rank, printed=rank, **where),
-            seeded=False,
-        ),
-        claim(
-            name=f"optimum-at-{size}",
-            says=f"At {size} the optimal policy deviates by {best} on average.",
-            paper=f"{best} (degrees)",
-            test=f"mean over sets of starts {control.near_test(best)}",
-            judge=partial(control.judge_deviation, printed=best, kind=STARTS_KIND.name, **where),
-        ),
-        claim(
-            name=f"svp-at-{size}",
-            says=f"At {size} SVP from 20% of the pairs deviates by {svp} on average.",
-            paper=f"{svp} (degrees)",
-            test=f"mean over masks {control.near_test(svp)}",
-            judge=partial(control.judge_deviation, printed=svp, method=PAPER_SVP, **where),
-        ),
-    )
+    where: dict[str, Any] = {name: value for name, value in at(grid, "").items() if name != "variant"}
+    where["scales"] = ("full",) if grid == FINE else control.LOOKED_AT
+    yield control.rank_claim("table1", f"rank-at-{size}", f"At {size} the converged Q of the pendulum", rank, **where)
+    says = f"At {size} the optimal policy deviates on average by"
+    sets: dict[str, Any] = {"kind": STARTS_KIND.name, **where}
+    yield control.deviation_claim("table1", f"optimum-at-{size}", says, best, "sets of starts", **sets)
+    says = f"At {size} SVP from 20% of the pairs deviates on average by"
+    plans: dict[str, Any] = {"method": PAPER_SVP, **where}
+    yield control.deviation_claim("table1", f"svp-at-{size}", says, svp, "masks", **plans)
 
 
 CLAIMS: tuple[Claim, ...] = (
     *(claim for grid in PRINTED for claim in _of_grid(grid)),
-    _of_table(
-        name="rank-stays-low-on-every-grid",
-        says="The approximate rank is low whatever the grid.",
-        paper="4 to 8",
-        test=f"rank by 99% of the energy at most {control.MOST_RANK} on every grid that was run",
-        judge=control.judge_low,
+    claim_on(
+        "table1",
+        "rank-stays-low-on-every-grid",
+        "The approximate rank is low whatever the grid.",
+        "4 to 8",
+        f"rank by 99% of the energy at most {control.MOST_RANK} on every grid that was run",
+        control.judge_low,
         seeded=False,
     ),
-    _of_table(
-        name="rank-is-similar-on-fine-grids",
-        says="Once the grid is fine enough, a finer one has a Q of similar rank.",
-        paper="7 and 8",
-        test=f"ranks at 2500x1000 and finer at most {SIMILAR} apart, by 99% and by 1 - 1e-6 of the energy; else in the "
+    claim_on(
+        "table1",
+        "rank-is-similar-on-fine-grids",
+        "Once the grid is fine enough, a finer one has a Q of similar rank.",
+        "7 and 8",
+        f"ranks at 2500x1000 and finer at most {SIMILAR} apart, by 99% and by 1 - 1e-6 of the energy; else in the "
         "authors' variant",
-        judge=judge_similar,
+        judge_similar,
         scales=("full",),
         seeded=False,
     ),
-    Claim(
-        name="svp-is-nearly-optimal-on-every-grid",
-        figure="fig29",
-        section="G.1",
-        says="On each grid SVP from 20% of the pairs finds almost the optimal policy.",
-        paper="almost the same policy",
-        test="policy loss over the range of V*, upper end of the 95% interval over masks at most 1% on every grid",
-        judge=judge_near_optimal,
+    claim_on(
+        "fig29",
+        "svp-is-nearly-optimal-on-every-grid",
+        "On each grid SVP from 20% of the pairs finds almost the optimal policy.",
+        "almost the same policy",
+        "policy loss over the range of V*, upper end of the 95% interval over masks at most 1% on every grid",
+        judge_near_optimal,
     ),
 )
 

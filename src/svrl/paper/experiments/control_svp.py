@@ -28,8 +28,12 @@ from svrl.paper.experiments.control import (
     PLANNED,
     TASKS,
     VARIANTS,
+    below_on_worst,
+    claim_on,
+    deviation_claim,
     optimum_of,
     policy_claim,
+    rank_claim,
     values_of,
 )
 from svrl.paper.verdicts import below, fixed, percent
@@ -158,10 +162,7 @@ def judge_timed_work(evidence: Evidence) -> Finding:
     note = f"no times to compare on {', '.join(untimed)}" if untimed else ""
     if not ratios:
         return Finding(verdict=Verdict.NOT_RUN, note=note)
-    worst = max(ratios, key=lambda task: float(np.mean(ratios[task])))
-    judged = below(
-        ratios[worst], 2 * LOW, show=lambda value: f"{value:.3g} times the seconds", note=f"slowest on {worst}"
-    )
+    judged = below_on_worst(ratios, 2 * LOW, lambda value: f"{value:.3g} times the seconds")
     if judged.verdict is Verdict.REPRODUCED and untimed:
         return replace(judged, verdict=Verdict.NOT_RUN, note=note)
     return judged
@@ -169,15 +170,10 @@ def judge_timed_work(evidence: Evidence) -> Finding:
 
 def judge_total_work(evidence: Evidence) -> Finding:
     """Sweep equivalents at p = .2 over those of modified policy iteration, of the task where SVP does worst."""
-    ratios = {
-        task: [
-            value / optimum_of(evidence, task)["exact_sweeps"]
-            for value in values_of(evidence, "sweep_equivalents", **runs_of(task))
-        ]
-        for task in TASKS
-    }
-    worst = max(ratios.values(), key=lambda values: float(np.mean(values)))
-    return below(worst, 1.0, show=lambda value: f"{value:.3g} times as many")
+    exact = {task: optimum_of(evidence, task)["exact_sweeps"] for task in TASKS}
+    made = {task: values_of(evidence, "sweep_equivalents", **runs_of(task)) for task in TASKS}
+    ratios = {task: [sweeps / exact[task] for sweeps in made[task]] for task in TASKS}
+    return below_on_worst(ratios, 1.0, lambda value: f"{value:.3g} times as many")
 
 
 def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, tuple[float, float]]]:
@@ -230,54 +226,34 @@ def _claims_of(task: str, words: str) -> Iterator[Claim]:
 
 _addition = partial(Claim, figure="baselines", section="", paper="not compared")
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        name="pendulum-rank-7",
-        figure="fig3",
-        section="3.3",
-        says="The converged Q of the pendulum, 2500x1000, has approximate rank 7.",
-        paper="7",
-        test=control.RANK_TEST,
-        judge=partial(control.judge_rank, printed=7, task=PENDULUM),
-        seeded=False,
+    rank_claim("fig3", "pendulum-rank-7", "The converged Q of the pendulum, 2500x1000,", 7, task=PENDULUM),
+    deviation_claim(
+        "fig3",
+        "pendulum-svp-metric",
+        "SVP at p = .2 keeps the pendulum at an average deviation of",
+        1.92,
+        "masks, and over steps 51 to 199,",
+        task=PENDULUM,
+        observe=LOW,
+        method=PAPER_SVP,
     ),
-    Claim(
-        name="pendulum-svp-metric",
-        figure="fig3",
-        section="3.3",
-        says="SVP at p = .2 keeps the pendulum at an average deviation of 1.92.",
-        paper="1.92 (degrees)",
-        test=f"mean over masks {control.near_test(1.92)}, of the angles of steps 51 to 199",
-        judge=partial(control.judge_deviation, printed=1.92, task=PENDULUM, observe=LOW, method=PAPER_SVP),
+    claim_on(
+        "fig10",
+        "pendulum-upright-at-20-percent",
+        "At p = .2 the pendulum vibrates a little and is still held upright, within 5 degrees on average.",
+        "at most 5 degrees",
+        "mean absolute angle of steps 51 to 199 over all starts, else of the median start: upper end at most 5 degrees",
+        judge_upright,
     ),
-    Claim(
-        name="pendulum-upright-at-20-percent",
-        figure="fig10",
-        section="C.1",
-        says="At p = .2 the pendulum vibrates a little and is still held upright, within 5 degrees on average.",
-        paper="at most 5 degrees",
-        test="mean absolute angle of steps 51 to 199 over all starts, else of the median start: upper end at most "
-        "5 degrees",
-        judge=judge_upright,
-    ),
-    Claim(
-        name="mountain-car-rank-4",
-        figure="fig13",
-        section="C.2",
-        says="The converged Q of the mountain car, 2500x1000, has approximate rank 4.",
-        paper="4",
-        test=control.RANK_TEST,
-        judge=partial(control.judge_rank, printed=4, task=CAR),
-        seeded=False,
-    ),
-    Claim(
-        name="mountain-car-perfect-recovery-from-20-percent",
-        figure="fig13",
-        section="C.2",
-        says="From 20% of the pairs SVP recovers the policy of the mountain car perfectly.",
-        paper="perfect recovery",
-        test=f"inputs differ from the optimum's by at most {percent(INPUT_GAP)} of their range, and the metric is at "
-        f"most {METRIC:g} times the optimum's: upper ends of the 95% intervals over masks",
-        judge=partial(judge_recovery, task=CAR),
+    rank_claim("fig13", "mountain-car-rank-4", "The converged Q of the mountain car, 2500x1000,", 4, task=CAR),
+    claim_on(
+        "fig13",
+        "mountain-car-perfect-recovery-from-20-percent",
+        "From 20% of the pairs SVP recovers the policy of the mountain car perfectly.",
+        "perfect recovery",
+        f"inputs differ from the optimum's by at most {percent(INPUT_GAP)} of their range, and the metric is at most "
+        f"{METRIC:g} times the optimum's: upper ends of the 95% intervals over masks",
+        partial(judge_recovery, task=CAR),
     ),
     *_claims_of(PENDULUM, "comparable"),
     *_claims_of(CAR, "comparable"),
