@@ -7,6 +7,7 @@ mean over grid states of V* - V of the policy, over max V* - min V*.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -158,21 +159,15 @@ def runs(size: Size) -> tuple[RunSpec, ...]:
     for sigma in size.noise:
         wanted += [{"method": name, "sigma": sigma} for name in ("averaged", OURS)]
         wanted += [{"method": "incumbent", "sigma": sigma, "challengers": 3}]
-    for sigma in (*size.noise, *BARS):
-        wanted += [
-            {"method": name, "sigma": sigma, "samples": count} for name in ("averaged", OURS) for count in size.samples
-        ]
+    for sigma, name, count in itertools.product((*size.noise, *BARS), ("averaged", OURS), size.samples):
+        wanted += [{"method": name, "sigma": sigma, "samples": count}]
     common: dict[str, Any] = {"states": [size.states] * 2, "levels": size.levels, "iterations": size.iterations}
     common |= {"samples": 1, "observe": 1.0, "challengers": None, "rank": None}
-    return tuple(
-        RunSpec(
-            kind=KIND,
-            settings={**common, **some, "seed": FIRST_SEED + k},
-            minutes=size.minutes * (1.0 if some["method"] == OURS else 0.1),
-        )
-        for some in wanted
-        for k in range(size.seeds)
-    )
+    found = []
+    for some, k in itertools.product(wanted, range(size.seeds)):
+        minutes = size.minutes * (1.0 if some["method"] == OURS else 0.1)
+        found.append(RunSpec(kind=KIND, settings={**common, **some, "seed": FIRST_SEED + k}, minutes=minutes))
+    return tuple(found)
 
 
 BUDGETS = {
