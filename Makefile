@@ -84,7 +84,7 @@ docs: $(VENV)/.dev $(REPRODUCING)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The page on the paper and the figures of docs/evidence.md are drawn from the committed tables, not committed themselves.
-$(REPRODUCING): $(wildcard results/paper/* src/svrl/paper/*.py src/svrl/paper/*/*.py src/svrl/reporting/*) | $(VENV)/.dev
+$(REPRODUCING): $(wildcard results/paper/* src/svrl/paper/*.py src/svrl/paper/*/*.py src/svrl/paper/page.html) | $(VENV)/.dev
 	@echo "==> figures and claims of the paper, for the docs (about a minute)"
 	@rm -rf $(@D)
 	@$(BIN)/python docs/output/evidence_figures.py $(@D)/figures

@@ -9,7 +9,7 @@ STUDY = {"energy": 0.99, "batch_size": 32, "histogram": [0, 30, 10, 0], "row_cen
 
 
 def test_bars_are_shares_and_steps_their_sums():
-    figure = draw_ranks({"dqn": STUDY})
+    figure = draw_ranks(STUDY)
     bars, steps = figure.axes
     heights = [patch.get_height() for patch in bars.patches]
     assert heights == pytest.approx([0, 0.75, 0.25, 0, 0, 0.25, 0.25, 0.5])

@@ -28,7 +28,7 @@ LAYERS = {
 
 # Heavy or optional libraries, and who may import them.
 RESERVED = {
-    "matplotlib": {"plots", "reporting"},
+    "matplotlib": {"plots"},
     "typer": {"cli"},
     "rich": {"cli", "reporting"},
     "gymnasium": {"envs", "integrations"},

@@ -302,16 +302,16 @@ class Asked:
 
     def page(self, folder: Path) -> Path:
         """Write the page from what is kept; where it is."""
-        from svrl.paper.page import build_page
-        from svrl.reporting.page import render_html
+        from svrl.paper.page import render_page
         from svrl.runtime.files import writing
 
         with Bars() as bars:
             update = bars.stage("drawing")
-            page = build_page(self.library(), self.scale, progress=lambda name: update(0, name))
+            text = render_page(self.library(), self.scale, lambda name: update(0, name))
+        folder.mkdir(parents=True, exist_ok=True)
         path = folder / "index.html"
         with writing(path) as temporary:
-            temporary.write_text(render_html(page), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
         return path
 
 

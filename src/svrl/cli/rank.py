@@ -58,7 +58,7 @@ def rank(
             progress=lambda done, of: say_so(f"{done:,} of {of:,} states" if done < of else "ranks of all batches"),
         ).as_json()
         study = {"run": str(run), "arm": agent.config.arm, "steps": agent.steps, **found, "plot": str(place)}
-        save_figure(draw_ranks({study["arm"]: study}), temporary)
+        save_figure(draw_ranks(study), temporary)
     answer(study, as_json, _print)
 
 

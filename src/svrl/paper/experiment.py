@@ -36,11 +36,6 @@ class Budget:
     needs: Callable[[str, RunSpec], bool] = lambda figure, run: True
     piece_of: Callable[[RunSpec], str] | None = None
 
-    @property
-    def minutes(self) -> float:
-        """About how long it takes on two cores."""
-        return sum(run.minutes_in_all for run in self.runs) / 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
@@ -70,17 +65,15 @@ class Experiment:
         budget = self.budgets.get(scale) if figure is None else self.budget_of(figure, scale)
         if budget is None:
             return None
-        runs = self.runs(scale, figure)
-        found = [read_first(run, stores) for run in runs]
-        words = budget.words
-        if budget.piece_of is not None:
-            pieces = [budget.piece_of(run) for run in runs]
-            lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
-            found = [kept for piece, kept in zip(pieces, found, strict=True) if piece not in lacking]
-            words = f"{', '.join(piece for piece in dict.fromkeys(pieces) if piece not in lacking)}: {words}"
-        if any(kept is None for kept in found) or (runs and not found):
+        pieces = [budget.piece_of(run) if budget.piece_of else "" for run in self.runs(scale, figure)]
+        found = [read_first(run, stores) for run in self.runs(scale, figure)]
+        lacking = {piece for piece, kept in zip(pieces, found, strict=True) if kept is None}
+        complete = [piece for piece in dict.fromkeys(pieces) if piece not in lacking]
+        if pieces and not complete:
             return None
-        return Evidence(scale=scale, words=words, runs=tuple(kept for kept in found if kept is not None))
+        words = f"{', '.join(complete)}: {budget.words}" if budget.piece_of else budget.words
+        whole = (kept for piece, kept in zip(pieces, found, strict=True) if kept is not None and piece in complete)
+        return Evidence(scale=scale, words=words, runs=tuple(whole))
 
     def runs(self, scale: str, figure: str | None = None) -> list[RunSpec]:
         """All runs of a scale, or those that a figure reads."""
@@ -94,9 +87,7 @@ class Experiment:
     def budget_of(self, figure: str, scale: str) -> Budget | None:
         """The budget that a figure is drawn from at a scale; None if it is not drawn there."""
         budget = self.budgets.get(scale)
-        if budget is None or (budget.runs and not self.runs(scale, figure)):
-            return None
-        return budget
+        return budget if budget and (self.runs(scale, figure) or not budget.runs) else None
 
     def draw(self, figure: str, evidence: Evidence) -> Figure:
         """A figure from evidence, in the look that all of them have. matplotlib is loaded only now."""

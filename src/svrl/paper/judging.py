@@ -27,18 +27,23 @@ class Judged:
     """A claim and what was found.
 
     Attributes:
-        experiment: Its name.
+        experiment: That makes it.
         claim: The claim.
         finding: What was found.
         evidence: What it was judged from; None if there was nothing.
         asked: The scale that was asked for.
     """
 
-    experiment: str
+    experiment: Experiment
     claim: Claim
     finding: Finding
     evidence: Evidence | None
     asked: str
+
+    @property
+    def is_addition(self) -> bool:
+        """Ours, not the paper's."""
+        return self.claim.figure in ADDITIONS
 
     @property
     def scale(self) -> str:
@@ -54,32 +59,30 @@ class Judged:
 
     def as_json(self) -> dict[str, Any]:
         """One row of `svrl paper check --json`; what is null has its reason beside it."""
-        found = self.finding
+        claim, found = self.claim, self.finding
+        no_value = "not one number" if found.ours else "not run"
+        no_interval = "not one number" if claim.seeded else "no seed changes it"
+        no_interval = "not run" if found.verdict is Verdict.NOT_RUN else no_interval
         return {
-            "claim": self.claim.name,
-            "section": self.claim.section,
-            "addition": self.claim.figure in ADDITIONS,
-            "figure": self.claim.figure,
-            "experiment": self.experiment,
-            "says": self.claim.says,
-            "paper": self.claim.paper,
-            "test": self.claim.test,
+            "claim": claim.name,
+            "section": claim.section,
+            "addition": self.is_addition,
+            "figure": claim.figure,
+            "experiment": self.experiment.name,
+            "says": claim.says,
+            "paper": claim.paper,
+            "test": claim.test,
             "ours": found.ours,
             "value": found.value,
-            **({} if found.value is not None else {"value_reason": "not one number" if found.ours else "not run"}),
+            **({} if found.value is not None else {"value_reason": no_value}),
             "interval": None if found.interval is None else list(found.interval),
-            **({} if found.interval is not None else {"interval_reason": self._no_interval()}),
+            **({} if found.interval is not None else {"interval_reason": no_interval}),
             "verdict": str(found.verdict),
             "scale": self.scale,
             "source": self.source,
             "budget": self.evidence.words if self.evidence else "",
             "note": found.note,
         }
-
-    def _no_interval(self) -> str:
-        if self.finding.verdict is Verdict.NOT_RUN:
-            return "not run"
-        return "not one number" if self.claim.seeded else "no seed changes it"
 
 
 @dataclass(frozen=True)
@@ -110,14 +113,12 @@ class Library:
 
         Where two scales are the same runs, the larger stands for both. With a figure, what that figure reads.
         """
-        names = [asked, *(name for name in _from_large(experiment) if name not in (asked, SMOKE))]
-        complete = [found for name in names if (found := self.evidence(experiment, name, figure)) is not None]
-        size = {name: at for at, name in enumerate(reversed(_from_large(experiment)))}
+        largest = _from_large(experiment)
         by_runs: dict[tuple[str, ...], Evidence] = {}
-        for found in complete:
-            runs = tuple(f"{run.source} {run.id}" for run in found.runs)
-            other = by_runs.get(runs, found)
-            by_runs[runs] = max(other, found, key=lambda one: size[one.scale])
+        for name in (asked, *(name for name in largest if name not in (asked, SMOKE))):
+            if found := self.evidence(experiment, name, figure):
+                runs = tuple(f"{run.source} {run.id}" for run in found.runs)
+                by_runs[runs] = min(by_runs.get(runs, found), found, key=lambda one: largest.index(one.scale))
         return list(by_runs.values())
 
     def judge(self, asked: str, only: Iterable[str] | None = None) -> list[Judged]:
@@ -132,30 +133,22 @@ class Library:
 
     def _judged(self, experiment: Experiment, claim: Claim, asked: str) -> Judged:
         complete = self.exhibits(experiment, asked, None if claim.whole else claim.figure)
-        usable = [found for found in complete if found.scale in claim.scales]
-        evidence = next(iter(usable), None)
+        usable = [found for found in complete if found.scale in claim.scales] or complete
+        evidence = usable[0] if usable else None
         finding = claim.judged(evidence)
-        if usable and finding.verdict in SO_FAR:
-            largest = _from_large(experiment)
-            evidence = min(usable, key=lambda found: largest.index(found.scale))
+        if finding.verdict in SO_FAR:
+            evidence = min(usable, key=lambda found: _from_large(experiment).index(found.scale))
             finding = claim.judged(evidence)
-        elif evidence is None and complete:
-            evidence = complete[0]
-            finding = claim.judged(evidence)
-        elif evidence is None and not claim.printed:
+        if evidence is None and not claim.printed:
             finding = replace(finding, note=self._half_finished(experiment, asked))
-        return Judged(experiment=experiment.name, claim=claim, finding=finding, evidence=evidence, asked=asked)
+        return Judged(experiment=experiment, claim=claim, finding=finding, evidence=evidence, asked=asked)
 
     def _half_finished(self, experiment: Experiment, asked: str) -> str:
         """That a run was begun and how to end it; empty if nothing of it is kept."""
-        budget = experiment.budgets.get(asked)
-        kept = len(budget.runs) - len(experiment.missing(asked, self.stores)) if budget else 0
-        if budget is None or not kept:
-            return ""
-        return (
-            f"half-finished: {kept} of {len(budget.runs)} runs are kept; "
-            f"svrl paper run {experiment.name} --scale {asked} resumes"
-        )
+        wanted = experiment.runs(asked) if asked in experiment.budgets else []
+        kept = len(wanted) - len(experiment.missing(asked, self.stores)) if wanted else 0
+        resume = f"svrl paper run {experiment.name} --scale {asked} resumes"
+        return f"half-finished: {kept} of {len(wanted)} runs are kept; {resume}" if kept else ""
 
 
 def _from_large(experiment: Experiment) -> list[str]:

@@ -1,27 +1,58 @@
-"""What the page shows: experiments, figures and claims as the plain data that `svrl.reporting.page` renders."""
+"""Figures as files, and the report on the paper: one file of HTML that needs nothing beside it.
+
+A policy in the report's head forbids the browser to load anything: style, program and pictures are inside. Without the
+program everything can be read; with it claims are filtered and commands copied. What the browser prints, on paper or as
+a PDF, has everything open and no buttons. Text is plain, and `words` in backticks are code.
+"""
 
 from __future__ import annotations
 
+import html
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from svrl import __version__
-from svrl.paper.catalogue import FIGURES, PaperFigure
+from svrl.paper.catalogue import ADDITIONS, FIGURES, PaperFigure
 from svrl.paper.claim import Evidence, Verdict
 from svrl.paper.experiment import Experiment
 from svrl.paper.judging import Judged, Library
-from svrl.reporting.page import ClaimRow, Exhibit, FigureEntry, Page, Section
+from svrl.plots.style import save_figure, svg_text
+from svrl.reporting.tables import duration
 from svrl.runtime.files import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Figures as files.
-
+VERDICTS = dict(
+    zip(
+        Verdict,
+        (
+            ("reproduced", "●"),
+            ("otherwise", "◐"),
+            ("failed", "✕"),
+            ("supported", "△"),
+            ("contradicted", "▽"),
+            ("undecided", "◇"),
+            ("unrun", "○"),
+        ),
+        strict=True,
+    )
+)
+"""The class of a verdict in the page, and a sign for those who do not see colours."""
+TITLE = "Reproducing Harnessing Structures for Value-Based Planning and Reinforcement Learning"
+SUBTITLE = (
+    "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with "
+    "its verdict."
+)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _SMALLER = {
     "smoke": "Made at smoke scale, in seconds: it shows that everything works, and proves nothing.",
     "laptop": "Made at laptop scale; full scale is larger.",
@@ -30,10 +61,13 @@ _LETTERS = 20
 """Of a caption in an inch: a longer line would widen the picture, with white on both sides of its panels."""
 
 
+# Figures as files.
+
+
 def caption(figure: PaperFigure, evidence: Evidence) -> str:
     """What was spent, and that it was less than the paper did where it was."""
     symbol = evidence.words[1:2] == " "  # p = .2 stays as it is
-    words = evidence.words if symbol else evidence.words[:1].upper() + evidence.words[1:]
+    words = evidence.words if symbol else _capital(evidence.words)
     if evidence.scale == "full":
         return f"{words}."
     small = _SMALLER.get(evidence.scale, f"Made with the budget '{evidence.scale}', smaller than the paper's.")
@@ -48,16 +82,13 @@ def write_figure(picture: Figure, figure: PaperFigure, evidence: Evidence, folde
     Returns:
         Where it is.
     """
-    from svrl.plots.style import save_figure
-
-    scale = evidence.scale
-    if scale != "full":
+    name = figure.id
+    if evidence.scale != "full":
+        name += f"-{evidence.scale}"
         below = _hold_legends(picture) - 0.02
         words = textwrap.fill(caption(figure, evidence), int(_LETTERS * picture.get_figwidth()))
         picture.text(0.5, below, words, ha="center", va="top", fontsize=6, color="#707070")
-
     folder.mkdir(parents=True, exist_ok=True)
-    name = figure.id if scale == "full" else f"{figure.id}-{scale}"
     path = folder / f"{name}.{ending}"
     with writing(path) as temporary:
         save_figure(picture, temporary)
@@ -80,48 +111,82 @@ def _hold_legends(picture: Figure) -> float:
     return float(picture.get_tightbbox().y0 / picture.get_figheight())
 
 
-TITLE = "Reproducing Harnessing Structures for Value-Based Planning and Reinforcement Learning"
-SUBTITLE = (
-    "Every figure and table of Yang, Zhang, Xu and Katabi (ICLR 2020) beside what svrl measures, and every claim with "
-    "its verdict."
-)
+# The report.
 
 
-def build_page(
-    library: Library, scale: str, *, notes: Iterable[str] = (), progress: Callable[[str], None] = lambda _: None
-) -> Page:
-    """The whole page at a scale.
+def render_page(library: Library, scale: str, progress: Callable[[str], None] = lambda _: None) -> str:
+    """The whole document at a scale.
 
     Args:
         library: Experiments and what is kept of them.
         scale: That figures are drawn at first; larger budgets that are kept stand beside.
-        notes: For the reader, a sentence each.
         progress: Told the name of every figure before it is drawn.
     """
     judged = library.judge(scale)
-    sections = tuple(_section(library, experiment, scale, judged, progress) for experiment in library.experiments)
-    return Page(
-        title=TITLE,
-        subtitle=SUBTITLE,
-        scale=scale,
-        sections=sections,
+    counts = _counts(judged)
+    paper, ours = ([one for one in library.experiments if _is_addition(one) is whose] for whose in (False, True))
+    of_paper, of_ours = ([one for one in judged if one.is_addition is whose] for whose in (False, True))
+    return Template((files("svrl.paper") / "page.html").read_text(encoding="utf-8")).substitute(
+        title=_plain(TITLE),
+        subtitle=_plain(SUBTITLE),
+        scale=_plain(scale),
         made=datetime.now(UTC).date().isoformat(),
-        version=__version__,
-        notes=(*_what_was_run(library, scale, judged), *notes),
+        version=_plain(__version__),
+        policy=_plain(_POLICY),
+        notes=_notes(_what_was_run(library, scale, judged)),
+        shares=_shares(of_paper, "of the paper") + _shares(of_ours, "of our additions"),
+        filters=_filter("", "", len(judged), "claims")
+        + "".join(_filter(*VERDICTS[verdict], count, verdict) for verdict, count in counts.items()),
+        claims="\n".join(map(_row, judged)),
+        contents=_contents("The paper", paper) + _contents("Additions", ours),
+        sections="\n".join(_section(library, one, scale, judged, progress) for one in library.experiments),
     )
+
+
+def figures_of(experiment: Experiment) -> list[PaperFigure]:
+    """All that an experiment draws, in the order of the paper."""
+    return [figure for figure in FIGURES if figure.id in experiment.says]
+
+
+def figure_labels(experiment: Experiment) -> str:
+    """What an experiment draws: "Figures 3, 10, Table 1"; an addition has no number, only a title."""
+    labels = [figure.title if figure.is_addition else figure.label for figure in figures_of(experiment)]
+    numbers = [label.removeprefix("Figure ") for label in labels if label.startswith("Figure ")]
+    figures = [f"Figure{'s' * (len(numbers) > 1)} {', '.join(numbers)}"] if numbers else []
+    return ", ".join([*figures, *(label for label in labels if not label.startswith("Figure "))])
+
+
+def _is_addition(experiment: Experiment) -> bool:
+    return set(experiment.says) <= ADDITIONS
+
+
+def _plain(text: str) -> str:
+    """Text for an element or a quoted attribute. All that is not markup of ours passes through here."""
+    return html.escape(text, quote=True)
+
+
+def _rich(text: str) -> str:
+    """Text for an element, where `words` in backticks are code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _plain(text))
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _counts(judged: Iterable[Judged]) -> dict[Verdict, int]:
+    """How many claims came to each verdict, the best first; without those that none came to."""
+    counts = Counter(one.finding.verdict for one in judged)
+    return {verdict: counts[verdict] for verdict in Verdict if counts[verdict]}
 
 
 def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterable[str]:
     """What a reader has to know before counting verdicts."""
-    unjudged = [
-        found.name
-        for found in library.experiments
-        if found.claims
-        and not any(one.experiment == found.name and one.evidence and one.finding.ours for one in judged)
-    ]
-    if unjudged:
+    measured = [one for one in judged if one.evidence and one.finding.ours]
+    known = {one.experiment.name for one in measured}
+    if unjudged := [one.name for one in library.experiments if one.claims and one.name not in known]:
         yield f"Not run at a scale that could be judged: {', '.join(unjudged)}."
-    others = Counter(found.scale for found in judged if found.evidence and found.finding.ours and found.scale != scale)
+    others = Counter(one.scale for one in measured if one.scale != scale)
     if others and scale != "smoke":
         told = ", ".join(f"{count} at {name} scale" for name, count in others.most_common())
         yield f"Where not all of that scale is kept, claims are judged from the largest budget that is: {told}."
@@ -129,120 +194,196 @@ def _what_was_run(library: Library, scale: str, judged: list[Judged]) -> Iterabl
         yield "Smoke scale shows that everything works; verdicts come from the larger budgets that are committed."
 
 
-def claim_row(judged: Judged) -> ClaimRow:
-    """A claim as the page shows it."""
-    claim, found = judged.claim, judged.finding
-    return ClaimRow(
-        name=claim.name,
-        section=claim.section,
-        figure=claim.figure,
-        says=claim.says,
-        paper=claim.paper,
-        test=claim.test,
-        ours=found.ours,
-        verdict=str(found.verdict),
-        note=found.note,
-        scale=judged.evidence.scale if judged.evidence else "",
-        source="" if judged.source == "none" else judged.source,
+def _notes(texts: Iterable[str]) -> str:
+    return "\n".join(f'<p class="note">{_rich(text)}</p>' for text in texts)
+
+
+def _command(command: str) -> str:
+    """A command with a button that copies it."""
+    return (
+        f'<div class="command"><pre tabindex="0" aria-label="Command"><code>{_plain(command)}</code></pre>'
+        '<button type="button" class="copy" hidden>Copy</button></div>'
     )
+
+
+def _badge(verdict: Verdict) -> str:
+    """A verdict as a sign and its words."""
+    style, mark = VERDICTS[verdict]
+    return f'<span class="badge {style}"><span aria-hidden="true">{mark}</span> {verdict}</span>'
+
+
+def _shares(judged: Sequence[Judged], whose: str) -> str:
+    """How many claims came to what, in words and as a bar; nothing if there are none."""
+    counts = _counts(judged)
+    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    bars = (f'<span class="{VERDICTS[one][0]}" style="flex-grow: {count}"></span>' for one, count in counts.items())
+    return (
+        f"<p>{len(judged)} claim{'s' * (len(judged) != 1)} {whose}: {words}.</p>\n"
+        f'<div class="shares" aria-hidden="true">{"".join(bars)}</div>\n'
+        if counts
+        else ""
+    )
+
+
+def _filter(style: str, mark: str, count: int, words: str) -> str:
+    return (
+        f'<button type="button" class="filter {style}" data-filter="{style}" aria-pressed="{str(not style).lower()}">'
+        f'<span aria-hidden="true">{mark}</span> <b>{count}</b> {words}</button>'
+    )
+
+
+def _row(one: Judged) -> str:
+    """A claim in the table, with how it was tested folded below it."""
+    claim, found = one.claim, one.finding
+    (figure,) = (figure for figure in FIGURES if figure.id == claim.figure)
+    evidence = [f"{one.scale} scale"] * (one.evidence is not None) + [one.source] * (one.source != "none")
+    terms = {
+        "Tested by": _rich(claim.test),
+        "Note": _rich(found.note),
+        "Evidence": _plain(", ".join(evidence)),
+        "Experiment": f'<a href="#experiment-{_plain(one.experiment.name)}">{_plain(one.experiment.title)}</a>',
+        "Name": f"<code>{_plain(claim.name)}</code>",
+    }
+    more = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in terms.items() if text)
+    place = f' <span class="aside">section {_plain(claim.section)}</span>' if claim.section else ""
+    return f"""\
+<tr class="claim" id="claim-{_plain(claim.name)}" data-verdict="{VERDICTS[found.verdict][0]}">
+<td>{_badge(found.verdict)}</td>
+<td><details><summary>{_rich(claim.says)}</summary><dl>{more}</dl></details></td>
+<td data-title="Paper">{_rich(claim.paper)}</td>
+<td data-title="Ours">{_rich(found.ours or "none yet")}</td>
+<td data-title="Where"><a href="#{_plain(claim.figure)}">{_plain(figure.label)}</a>{place}</td>
+</tr>"""
+
+
+def _contents(title: str, experiments: list[Experiment]) -> str:
+    items = "\n".join(
+        f'<li><a href="#experiment-{_plain(one.name)}">{_plain(_capital(one.title))}</a> '
+        f'<span class="aside">{_plain(_capital(figure_labels(one)))}</span></li>'
+        for one in experiments
+    )
+    return f"<h3>{title}</h3>\n<ol>\n{items}\n</ol>\n" if experiments else ""
 
 
 def _section(
     library: Library, experiment: Experiment, scale: str, judged: list[Judged], progress: Callable[[str], None]
-) -> Section:
-    figures = [figure for figure in FIGURES if figure.experiment == experiment.name]
-    own = [found for found in judged if found.experiment == experiment.name]
-    judged_from = {
-        found.scale for found in own if found.finding.verdict is not Verdict.NOT_RUN and not found.claim.printed
-    }
-    budget = experiment.budgets.get(scale)
-    return Section(
-        name=experiment.name,
-        title=experiment.title,
-        addition=all(figure.is_addition for figure in figures),
-        figures=tuple(_entry(library, experiment, figure, judged_from, scale, progress) for figure in figures),
-        claims=tuple(claim_row(found) for found in own),
-        command=f"svrl paper run {experiment.name} --scale {scale}",
-        minutes=budget.minutes if budget else 0.0,
-        notes=experiment.notes,
-    )
+) -> str:
+    """An experiment with its command and its figures."""
+    name = _plain(experiment.name)
+    runs = experiment.runs(scale) if scale in experiment.budgets else []
+    minutes = sum(run.minutes_in_all for run in runs) / 2
+    own = [one for one in judged if one.experiment is experiment]
+    figures = []
+    for figure in figures_of(experiment):
+        progress(figure.id)
+        figures.append(_figure(library, experiment, figure, scale, own))
+    return f"""\
+<section class="experiment" id="experiment-{name}" aria-labelledby="experiment-{name}-title">
+<p class="kicker">{"Addition" if _is_addition(experiment) else "Experiment"} · {name}</p>
+<h2 id="experiment-{name}-title">{_plain(_capital(experiment.title))}</h2>
+{_notes(experiment.notes)}
+<p class="runs">All of it{f", about {duration(60 * minutes)} on two cores" if minutes > 0 else ""}:</p>
+{_command(f"svrl paper run {experiment.name} --scale {scale}")}
+{"".join(figures)}
+<p class="back"><a href="#claims">Back to the claims</a></p>
+</section>"""
 
 
-def _entry(
-    library: Library,
-    experiment: Experiment,
-    figure: PaperFigure,
-    judged_from: set[str],
-    scale: str,
-    progress: Callable[[str], None],
-) -> FigureEntry:
-    progress(figure.id)
+def _figure(library: Library, experiment: Experiment, figure: PaperFigure, scale: str, judged: list[Judged]) -> str:
+    """A figure: its first picture, the others folded, what the paper says, and its claims."""
+    name = _plain(figure.id)
     usable = library.exhibits(experiment, scale, figure.id)
-    if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in judged_from):
+    from_scales = {one.scale for one in judged if one.finding.verdict is not Verdict.NOT_RUN and not one.claim.printed}
+    if len(usable) > 1 and (usable[0].scale == "smoke" or usable[0].scale not in from_scales):
         # What was asked for comes first, unless no claim was judged from it and something larger is kept.
         usable = [*usable[1:], usable[0]]
-    return FigureEntry(
-        id=figure.id,
-        label=figure.label,
-        title=figure.title,
-        says=experiment.says[figure.id],
-        exhibits=tuple(_exhibit(experiment, figure, evidence) for evidence in usable),
-        command=f"svrl paper run {figure.id} --scale {_drawable(experiment, figure, scale)}",
+    first, *others = [_exhibit(experiment, figure, evidence) for evidence in usable] or [
+        '<p class="not-made">There is no picture of it yet. This makes it:</p>'
+        + _command(f"svrl paper run {figure.id} --scale {scale if experiment.budget_of(figure.id, scale) else 'full'}")
+    ]
+    folded = "".join(
+        f'<details class="other"><summary>{_capital(_label(evidence))}</summary>\n{picture}\n</details>'
+        for evidence, picture in zip(usable[1:], others, strict=True)
     )
+    claims = "\n".join(
+        f'<li>{_badge(one.finding.verdict)} <a href="#claim-{_plain(one.claim.name)}">{_rich(one.claim.says)}</a></li>'
+        for one in judged
+        if one.claim.figure == figure.id
+    )
+    whose = "Why it is here" if figure.is_addition else "The paper"
+    return f"""\
+<article class="entry" id="{name}" aria-labelledby="{name}-title">
+<h3 id="{name}-title">{_plain(figure.label)}. {_plain(_capital(figure.title))}</h3>
+{first}
+{folded}
+<div class="says"><h4>{whose}</h4><p>{_rich(experiment.says[figure.id])}</p></div>
+{f'<ul class="claims-of" aria-label="Claims">{claims}</ul>' if claims else ""}
+</article>
+"""
 
 
-def _drawable(experiment: Experiment, figure: PaperFigure, scale: str) -> str:
-    """The asked scale if the figure is drawn there, else the full one."""
-    return scale if experiment.budget_of(figure.id, scale) is not None else "full"
-
-
-def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> Exhibit:
+def _label(evidence: Evidence) -> str:
+    """A scale and a source: "laptop scale, committed rows"."""
     source = {"here": "run here", "committed": "committed rows"}.get(evidence.source, "run here and committed rows")
+    return f"{_plain(evidence.scale)} scale, {source}"
+
+
+def _exhibit(experiment: Experiment, figure: PaperFigure, evidence: Evidence) -> str:
+    """A picture with its caption, the command that makes it, and where its rows come from."""
     budget = experiment.budget_of(figure.id, evidence.scale)
-    return Exhibit(
-        label=f"{evidence.scale} scale, {source}",
-        caption=caption(figure, evidence),
-        figure=experiment.draw(figure.id, evidence),
-        # What grows by pieces is drawn from what is kept: to run the figure would be to train all of it.
-        command=f"svrl paper report --scale {evidence.scale}"
-        if budget is not None and budget.piece_of is not None
-        else f"svrl paper run {figure.id} --scale {evidence.scale}",
-        provenance=tuple(_provenance(evidence)),
+    # What grows by pieces is drawn from what is kept: to run the figure would be to train all of it.
+    grows = budget is not None and budget.piece_of is not None
+    command = f"svrl paper {'report' if grows else f'run {figure.id}'} --scale {evidence.scale}"
+    label, picture = _label(evidence), experiment.draw(figure.id, evidence)
+    return f"""\
+<figure>
+{_picture(picture, f"{figure.label}, {label}: {figure.title}")}
+<figcaption><b>{_capital(label)}.</b> {_rich(caption(figure, evidence))}</figcaption>
+</figure>
+{_command(command)}
+<details class="provenance"><summary>Provenance</summary>
+<ul>{"".join(f"<li>{_rich(line)}</li>" for line in _provenance(evidence))}</ul></details>"""
+
+
+def _picture(figure: Figure, title: str) -> str:
+    """The figure as an image whose address is the SVG itself, with outlines to 0.01 points: they are most of a page."""
+    text = svg_text(figure)
+    points = re.search(r'width="([\d.]+)pt"', text)
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), text)
+    address = quote(re.sub(r"\s+", " ", text).replace('"', "'"), safe=" !$'()*+,-./:;<=>?@[]^_`{|}~")
+    width = float(points[1]) if points else 0.0
+    return (
+        f'<div class="picture"><img alt="{_plain(title)}" style="--points: {width:.0f}" '
+        f'src="data:image/svg+xml,{address}"></div>'
     )
 
 
 def _provenance(evidence: Evidence) -> Iterable[str]:
     """Where the rows come from, one line a distinct origin."""
-    origins: dict[tuple[str, ...], list[float]] = {}
+    origins: dict[str, list[float]] = {}
     for run in evidence.runs:
-        told = run.provenance
-        words = [f"svrl {told.get('svrl', '?')}"]
-        words += [f"commit {told['commit']}"] if told.get("commit") else []
-        words += [f"torch {told.get('torch', '?')}", f"Python {told.get('python', '?')}", str(told.get("machine", ""))]
-        words += [str(told.get("ended", ""))[:10], str(told.get("command", ""))]
-        words += [_trained(told["trained"])] if told.get("trained") else []
-        seconds = float(told.get("seconds", 0.0))
-        origins.setdefault(tuple(word for word in words if word), []).append(seconds)
+        told: dict[str, Any] = {"svrl": "?", "torch": "?", "python": "?", **run.provenance}
+        trained = told.get("trained") or {}  # where the agent of a run was trained, if elsewhere than its study
+        words: list[str | None] = [
+            f"svrl {told['svrl']}",
+            _named("commit", told),
+            f"torch {told['torch']}",
+            f"Python {told['python']}",
+        ]
+        words += [told.get("machine"), str(told.get("ended", ""))[:10], told.get("command")]
+        if trained:
+            words += [f"agents trained before on {trained['machine']} with torch {trained['torch']}"]
+            words += [_named("commit", trained)]
+        origins.setdefault(", ".join(filter(None, words)), []).append(float(told.get("seconds", 0.0)))
     for origin, times in origins.items():
-        count = f"{len(times)} run{'s' if len(times) > 1 else ''}"
-        yield f"{count}, {_duration(sum(times))}: {', '.join(origin)}"
+        yield f"{len(times)} run{'s' * (len(times) > 1)}, {duration(sum(times))}: {origin}"
     seeds = sorted({run.settings["seed"] for run in evidence.runs if isinstance(run.settings.get("seed"), int)})
-    if seeds:
-        yield f"seeds {_span(seeds)}"
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        yield f"seeds {seeds[0]} to {seeds[-1]}"
+    elif seeds:
+        yield f"seeds {', '.join(map(str, seeds))}"
 
 
-def _trained(told: Mapping[str, Any]) -> str:
-    """Where the agent of a run was trained, if that was elsewhere than its study."""
-    commit = f", commit {told['commit']}" if told.get("commit") else ""
-    return f"agents trained before on {told['machine']} with torch {told['torch']}{commit}"
-
-
-def _span(seeds: list[int]) -> str:
-    whole = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1))
-    return f"{seeds[0]} to {seeds[-1]}" if whole else ", ".join(map(str, seeds))
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+def _named(name: str, told: dict[str, Any]) -> str:
+    return f"{name} {told[name]}" if told.get(name) else ""

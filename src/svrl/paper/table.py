@@ -46,7 +46,6 @@ class Table:
         line = self._lines(spec.kind.name).get(spec.id)
         if line is None or line["version"] != spec.kind.version:
             return None
-        names = tuple(line.get("arrays", ()))
         return Kept(
             kind=spec.kind.name,
             id=spec.id,
@@ -54,7 +53,7 @@ class Table:
             rows=line["rows"],
             provenance={**self._makers[line["made_by"]], **line["made"]},
             source=SHIPPED,
-            load=lambda: self._arrays(spec.kind.name, spec.id, names),
+            load=lambda: self._arrays(spec.kind.name, f"{spec.id}/") if "arrays" in line else {},
         )
 
     def keys(self) -> set[str]:
@@ -69,7 +68,7 @@ class Table:
             if spec["id"] not in self._lines(spec["kind"]):
                 new.setdefault(spec["kind"], []).append((spec, folder))
         for kind, runs in new.items():
-            lines, arrays = dict(self._lines(kind)), dict(self._all_arrays(kind))
+            lines, arrays = dict(self._lines(kind)), self._arrays(kind)
             for spec, folder in runs:
                 key, kept = spec["id"], json.loads((folder / RESULT).read_text(encoding="utf-8"))
                 maker = {name: value for name, value in kept["provenance"].items() if name not in _OF_THE_RUN}
@@ -124,29 +123,20 @@ class Table:
             try:
                 line = json.loads(text)
                 _ = (
-                    line["key"],
-                    line["version"],
-                    line["settings"],
-                    line["made"],
-                    line["rows"],
+                    [line[name] for name in ("key", "version", "settings", "made", "rows")],
                     self._makers[line["made_by"]],
                 )
             except (ValueError, LookupError, TypeError) as error:
                 raise ValueError(f"Line {number} of {path} is damaged. Restore the file.") from error
             yield line
 
-    def _all_arrays(self, kind: str) -> dict[str, np.ndarray]:
+    def _arrays(self, kind: str, prefix: str = "") -> dict[str, np.ndarray]:
+        """Those whose names begin so, by the rest of their names."""
         path = self.root / f"{kind}.npz"
         if not path.exists():
             return {}
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-
-    def _arrays(self, kind: str, key: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-        if not names:
-            return {}
-        with np.load(self.root / f"{kind}.npz", allow_pickle=False) as archive:
-            return {name: archive[f"{key}/{name}"] for name in names}
+            return {name.removeprefix(prefix): archive[name] for name in archive.files if name.startswith(prefix)}
 
 
 def committed_table() -> Table:

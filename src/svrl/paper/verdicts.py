@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ NEAR = 0.25
 """A number counts as the printed one if it is within this share of it."""
 WIDE = 0.5
 """An interval decides nothing if its half-width is a larger share of the printed number."""
-SHORT, FULL = "short", "full"
+FULL = "full"
 Show = Callable[[float], str]
 
 
@@ -62,23 +63,17 @@ def fixed(holds: bool, ours: str, value: float, note: str = "") -> Finding:
     return Finding(verdict=verdict, ours=ours, value=value, note=note)
 
 
-def below(values: Sequence[float], limit: float, *, show: Show = number, note: str = "") -> Finding:
-    """Reproduced if the upper end of the interval over seeds is at most the limit."""
-    return _against(values, limit, mean_interval(values)[1] <= limit, show, note)
-
-
-def above(values: Sequence[float], limit: float, *, show: Show = number, note: str = "") -> Finding:
-    """Reproduced if the lower end of the interval over seeds is at least the limit."""
-    return _against(values, limit, mean_interval(values)[0] >= limit, show, note)
-
-
-def _against(values: Sequence[float], limit: float, holds: bool, show: Show, note: str) -> Finding:
+def below(values: Sequence[float], limit: float, *, show: Show = number, note: str = "", side: int = -1) -> Finding:
+    """Reproduced if the whole interval over seeds is at most the limit; with `side` 1, if it is at least the limit."""
     low, high = mean_interval(values)
     if low < limit < high:  # more seeds might decide otherwise
         doubt = f"undecided: the interval over {len(values)} seeds contains the limit"
         note = f"{doubt}; {note}" if note else doubt
-    found = fixed(holds, with_interval(values, show), float(np.mean(values)), note)
-    return replace(found, interval=(low, high))
+    holds = high <= limit if side < 0 else low >= limit
+    return replace(fixed(holds, with_interval(values, show), float(np.mean(values)), note), interval=(low, high))
+
+
+above = partial(below, side=1)
 
 
 def near(values: Sequence[float], printed: float, *, definition: str, otherwise: bool) -> Finding:
@@ -159,24 +154,20 @@ def settled(
     elif not holds and limit is not None and ends is not None and not (below_it or above_it):
         where = f"covers {limit:g}" if not within else f"reaches into {limit - within:g} to {limit + within:g}"
         notes.append(f"The interval {where}: open either way.")
-    if evidence.scale not in budgets:
-        if not ours:
-            return replace(nothing_yet(evidence), note=_joined(nothing_yet(evidence).note, *notes))
+    if evidence.scale in budgets:
+        verdict = Verdict.OTHERWISE if otherwise and ends is not None else Verdict.NOT_REPRODUCED
+        verdict = Verdict.REPRODUCED if holds else verdict
+    elif not ours:
+        verdict = Verdict.NOT_RUN
+        notes.insert(0, nothing_yet(evidence).note)
+    else:
         contradicted = (below_it and side >= 0) or (above_it and side <= 0)
         verdict = Verdict.SUPPORTED if holds else Verdict.CONTRADICTED if contradicted else Verdict.UNDECIDED
         settles = f"Only the budget {FULL} settles it." if budgets else "Only all of its environments settle it."
         notes.insert(0, f"With {evidence.words}. {settles}")
-    elif holds:
-        verdict = Verdict.REPRODUCED
-    else:
-        verdict = Verdict.OTHERWISE if otherwise and ends is not None else Verdict.NOT_REPRODUCED
-    return Finding(verdict=verdict, ours=ours, value=value, interval=ends, note=_joined(*notes))
+    return Finding(verdict=verdict, ours=ours, value=value, interval=ends, note=" ".join(filter(None, notes)))
 
 
 def nothing_yet(evidence: Evidence) -> Finding:
     """That none of the games of a claim is there."""
     return Finding(verdict=Verdict.NOT_RUN, note=f"Nothing that could be compared yet; there is: {evidence.words}.")
-
-
-def _joined(*notes: str) -> str:
-    return " ".join(note for note in notes if note)

@@ -72,11 +72,12 @@ def smoothed(scores: np.ndarray, window: int = WINDOW) -> np.ndarray:
 
 
 def _draw_agent(panel: Axes, label: str, seeds: Sequence[Rows], colour: str, window: int, *, dots: bool) -> bool:
-    lines = [_line(rows, window) for rows in seeds if rows]
-    if not lines:
+    games = [np.array([(row["steps"], row["score"]) for row in rows], float).T for rows in seeds if rows]
+    if not games:
         return False
+    lines = [(steps, smoothed(scores, window)) for steps, scores in games]
     if dots:
-        steps, scores = _columns(next(rows for rows in seeds if rows), "score")
+        steps, scores = games[0]
         thin = -(-len(steps) // _MOST_DOTS)
         panel.plot(steps[::thin], scores[::thin], ".", color=GREY, markersize=2, alpha=0.35, label="one game")
     if len(lines) == 1:
@@ -85,8 +86,8 @@ def _draw_agent(panel: Axes, label: str, seeds: Sequence[Rows], colour: str, win
     # Where all seeds have a score and none has ended yet.
     grid = np.linspace(max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines), _POINTS)
     grid = grid if grid[-1] > grid[0] else grid[-1:]
-    for steps, scores in lines:
-        panel.plot(steps, scores, color=colour, linewidth=0.6, alpha=0.5)
+    for line in lines:
+        panel.plot(*line, color=colour, linewidth=0.6, alpha=0.5)
     values = np.stack([np.interp(grid, steps, scores) for steps, scores in lines])
     panel.fill_between(grid, *bootstrap_interval(values), color=colour, alpha=0.2, linewidth=0)
     panel.plot(grid, values.mean(0), color=colour, label=f"{label} ({len(lines)} seeds)")
@@ -110,21 +111,6 @@ def _draw_evaluations(panel: Axes, seeds: Sequence[Rows], colour: str, *, named:
     points = [(row["steps"], row["mean"]) for rows in seeds for row in rows if row.get("mean") is not None]
     if not points:
         return False
-    look: dict[str, Any] = {
-        "marker": "D",
-        "markersize": 4,
-        "linestyle": "none",
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
-    }
-    panel.plot(*zip(*points, strict=True), color=colour, label="evaluation" if named else None, **look)
+    look: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.6}
+    panel.plot(*zip(*points, strict=True), "D", color=colour, label="evaluation" if named else None, **look)
     return True
-
-
-def _line(rows: Rows, window: int) -> tuple[np.ndarray, np.ndarray]:
-    steps, scores = _columns(rows, "score")
-    return steps, smoothed(scores, window)
-
-
-def _columns(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([row["steps"] for row in rows], float), np.array([row[name] for row in rows], float)

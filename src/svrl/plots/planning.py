@@ -1,7 +1,6 @@
 """Figures of plans: the policy as a map, what it does over time, how it converged, and a metric against p.
 
-Functions that return a `Figure` make a whole one. The others draw into given axes, from plain arrays and numbers, and
-tag what they draw: figures of the paper are composed of them.
+All make a whole figure but `draw_maps`, which draws into given axes: figures of the paper are composed with it.
 """
 
 from __future__ import annotations
@@ -9,23 +8,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from svrl.mdp.control_task import Axis
-from svrl.plots.style import BLUE, CYCLE, GREEN, GREY, MAP, ORANGE, SIGNED_MAP, STYLE, letter, tag
-from svrl.stats import interval_if_several
-
-OPTIMUM = "optimum"
-MANY = (*CYCLE, "#333333", GREY)
-"""For eight methods beside each other."""
+from svrl.plots.style import BLUE, CYCLE, GREEN, GREY, MAP, ORANGE, SIGNED_MAP, STYLE, letter
 
 
 def draw_policies(
@@ -49,7 +41,7 @@ def draw_policies(
         figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for k, name in enumerate(inputs):
-            row = [Map(title=title, x=x, y=y, inputs=picture[..., k]) for title, picture in maps.items()]
+            row = [(x, y, picture[..., k]) for picture in maps.values()]
             draw_maps(figure, list(panels[k]), row, (axes[0].name if k == rows - 1 else "", axes[1].name, name))
         _letter_several(list(panels.flat), [*maps, *[""] * (panels.size - columns)])
         if held:
@@ -93,22 +85,20 @@ def draw_trajectories(
     """
     names = [axis.name for axis in axes] + list(inputs)
     narrow = 0.02 * np.array([axis.high - axis.low for axis in axes])
-    shown = max(_settled(states, narrow) for states, _ in paths.values())
+    shown = max(settled(states, narrow) for states, _ in paths.values())
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     kinds: list[dict[str, Any]] = [{"linestyle": "-", "alpha": 0.95}, {"linestyle": (0, (2, 1.5)), "alpha": 0.8}]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.0 * columns, 2.2 * rows + 0.3), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+        periods = [axis.high - axis.low if axis.periodic else None for axis in axes] + [None] * len(inputs)
         for kind, (states, moves) in zip(kinds * len(paths), paths.values(), strict=False):
-            for axis, panel, values in zip(axes, panels.flat, np.moveaxis(states[: shown + 1], 2, 0), strict=False):
-                for start, colour in zip(range(values.shape[1]), itertools.cycle(CYCLE), strict=False):
-                    line = _cut(values[:, start], time_step, axis.high - axis.low if axis.periodic else None)
-                    panel.plot(*line, color=colour, linewidth=1.2, **kind)
-            for panel, values in zip(panels.flat[len(axes) :], np.moveaxis(moves[:shown], 2, 0), strict=False):
-                for start, colour in zip(range(values.shape[1]), itertools.cycle(CYCLE), strict=False):
-                    line = _cut(values[:, start], time_step, None)
-                    panel.plot(*line, color=colour, linewidth=1.2, drawstyle="steps-post", **kind)
+            curves = [*np.moveaxis(states[: shown + 1], 2, 0), *np.moveaxis(moves[:shown], 2, 0)]
+            for at, (panel, values, period) in enumerate(zip(panels.flat, curves, periods, strict=False)):
+                look = kind if at < len(axes) else {**kind, "drawstyle": "steps-post"}
+                for line, colour in zip(values.T, itertools.cycle(CYCLE), strict=False):
+                    panel.plot(*cut(line, time_step, period), color=colour, linewidth=1.2, **look)
         for at, panel in enumerate(panels.flat):
             if at >= len(names):
                 panel.set_visible(False)
@@ -139,9 +129,8 @@ def draw_comparison(rows: Sequence[Mapping[str, Any]]) -> Figure:
             colour = BLUE if at == 0 else GREEN if row["method"] == "optimum" else CYCLE[at % len(CYCLE)]
             place = row["sweep_equivalents"], max(row["policy_loss_relative"], floor)
             # Methods of equal cost and loss lie on each other: open markers of several shapes stay legible.
-            panel.loglog(
-                *place, marker, color=colour, label=row["method"], markerfacecolor=colour if at == 0 else "none"
-            )
+            face = colour if at == 0 else "none"
+            panel.loglog(*place, marker, color=colour, label=row["method"], markerfacecolor=face)
         panel.axhline(floor, color=GREY, linewidth=0.6, linestyle=":")
         panel.margins(x=0.15, y=0.15)
         panel.xaxis.set_major_formatter("{x:g}")
@@ -160,15 +149,16 @@ def draw_convergence(rows: Sequence[Mapping[str, Any]], *, pairs: int) -> Figure
         rows: One an iteration, with backups, residual, and perhaps error and rank; None and NaN are left out.
         pairs: S * A, the backups of one sweep.
     """
-    sweeps = np.array([row["backups"] for row in rows], float) / pairs
-    ranks = _column(rows, "rank")
+    names = ("backups", "residual", "error", "rank")
+    found = {name: np.array([row.get(name) for row in rows], float) for name in names}  # NaN for None
+    sweeps, ranks = found["backups"] / pairs, found["rank"]
     with mpl.rc_context(STYLE):
         wide = 2 if len(np.unique(ranks[np.isfinite(ranks)])) > 1 else 1
         figure = Figure(figsize=(3.6 * wide, 2.7), layout="constrained")
         panels = figure.subplots(1, wide, squeeze=False)
         curves = (("residual", BLUE, "residual of an iteration"), ("error", ORANGE, "error against the optimum"))
         for name, colour, label in curves:
-            values = _column(rows, name)
+            values = found[name]
             if (values > 0).any():
                 panels[0, 0].semilogy(sweeps, np.where(values > 0, values, np.nan), color=colour, label=label)
         panels[0, 0].set(xlabel="backups (sweeps of all pairs)", ylabel="largest difference of V")
@@ -181,155 +171,31 @@ def draw_convergence(rows: Sequence[Mapping[str, Any]], *, pairs: int) -> Figure
     return figure
 
 
-@dataclass(frozen=True, kw_only=True)
-class Map:
-    """A policy over two coordinates.
-
-    Attributes:
-        title: Of its panel.
-        x, y: Grid points of the two coordinates, (n,) and (m,).
-        inputs: (n, m).
-    """
-
-    title: str
-    x: np.ndarray
-    y: np.ndarray
-    inputs: np.ndarray
-
-
-@dataclass(frozen=True, kw_only=True)
-class Path:
-    """What one policy did from a few starts.
-
-    Attributes:
-        label: For the legend.
-        coordinate: (T + 1, N), the coordinate that is shown.
-        inputs: (T, N).
-    """
-
-    label: str
-    coordinate: np.ndarray
-    inputs: np.ndarray
-
-
-def draw_maps(figure: Figure, panels: Sequence[Axes], maps: Sequence[Map], labels: tuple[str, str, str]) -> None:
+def draw_maps(
+    figure: Figure,
+    panels: Sequence[Axes],
+    maps: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    labels: tuple[str, str, str],
+) -> None:
     """Maps of several policies on one scale of colours, which a bar beside the last panel explains.
 
     Args:
         figure: Where the colour bar goes.
         panels: One a map.
-        maps: The policies.
+        maps: Of each policy two coordinates, (m,) and (n,), and an input of every grid point, (m, n).
         labels: Of the x axis, the y axis and the input.
     """
-    limit = max(float(np.abs(found.inputs).max()) for found in maps) or 1.0  # white is 0
+    limit = max(float(np.abs(inputs).max()) for _, _, inputs in maps) or 1.0  # white is 0
     look: dict[str, Any] = {"cmap": SIGNED_MAP, "vmin": -limit, "vmax": limit, "shading": "nearest", "rasterized": True}
-    image: QuadMesh | None = None
-    for panel, found in zip(panels, maps, strict=True):
-        image = panel.pcolormesh(found.x, found.y, np.asarray(found.inputs, np.float32).T, **look)
+    for panel, (x, y, inputs) in zip(panels, maps, strict=True):
+        image = panel.pcolormesh(x, y, np.asarray(inputs, np.float32).T, **look)
         panel.set_xlabel(labels[0])
+        panel.tick_params(labelleft=panel is panels[0])
     panels[0].set_ylabel(labels[1])
-    for panel in panels[1:]:
-        panel.tick_params(labelleft=False)
-    if image is not None:
-        figure.colorbar(image, ax=list(panels), label=labels[2], pad=0.02, aspect=25)
+    figure.colorbar(image, ax=list(panels), label=labels[2], pad=0.02, aspect=25)
 
 
-def draw_shares(panel: Axes, found: Mapping[float, Sequence[float]], optimum: float, *, label: str, name: str) -> None:
-    """A number against the share observed: the mean over masks with its interval, each mask as a dot, and the optimum.
-
-    Args:
-        panel: Where to draw.
-        found: Share observed -> one value a mask.
-        optimum: The same number of the optimal policy.
-        label: Of the y axis.
-        name: Of the method, for the legend.
-    """
-    shares = sorted(found)
-    means = [float(np.mean(found[share])) for share in shares]
-    _points(panel, shares, [found[share] for share in shares], means, BLUE, name)
-    tag(panel.plot(shares, means, color=BLUE, label=name)[0], name)
-    tag(panel.axhline(optimum, color=GREY, linestyle="--", label=OPTIMUM), OPTIMUM)
-    panel.set(xlabel="share of the pairs observed, p", ylabel=label, xlim=(0.0, 1.0))
-    _above_zero(panel)
-    panel.legend(fontsize=8)
-
-
-def draw_methods(panel: Axes, found: Mapping[str, Sequence[float]], optimum: float) -> None:
-    """The same number for several methods side by side; the first is the paper's."""
-    for at, (name, values) in enumerate(found.items()):
-        colour = MANY[at % len(MANY)]
-        _points(panel, [at], [values], [float(np.mean(values))], colour, name)
-    tag(panel.axhline(optimum, color=GREY, linestyle="--"), OPTIMUM)
-    panel.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
-    panel.margins(x=0.06)
-    _above_zero(panel)
-
-
-def _above_zero(panel: Axes) -> None:
-    """Room above the points; an interval of few values may reach below 0, where no metric is."""
-    panel.margins(y=0.2)
-    panel.set_ylim(bottom=max(panel.get_ylim()[0], 0.0))
-
-
-def _points(
-    panel: Axes,
-    places: Sequence[float],
-    values: Sequence[Sequence[float]],
-    means: Sequence[float],
-    colour: str,
-    name: str,
-) -> None:
-    """Means with intervals, and the values that they are of."""
-    for place, some, mean in zip(places, values, means, strict=True):
-        interval = interval_if_several(some)
-        low, high = (mean, mean) if interval is None else interval
-        bars = panel.errorbar(
-            place, mean, [[mean - low], [high - mean]], color=colour, fmt="o", markersize=5, capsize=3
-        )
-        tag([artist for artist in bars.get_children() if artist is not None], name)
-        dots = panel.plot([place] * len(some), some, ".", color=colour, alpha=0.45, markersize=4, linestyle="")
-        tag(dots, name)
-
-
-def draw_paths(
-    panels: np.ndarray,
-    paths: Sequence[Path],
-    labels: tuple[str, str],
-    *,
-    time_step: float,
-    unit: str,
-    period: float | None,
-) -> None:
-    """A coordinate (first row) and the input (second row) over time, one column a start, one colour a policy.
-
-    Args:
-        panels: (2, N) axes.
-        paths: The policies; the first is drawn below the others.
-        labels: Of the coordinate and of the input.
-        time_step: Between two states.
-        unit: Of the time step.
-        period: Of the coordinate, whose lines are cut where it wraps; None if it does not.
-    """
-    steps = max(_settled(path.coordinate, 0.03 * max(float(np.ptp(path.coordinate)), 1e-9)) for path in paths)
-    looks: list[dict[str, Any]] = [{"color": "#333333", "linewidth": 2.2, "alpha": 0.55}]
-    looks += [{"color": colour, "linewidth": 1.2, "linestyle": (0, (4, 1))} for colour in CYCLE]
-    for path, look in zip(paths, looks, strict=False):
-        for start in range(panels.shape[1]):
-            line = _cut(path.coordinate[: steps + 1, start], time_step, period)
-            tag(panels[0, start].plot(*line, label=path.label, **look)[0], path.label)
-            moves = np.array(path.inputs[:steps, start], float)
-            drawn = panels[1, start].plot(time_step * np.arange(len(moves)), moves, drawstyle="steps-post", **look)
-            tag(drawn, path.label)
-    for start in range(panels.shape[1]):
-        panels[1, start].set_xlabel(f"time ({unit})")
-        for row in panels[:, 1:] if start == 0 else ():
-            for panel in row:
-                panel.tick_params(labelleft=False)
-    panels[0, 0].set_ylabel(labels[0])
-    panels[1, 0].set_ylabel(labels[1])
-
-
-def _settled(states: np.ndarray, near: float | np.ndarray) -> int:
+def settled(states: np.ndarray, near: float | np.ndarray) -> int:
     """Steps worth showing of trajectories (T + 1, N, ...): somewhat more than until all stay `near` where they end."""
     states = np.asarray(states, float)
     away = (np.abs(states - states[-1]) > near).any(tuple(range(1, states.ndim)))
@@ -337,12 +203,7 @@ def _settled(states: np.ndarray, near: float | np.ndarray) -> int:
     return min(len(states) - 1, max(20, int(1.3 * last)))
 
 
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    values = [row.get(name) for row in rows]
-    return np.array([math.nan if value is None else float(value) for value in values])
-
-
-def _cut(values: np.ndarray, time_step: float, period: float | None) -> tuple[np.ndarray, np.ndarray]:
+def cut(values: np.ndarray, time_step: float, period: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Times and a coordinate (T,) of that period, with a gap where it wraps; None if it does not."""
     line, times = np.array(values, float), time_step * np.arange(len(values))
     if period is None:

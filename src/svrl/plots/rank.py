@@ -9,7 +9,7 @@ how the actions differ, and its rank is not hidden behind the value of the state
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from svrl.matrix.rank import approximate_rank, spectrum
-from svrl.plots.style import BLUE, CYCLE, GREY, MAP, MISSING, ORANGE, STYLE, save_figure
-
-KINDS = {"histogram": ("as it is", "-"), "row_centred_histogram": ("rows centred", "--")}
+from svrl.plots.style import BLUE, GREY, MAP, MISSING, ORANGE, STYLE, save_figure
 
 ROUNDING = 1e-10
 """Singular values below this share of the largest are rounding, and are not drawn."""
@@ -32,59 +30,33 @@ _MOST_ENTRIES = 4_000_000
 """Larger matrices are drawn, and their spectrum taken, from evenly spaced rows and columns."""
 
 
-def draw_ranks(studies: Mapping[str, Mapping[str, Any]]) -> Figure:
+def draw_ranks(study: Mapping[str, Any]) -> Figure:
     """Histogram and CDF of the rank.
 
     Args:
-        studies: For each agent what `svrl rank --json` prints: histogram and row_centred_histogram (counts of rank 0,
-            1, ... A), energy, batch_size.
+        study: What `svrl rank --json` prints: histogram and row_centred_histogram (counts of rank 0, 1, ... A), energy,
+            batch_size.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 3.0), layout="constrained")
         bars, steps = figure.subplots(1, 2)
-        series = _series(studies)
         # A batch of 32 states has a rank of at most 32, however many actions there are.
-        most = min(max(len(shares) for _, shares, _, _ in series), 1 + max(s["batch_size"] for s in studies.values()))
-        width = 0.8 / len(series)
-        for at, (label, shares, colour, style) in enumerate(series):
-            places = np.arange(len(shares)) + (at - (len(series) - 1) / 2) * width
-            hatch = None if style == "-" else "////"
-            bars.bar(
-                places, shares, width, color=colour, alpha=1.0 if hatch is None else 0.45, hatch=hatch, label=label
-            )
-            steps.step(
-                np.arange(len(shares)), np.cumsum(shares), where="post", color=colour, linestyle=style, label=label
-            )
-        _finish(bars, steps, studies, most)
+        places = np.arange(min(len(study["histogram"]), 1 + study["batch_size"]))
+        kinds = (("histogram", "as it is", BLUE, "-"), ("row_centred_histogram", "rows centred", ORANGE, "--"))
+        for at, (kind, label, colour, line) in enumerate(kinds):
+            shares = np.asarray(study[kind], float)[: len(places)] / max(sum(study[kind]), 1)
+            look: dict[str, Any] = {"alpha": 0.45, "hatch": "////"} if at else {}
+            bars.bar(places + 0.4 * (at - 0.5), shares, 0.4, color=colour, label=label, **look)
+            steps.step(places, np.cumsum(shares), where="post", color=colour, linestyle=line, label=label)
+        name = f"approximate rank at energy {study['energy']:g}"
+        bars.set(title=f"batches of {study['batch_size']} states", xlabel=name, ylabel="share of batches")
+        steps.set(title="cumulative", xlabel=name, ylim=(0, 1.03))
+        for panel in (bars, steps):
+            panel.set_xlim(-0.6, len(places) - 0.4)
+            panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            panel.yaxis.set_major_formatter(PercentFormatter(1.0))
+        bars.legend(fontsize=8)
     return figure
-
-
-def _series(studies: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, np.ndarray, str, str]]:
-    """Label, shares, colour and line of every histogram; one study has a colour for each kind."""
-    out = []
-    for at, (name, study) in enumerate(studies.items()):
-        for kind, (words, style) in KINDS.items():
-            label = words if len(studies) == 1 else f"{name}, {words}"
-            colour = CYCLE[at % len(CYCLE)] if len(studies) > 1 or style == "-" else ORANGE
-            out.append((label, _shares(study[kind]), colour, style))
-    return out
-
-
-def _shares(counts: Sequence[int]) -> np.ndarray:
-    numbers = np.asarray(counts, float)
-    return numbers / max(numbers.sum(), 1.0)
-
-
-def _finish(bars: Axes, steps: Axes, studies: Mapping[str, Mapping[str, Any]], most: int) -> None:
-    study = next(iter(studies.values()))
-    name = f"approximate rank at energy {study['energy']:g}"
-    bars.set(title=f"batches of {study['batch_size']} states", xlabel=name, ylabel="share of batches")
-    steps.set(title="cumulative", xlabel=name, ylim=(0, 1.03))
-    for panel in (bars, steps):
-        panel.set_xlim(-0.6, most - 0.4)
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panel.yaxis.set_major_formatter(PercentFormatter(1.0))
-    bars.legend(fontsize=8)
 
 
 def draw_completion(before: np.ndarray, after: np.ndarray, path: Path, *, rank: int) -> None:
@@ -104,16 +76,10 @@ def draw_completion(before: np.ndarray, after: np.ndarray, path: Path, *, rank: 
         axes = figure.subplots(1, 3, width_ratios=[1, 1, 1.25])
         share = float(np.isfinite(before).mean())
         titles = (f"observed ({share:.0%} of {before.shape[0]} x {before.shape[1]})", f"completed (rank {rank})")
+        look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest"}
+        look |= {"cmap": colours, "vmin": low, "vmax": high, "extent": (0, before.shape[1], before.shape[0], 0)}
         for axis, picture, title in zip(axes, (thin_before, thin_after), titles, strict=False):
-            image = axis.imshow(
-                picture,
-                aspect="auto",
-                cmap=colours,
-                vmin=low,
-                vmax=high,
-                interpolation="nearest",
-                extent=(0, before.shape[1], before.shape[0], 0),
-            )
+            image = axis.imshow(picture, **look)
             axis.set(title=title, xlabel="column")
             axis.spines[:].set_visible(False)
         axes[0].set_ylabel("row")
@@ -130,25 +96,12 @@ def _draw_spectrum(axis: Axes, matrix: np.ndarray, rank: int) -> None:
         if values[0] <= 0:
             continue
         energy = int(approximate_rank(part, centre_rows=centred))
-        share = values / values[0]
-        share = share[share > ROUNDING]
-        axis.loglog(
-            np.arange(1, len(share) + 1),
-            share,
-            color=colour,
-            marker=".",
-            markersize=4,
-            label=f"{label} (99% in {energy})",
-        )
+        share = values[values > ROUNDING * values[0]] / values[0]
+        look: dict[str, Any] = {"color": colour, "marker": ".", "markersize": 4}
+        axis.loglog(np.arange(1, len(share) + 1), share, label=f"{label} (99% in {energy})", **look)
     axis.axvline(rank + 0.5, color=GREY, linewidth=0.9, linestyle=":")
-    axis.annotate(
-        f"rank {rank}",
-        (rank + 0.5, 0.02),
-        xycoords=("data", "axes fraction"),
-        xytext=(4, 0),
-        textcoords="offset points",
-        color=GREY,
-    )
+    low = ("data", "axes fraction")
+    axis.annotate(f"rank {rank}", (rank + 0.5, 0.02), (4, 0), xycoords=low, textcoords="offset points", color=GREY)
     axis.set(title="spectrum of the completed matrix", xlabel="index", ylabel="singular value / largest")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda index, _: f"{index:g}"))
     if axis.get_legend_handles_labels()[0]:

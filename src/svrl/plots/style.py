@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from svrl.stats import interval_if_several
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -154,6 +156,33 @@ def tag(artists: Artist | Iterable[Artist], name: str) -> None:
     found = list(artists) if isinstance(artists, Iterable) else [artists]
     for artist in found:
         artist.set_gid(PREFIX + re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"))
+
+
+def draw_means(
+    panel: Axes,
+    places: Sequence[float],
+    values: Sequence[Sequence[float]],
+    name: str,
+    *,
+    least: float | None = None,
+    **look: Any,
+) -> None:
+    """Means of some values each, with their 95% intervals, as one series.
+
+    Args:
+        panel: Where.
+        places: One for each mean.
+        values: What each is the mean of.
+        name: Of the series.
+        least: Where intervals are cut, as a share of the mean; for logarithms, which cannot show 0.
+        look: Of the points and bars.
+    """
+    means = np.array([np.mean(some) for some in values])
+    several = zip(values, means, strict=True)
+    low, high = np.array([interval_if_several(some) or (mean, mean) for some, mean in several]).T
+    low = low if least is None else np.maximum(low, least * means)
+    bars = panel.errorbar(places, means, [means - low, high - means], **look)
+    tag([artist for artist in bars.get_children() if artist is not None], name)
 
 
 def spread(at: np.ndarray, gap: float) -> np.ndarray:

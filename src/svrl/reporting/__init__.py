@@ -1,1 +1,1 @@
-"""What people read: tables in a terminal, scalars for TensorBoard and W&B, the page on the paper."""
+"""What people read: tables in a terminal, and scalars for TensorBoard and W&B."""

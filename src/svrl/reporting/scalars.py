@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +30,24 @@ def scalars_of(event: Event) -> dict[str, float]:
     return {}
 
 
+@dataclass(frozen=True, kw_only=True)
 class Scalars:
     """Passes the numbers of events on to a program.
 
-    Args:
+    Attributes:
         write: Takes numbers by name, and their step.
         flush: Hands everything to the system.
         close: Writes what is left.
     """
 
-    def __init__(
-        self,
-        write: Callable[[dict[str, float], int], object],
-        *,
-        flush: Callable[[], None],
-        close: Callable[[], None],
-    ) -> None:
-        self._write, self.flush, self.close = write, flush, close
+    write: Callable[[dict[str, float], int], object]
+    flush: Callable[[], None]
+    close: Callable[[], None]
 
     def __call__(self, event: Event) -> None:
         """Write the numbers of the event, if it has some."""
         if scalars := scalars_of(event):
-            self._write(scalars, event.steps)
+            self.write(scalars, event.steps)
 
 
 def to_tensorboard(folder: Path, *, since: int = 0) -> Scalars:
@@ -74,7 +70,7 @@ def to_tensorboard(folder: Path, *, since: int = 0) -> Scalars:
         for name, value in scalars.items():
             writer.add_scalar(name, value, steps)
 
-    return Scalars(write, flush=writer.flush, close=writer.close)
+    return Scalars(write=write, flush=writer.flush, close=writer.close)
 
 
 def to_wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Scalars:
@@ -103,4 +99,6 @@ def to_wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Scalars:
     )
     run.define_metric("*", step_metric="steps")
     # The library sends by itself.
-    return Scalars(lambda scalars, steps: run.log({**scalars, "steps": steps}), flush=lambda: None, close=run.finish)
+    return Scalars(
+        write=lambda scalars, steps: run.log({**scalars, "steps": steps}), flush=lambda: None, close=run.finish
+    )

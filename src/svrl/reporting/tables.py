@@ -6,14 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Group, JustifyMethod, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from svrl.runtime.names import printable
 
 Row = Mapping[str, Any]
-PLAN_COLUMNS = ("method", "steps", "sweeps", "backup s", "estim. s", "loss", "return")
 
 
 def comparison_table(rows: Sequence[Row], *, title: str, metric: str | None) -> Table:
@@ -27,37 +26,25 @@ def comparison_table(rows: Sequence[Row], *, title: str, metric: str | None) -> 
     from svrl.planning.plan import DIVERGED  # loads torch, which the other tables do not need
     from svrl.planning.score import NEAREST
 
-    looked_up = any(row.get("policy_followed_by") == NEAREST for row in rows)
+    looked_up = any(row.get("policy_followed_by") == NEAREST for row in rows) and metric is not None
     caption = "sweeps: backups over all pairs. loss: mean of V* - V of the policy, over the range of V*."
-    if looked_up and metric is not None:
+    if looked_up:
         caption += " *: actions of the nearest grid point; the others interpolate Q."
     if any(row.get("outcome") == DIVERGED for row in rows):
         caption += " !: its values diverge."
-    names = [*PLAN_COLUMNS, *([] if metric is None else [metric])]
-    table = _table(names, left=("method",), title=title, caption=caption)
-    for at, row in enumerate(rows):
-        table.add_row(*_plan_cells(row, metric), style="bold" if at == 0 else None)
+    cells = []
+    for row in rows:
+        cells.append({"method": row["method"] + " !" * (row.get("outcome") == DIVERGED)})
+        if "reason" not in row:
+            star = "*" * (looked_up and row["policy_followed_by"] == NEAREST)
+            cells[-1] |= {"steps": str(row["iterations"]), "sweeps": f"{row['sweep_equivalents']:.2f}"}
+            cells[-1] |= {"backup s": f"{row['seconds_backup']:.3f}", "estim. s": f"{row['seconds_estimate']:.3f}"}
+            cells[-1] |= {"loss": _worth(row["policy_loss_relative"], ".2%")}
+            cells[-1] |= {"return": _worth(row["discounted_return"], ".4g") + star}
+            cells[-1] |= {} if metric is None else {metric: _worth(row["metric"], ".4g") + star}
+    table = _table(cells, left=("method",), title=title, caption=caption)
+    table.rows[0].style = "bold"
     return table
-
-
-def _plan_cells(row: Row, metric: str | None) -> list[Text]:
-    from svrl.planning.plan import DIVERGED
-    from svrl.planning.score import NEAREST
-
-    if "reason" in row:
-        return [Text(row["method"]), *[Text("-")] * (len(PLAN_COLUMNS) - (metric is None))]
-    star = "*" if row["policy_followed_by"] == NEAREST and metric is not None else ""
-    numbers = [
-        str(row["iterations"]),
-        f"{row['sweep_equivalents']:.2f}",
-        f"{row['seconds_backup']:.3f}",
-        f"{row['seconds_estimate']:.3f}",
-        _worth(row["policy_loss_relative"], ".2%"),
-        _worth(row["discounted_return"], ".4g") + star,
-    ]
-    if metric is not None:
-        numbers.append(_worth(row["metric"], ".4g") + star)
-    return [Text(row["method"] + (" !" if row["outcome"] == DIVERGED else "")), *map(Text, numbers)]
 
 
 def _worth(value: float | None, form: str) -> str:
@@ -74,25 +61,23 @@ def training_table(results: Sequence[Row], *, title: str) -> Table:
         results: As `svrl train --json` has them.
         title: Above the table.
     """
-    human = any(_evaluated(row).get("human_normalised") is not None for row in results)
-    q_star = any(row.get("q_star_error") for row in results)
     caption = "score: mean of the last 100 training games. evaluation: mean with a 95% bootstrap interval over games."
-    if human:
-        caption += " human: 0 is a random player, 100% a human."
-    if q_star:
-        caption += " Q* error: mean |Q - Q*| over the span of Q*."
-    names = ["agent", "seed", "steps", "games", "score", "evaluation", *(["human"] if human else [])]
-    names += [*(["Q* error"] if q_star else []), "steps/s"]
-    table = _table(names, left=("agent",), title=printable(title), caption=caption)
+    cells = []
     for row in results:
-        cells = [row["arm"], str(row["seed"]), f"{row['steps']:,}", f"{row['episodes']:,}", score_cell(row)]
-        cells.append(evaluation_cell(row.get("evaluation")))
-        if human:
-            cells.append(_number(_evaluated(row).get("human_normalised"), ".1%"))
-        if q_star:
-            cells.append(_number((row.get("q_star_error") or {}).get("mean_error"), ".2%"))
-        table.add_row(*map(Text, cells), _number(row.get("steps_per_second"), ",.0f"))
-    return table
+        human = (row.get("evaluation") or {}).get("human_normalised")
+        error = (row.get("q_star_error") or {}).get("mean_error")
+        speed = row.get("steps_per_second")
+        cells.append({"agent": row["arm"], "seed": str(row["seed"]), "steps": f"{row['steps']:,}"})
+        cells[-1] |= {"games": f"{row['episodes']:,}", "score": score_cell(row)}
+        cells[-1] |= {"evaluation": evaluation_cell(row.get("evaluation"))}
+        cells[-1] |= {} if human is None else {"human": f"{human:.1%}"}
+        cells[-1] |= {} if error is None else {"Q* error": f"{error:.2%}"}
+        cells[-1] |= {"steps/s": "-" if speed is None else f"{speed:,.0f}"}
+    if any("human" in row for row in cells):
+        caption += " human: 0 is a random player, 100% a human."
+    if any("Q* error" in row for row in cells):
+        caption += " Q* error: mean |Q - Q*| over the span of Q*."
+    return _table(cells, left=("agent",), title=printable(title), caption=caption)
 
 
 def runs_table(rows: Sequence[Row], *, title: str) -> Table:
@@ -102,25 +87,23 @@ def runs_table(rows: Sequence[Row], *, title: str) -> Table:
         rows: As `svrl runs --json` has them.
         title: Above the table.
     """
-    table = _table(  # what is wrong with a run stands in its row, in as many lines as it needs
-        ["run", "of", "method", "seed", "state", "steps", "score", "evaluation"],
-        left=("run", "of", "method", "state"),
-        title=printable(title),
-    )
-    table.columns[4].no_wrap, table.columns[4].overflow = False, "fold"
-    for row in rows:
-        cells = [
-            str(row["run"]),
-            row.get("env") or row.get("task") or "?",
-            row.get("arm") or row.get("method") or "?",
-            str(row.get("seed", "?")),
-            f"{row['state']}: {row['reason']}" if "reason" in row else row["state"],
-            _steps(row),
-            _outcome(row),
-            evaluation_cell(row.get("evaluation")) if row["state"] == "finished" else _last(row.get("last_evaluation")),
-        ]
-        table.add_row(*map(Text, map(printable, cells)))
-    return table
+    cells = [
+        {
+            "run": str(row["run"]),
+            "of": row.get("env") or row.get("task") or "?",
+            "method": row.get("arm") or row.get("method") or "?",
+            "seed": str(row.get("seed", "?")),
+            "state": f"{row['state']}: {row['reason']}" if "reason" in row else row["state"],
+            "steps": _steps(row),
+            "score": _outcome(row),
+            "evaluation": evaluation_cell(row.get("evaluation"))
+            if row["state"] == "finished"
+            else _last(row.get("last_evaluation")),
+        }
+        for row in rows
+    ]
+    # What is wrong with a run stands in its row, in as many lines as it needs.
+    return _table(cells, left=("run", "of", "method", "state"), title=printable(title), wrapped=("state",))
 
 
 def score_cell(row: Row) -> str:
@@ -156,14 +139,6 @@ def _steps(row: Row) -> str:
     if done is None:
         return "-"
     return f"{done:,}" if of is None or done >= of else f"{done:,} of {of:,}"
-
-
-def _evaluated(row: Row) -> Row:
-    return row.get("evaluation") or {}
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
 
 
 # A sweep.
@@ -225,38 +200,43 @@ def _groups_table(overview: Row) -> Table:
         caption += " ~: runs under way are counted."
     if overview["measure"]["reason"]:
         caption += f" No number over all: {overview['measure']['reason']}."
-    table = _table(
-        ["subject", "arm", "done", "score", "best"], left=("subject", "arm"), title="Scores", caption=caption
-    )
+    cells = []
     for group in [*over_all, *groups]:
         whole = group["subject"] is None
         subject = f"all ({group['subjects_scored']} of {group['subjects']})" if whole else group["subject"]
-        score = _with_interval(overview, group, "iqm" if whole else "mean")
-        done, best = f"{group['done']}/{group['runs']}", number(overview, group["best"])
-        table.add_row(*map(Text, (subject, group["variant"], done, score, best)), style="bold" if whole else "")
+        cells.append({"subject": subject, "arm": group["variant"], "done": f"{group['done']}/{group['runs']}"})
+        cells[-1] |= {"score": _with_interval(overview, group, "iqm" if whole else "mean")}
+        cells[-1] |= {"best": number(overview, group["best"])}
+    table = _table(cells, left=("subject", "arm"), title="Scores", caption=caption)
+    for row in table.rows[: len(over_all)]:
+        row.style = "bold"
     return _with_more(table, len(overview["groups"]) - len(groups))
 
 
 def _running_table(overview: Row, runs: Sequence[Row], width: int) -> Table:
-    table = _table(["run", "steps", "", "steps/s", "left", "score"], left=("run",), title="Running")
-    table.columns[0].ratio, table.width = 1, width
-    for run in runs[:_MOST]:
-        share = f"{min(1.0, run['steps'] / run['steps_in_all']):4.0%}" if run["steps_in_all"] else ""
-        speed, left = _short(run["steps_per_second"]), duration(run["eta_seconds"])
-        label = Text(printable(run["label"]), overflow="ellipsis")
-        table.add_row(label, *map(Text, (_short_of(run), share, speed, left, number(overview, run["score"]))))
+    cells = [
+        {
+            "run": run["label"],
+            "steps": _short_of(run),
+            "": f"{min(1.0, run['steps'] / run['steps_in_all']):4.0%}" if run["steps_in_all"] else "",
+            "steps/s": _short(run["steps_per_second"]),
+            "left": duration(run["eta_seconds"]),
+            "score": number(overview, run["score"]),
+        }
+        for run in runs[:_MOST]
+    ]
+    table = _table(cells, left=("run",), title="Running", ratios={"run": 1}, width=width)
     return _with_more(table, len(runs) - _MOST)
 
 
 def _failed_table(runs: Sequence[Row], width: int) -> Table:
-    table = _table(["run", "attempts", "reason"], left=("run", "reason"), title="Failed")
-    table.columns[0].ratio, table.columns[2].ratio, table.width = 2, 3, width
-    table.columns[0].no_wrap = table.columns[2].no_wrap = False
+    cells = []
     for run in runs[:_MOST]:
         reason = run["reason"] or "it did not say why"
         reason = reason if len(reason) <= 3 * width else reason[: 3 * width - 1] + "…"
-        table.add_row(*map(Text, map(printable, (run["label"], str(run["attempts"]), reason))))
-    return _with_more(table, len(runs) - _MOST)
+        cells.append({"run": run["label"], "attempts": str(run["attempts"]), "reason": reason})
+    told: dict[str, Any] = {"ratios": {"run": 2, "reason": 3}, "wrapped": ("run", "reason"), "width": width}
+    return _with_more(_table(cells, left=("run", "reason"), title="Failed", **told), len(runs) - _MOST)
 
 
 def number(overview: Row, score: float | None) -> str:
@@ -311,10 +291,26 @@ def _with_more(table: Table, left: int) -> Table:
     return table
 
 
-def _table(names: Sequence[str], *, left: Collection[str], title: str, caption: str | None = None) -> Table:
-    """Columns named in `left` are text, the others numbers."""
+def _table(
+    cells: Sequence[Mapping[str, str]],
+    *,
+    left: Collection[str],
+    title: str,
+    caption: str | None = None,
+    wrapped: Collection[str] = (),
+    ratios: Mapping[str, int] | None = None,
+    width: int | None = None,
+) -> Table:
+    """A table of rows, with dashes where a row lacks a column; columns in `left` are text, the others numbers."""
     table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     table.box, table.padding, table.pad_edge, table.show_edge = box.SIMPLE_HEAD, (0, 1, 0, 0), False, False
+    table.width = width
+    names = list(dict.fromkeys(name for row in cells for name in row))
     for name in names:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+        justify: JustifyMethod = "left" if name in left else "right"
+        overflow: OverflowMethod = "fold" if name in wrapped else "ellipsis"
+        ratio = (ratios or {}).get(name)
+        table.add_column(name, justify=justify, no_wrap=name not in wrapped, overflow=overflow, ratio=ratio)
+    for row in cells:
+        table.add_row(*(Text(printable(row.get(name, "-"))) for name in names))
     return table

@@ -10,29 +10,37 @@ rows are independent and have an interval:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control
-from svrl.paper.experiments.control import OPTIMUM, PLANNED, TASKS, optimum_of, values_of
-from svrl.paper.experiments.control_svp import ITERATIONS, LOW, MASKS, PAPER_SVP, STARTS
-from svrl.paper.verdicts import below, fixed, percent, with_interval
+from svrl.paper.experiments.control import (
+    ITERATIONS,
+    LOW,
+    MASKS,
+    OPTIMUM,
+    PAPER_SVP,
+    PLANNED,
+    STARTS,
+    TASKS,
+    VARIANTS,
+    claim_on,
+    optimum_of,
+    values_of,
+)
+from svrl.paper.verdicts import fixed, percent, with_interval
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import rollout
 from svrl.plots.style import BLUE, GREY, ORANGE, letter, new_figure, tag
 from svrl.runs.spec import Kind, Result, RunSpec, Work
+from svrl.runs.store import Kept
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from svrl.plots.planning import Map
 
 
 def compute_starts(settings: Mapping[str, Any], work: Work) -> Result:
@@ -45,16 +53,15 @@ def compute_starts(settings: Mapping[str, Any], work: Work) -> Result:
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         found = rollout(problem.task, policy, starts=settings["starts"], generator=generator).metric
-        rows.append(
-            {"start_seed": seed, "metric": found[problem.task.metric.name], "mean_degrees": found["mean_degrees"]}
-        )
+        metric = found[problem.task.metric.name]
+        rows.append({"start_seed": seed, "metric": metric, "mean_degrees": found["mean_degrees"]})
     return Result(rows=rows)
 
 
 STARTS_KIND = Kind(name="control-starts", version=1, compute=compute_starts)
 
 TASK = TASKS[0]
-VARIANTS = ("paper", "authors")
+Grid = tuple[int, int]
 COARSE, MIDDLE, FINE = (20, 100), (50, 1000), (100, 4000)
 """Points of each axis, and actions: 400x100, 2500x1000, 10000x4000."""
 GRIDS = {"smoke": ((9, 60), (15, 80)), "laptop": (COARSE, MIDDLE), "full": (COARSE, MIDDLE, FINE)}
@@ -70,14 +77,18 @@ def size_of(points: int, actions: int) -> str:
     return f"{points * points}x{actions}"
 
 
+def at(grid: Grid, variant: str) -> dict[str, Any]:
+    """The settings of a grid."""
+    return {"task": TASK, "states": [grid[0], grid[0]], "actions": grid[1], "variant": variant}
+
+
 def runs(scale: str) -> tuple[RunSpec, ...]:
     """Every grid and variant: the optimum, also under several sets of starts, SVP at p = .2, and what stands beside."""
     found: list[RunSpec] = []
     for points, actions in GRIDS[scale]:
         optimum, planned, again = WEIGHTS.get((points, actions), (0.01, 0.01, 0.01))
         for variant in VARIANTS:
-            where: dict[str, Any] = {"task": TASK, "variant": variant, "states": [points, points], "actions": actions}
-            where |= {"starts": STARTS[scale]}
+            where = {**at((points, actions), variant), "starts": STARTS[scale]}
             seeds = {"start_seeds": list(range(START_SETS[scale]))}
             found.append(RunSpec(kind=STARTS_KIND, settings={**where, **seeds}, minutes=again))
             where |= {"start_seed": 0}
@@ -86,10 +97,8 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
             for method in (PAPER_SVP, *beside):
                 more: dict[str, Any] = {"method": method, "observe": LOW, "iterations": ITERATIONS[scale]}
                 masks = 1 if scale == "smoke" and method != PAPER_SVP else MASKS[scale]
-                found += [
-                    RunSpec(kind=PLANNED, settings={**where, **more, "seed": seed}, minutes=planned)
-                    for seed in range(masks)
-                ]
+                plans = ({**where, **more, "seed": seed} for seed in range(masks))
+                found += [RunSpec(kind=PLANNED, settings=settings, minutes=planned) for settings in plans]
     return tuple(found)
 
 
@@ -102,7 +111,7 @@ def words(scale: str) -> str:
 
 BUDGETS = {scale: Budget(runs=runs(scale), words=words(scale)) for scale in GRIDS}
 
-PRINTED: dict[tuple[int, int], tuple[int, float, float]] = {
+PRINTED: dict[Grid, tuple[int, float, float]] = {
     COARSE: (4, 1.49, 2.07),
     MIDDLE: (7, 0.53, 1.92),
     FINE: (8, 0.18, 0.96),
@@ -112,51 +121,10 @@ SIMILAR = 2
 """Ranks count as similar if they are at most so far apart."""
 
 
-def grids_of(evidence: Evidence) -> list[tuple[int, int]]:
+def grids_of(evidence: Evidence) -> list[Grid]:
     """Grids that were run: points of each axis, and actions."""
     found = {(run.settings["states"][0], run.settings["actions"]) for run in evidence.where(OPTIMUM.name)}
     return sorted(found)
-
-
-def at(grid: tuple[int, int], variant: str) -> dict[str, Any]:
-    """The settings of a grid."""
-    return {"task": TASK, "states": [grid[0], grid[0]], "actions": grid[1], "variant": variant}
-
-
-def of_masks(
-    evidence: Evidence, name: str, grid: tuple[int, int], variant: str, method: str = PAPER_SVP
-) -> list[float]:
-    """One number of a method, of the paper's SVP by default, at p = .2, a value a mask."""
-    return values_of(evidence, name, method=method, **at(grid, variant))
-
-
-def of_starts(evidence: Evidence, name: str, grid: tuple[int, int], variant: str) -> list[float]:
-    """One number of the optimum, a value a set of starts."""
-    return values_of(evidence, name, STARTS_KIND.name, **at(grid, variant))
-
-
-def judge_rank(evidence: Evidence, grid: tuple[int, int]) -> Finding:
-    """The rank of a grid's Q* in both variants."""
-    return control.judged_rank(
-        {variant: optimum_of(evidence, **at(grid, variant)) for variant in VARIANTS}, PRINTED[grid][0]
-    )
-
-
-def judge_optimum(evidence: Evidence, grid: tuple[int, int]) -> Finding:
-    """The deviation of the optimum over sets of starts."""
-    norms = {variant: of_starts(evidence, "metric", grid, variant) for variant in VARIANTS}
-    return control.judged_deviation(of_starts(evidence, "mean_degrees", grid, "paper"), norms, PRINTED[grid][1])
-
-
-def judge_svp(evidence: Evidence, grid: tuple[int, int]) -> Finding:
-    """The deviation of SVP over masks."""
-    norms = {variant: of_masks(evidence, "metric", grid, variant) for variant in VARIANTS}
-    return control.judged_deviation(of_masks(evidence, "mean_degrees", grid, "paper"), norms, PRINTED[grid][2])
-
-
-def judge_stays_low(evidence: Evidence) -> Finding:
-    """The largest rank of all grids."""
-    return control.judged_low(optimum_of(evidence, **at(grid, "paper"))["rank_99"] for grid in grids_of(evidence))
 
 
 def judge_similar(evidence: Evidence) -> Finding:
@@ -177,86 +145,72 @@ def judge_similar(evidence: Evidence) -> Finding:
 
 def judge_near_optimal(evidence: Evidence) -> Finding:
     """On which grids SVP's policy loses less than 1%: the worst decides."""
-    losses = [of_masks(evidence, "policy_loss_relative", grid, "paper") for grid in grids_of(evidence)]
-    return below(max(losses, key=lambda some: float(np.mean(some))), control.LOSS, show=percent)
+    losses = {
+        size_of(*grid): values_of(evidence, "policy_loss_relative", method=PAPER_SVP, **at(grid, "paper"))
+        for grid in grids_of(evidence)
+    }
+    return control.below_on_worst(losses, control.LOSS, percent)
 
 
-_of_table = partial(Claim, figure="table1", section="G.1")
-
-
-def _of_grid(grid: tuple[int, int]) -> tuple[Claim, ...]:
+def _of_grid(grid: Grid) -> Iterator[Claim]:
     size, (rank, best, svp) = size_of(*grid), PRINTED[grid]
-    claim = partial(_of_table, scales=("full",) if grid == FINE else ("laptop", "full"))
-    return (
-        claim(
-            name=f"rank-at-{size}",
-            says=f"At {size} the converged Q of the pendulum has approximate rank {rank}.",
-            paper=str(rank),
-            test=control.RANK_TEST,
-            judge=partial(judge_rank, grid=grid),
-            seeded=False,
-        ),
-        claim(
-            name=f"optimum-at-{size}",
-            says=f"At {size} the optimal policy deviates by {best} on average.",
-            paper=f"{best} (degrees)",
-            test=f"mean over sets of starts {control.near_test(best)}",
-            judge=partial(judge_optimum, grid=grid),
-        ),
-        claim(
-            name=f"svp-at-{size}",
-            says=f"At {size} SVP from 20% of the pairs deviates by {svp} on average.",
-            paper=f"{svp} (degrees)",
-            test=f"mean over masks {control.near_test(svp)}",
-            judge=partial(judge_svp, grid=grid),
-        ),
-    )
+    where: dict[str, Any] = {name: value for name, value in at(grid, "").items() if name != "variant"}
+    where["scales"] = ("full",) if grid == FINE else control.LOOKED_AT
+    yield control.rank_claim("table1", f"rank-at-{size}", f"At {size} the converged Q of the pendulum", rank, **where)
+    says = f"At {size} the optimal policy deviates on average by"
+    sets: dict[str, Any] = {"kind": STARTS_KIND.name, **where}
+    yield control.deviation_claim("table1", f"optimum-at-{size}", says, best, "sets of starts", **sets)
+    says = f"At {size} SVP from 20% of the pairs deviates on average by"
+    plans: dict[str, Any] = {"method": PAPER_SVP, **where}
+    yield control.deviation_claim("table1", f"svp-at-{size}", says, svp, "masks", **plans)
 
 
 CLAIMS: tuple[Claim, ...] = (
     *(claim for grid in PRINTED for claim in _of_grid(grid)),
-    _of_table(
-        name="rank-stays-low-on-every-grid",
-        says="The approximate rank is low whatever the grid.",
-        paper="4 to 8",
-        test=f"rank by 99% of the energy at most {control.MOST_RANK} on every grid that was run",
-        judge=judge_stays_low,
+    claim_on(
+        "table1",
+        "rank-stays-low-on-every-grid",
+        "The approximate rank is low whatever the grid.",
+        "4 to 8",
+        f"rank by 99% of the energy at most {control.MOST_RANK} on every grid that was run",
+        control.judge_low,
         seeded=False,
     ),
-    _of_table(
-        name="rank-is-similar-on-fine-grids",
-        says="Once the grid is fine enough, a finer one has a Q of similar rank.",
-        paper="7 and 8",
-        test=f"ranks at 2500x1000 and finer at most {SIMILAR} apart, by 99% and by 1 - 1e-6 of the energy; else in the "
+    claim_on(
+        "table1",
+        "rank-is-similar-on-fine-grids",
+        "Once the grid is fine enough, a finer one has a Q of similar rank.",
+        "7 and 8",
+        f"ranks at 2500x1000 and finer at most {SIMILAR} apart, by 99% and by 1 - 1e-6 of the energy; else in the "
         "authors' variant",
-        judge=judge_similar,
+        judge_similar,
         scales=("full",),
         seeded=False,
     ),
-    Claim(
-        name="svp-is-nearly-optimal-on-every-grid",
-        figure="fig29",
-        section="G.1",
-        says="On each grid SVP from 20% of the pairs finds almost the optimal policy.",
-        paper="almost the same policy",
-        test="policy loss over the range of V*, upper end of the 95% interval over masks at most 1% on every grid",
-        judge=judge_near_optimal,
+    claim_on(
+        "fig29",
+        "svp-is-nearly-optimal-on-every-grid",
+        "On each grid SVP from 20% of the pairs finds almost the optimal policy.",
+        "almost the same policy",
+        "policy loss over the range of V*, upper end of the 95% interval over masks at most 1% on every grid",
+        judge_near_optimal,
     ),
 )
 
 
-HEAD = (
-    "grid",
-    "rank,\n99%",
-    "rank,\n1 - 1e-6",
-    "optimum,\nnorm (rad)",
-    "SVP, p = .2,\nnorm (rad)",
-    "SVP,\ndegrees",
-    "svp (ours),\nnorm (rad)",
-    "row-mean-update,\nnorm (rad)",
-)
+COLUMNS = {
+    "grid": 0.18,
+    "rank,\n99%": 0.24,
+    "rank,\n1 - 1e-6": 0.295,
+    "optimum,\nnorm (rad)": 0.395,
+    "SVP, p = .2,\nnorm (rad)": 0.535,
+    "SVP,\ndegrees": 0.67,
+    "svp (ours),\nnorm (rad)": 0.8,
+    "row-mean-update,\nnorm (rad)": 0.935,
+}
+"""Of Table 1, and where they stand."""
 PLANS = {"SVP": PAPER_SVP, "svp (ours)": "svp"}
-SOURCES = {"paper": "ours, paper's variant", "authors": "ours, authors' variant"}
+SOURCES = dict(zip(VARIANTS, ("ours, paper's variant", "ours, authors' variant"), strict=True))
 COLOURS = dict(zip(("the paper", *SOURCES.values()), (GREY, BLUE, ORANGE), strict=True))
 
 
@@ -266,38 +220,30 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 
 def _maps(evidence: Evidence) -> Figure:
-    from svrl.plots.planning import draw_maps
-
+    """The optimum, and plans with the first mask; not all were planned on the finest grid."""
     grids = grids_of(evidence)
-    names = optimum_of(evidence, **at(grids[0], "paper"))["axes"]
     figure = new_figure(3.0 * len(grids) + 0.8, 7.6)
     panels = figure.subplots(1 + len(PLANS), len(grids), squeeze=False)
-    used, titles = [], []
+    titles = {}
     for row, what in zip(panels, ("optimum", *PLANS), strict=True):
-        maps = [found for grid in grids if (found := _map(evidence, grid, what)) is not None]
-        draw_maps(figure, list(row[: len(maps)]), maps, (names[0], names[1], control.INPUTS[TASK]))
-        titles += [found.title for found in maps]
-        used += list(row[: len(maps)])
-        for panel in row[len(maps) :]:  # not planned on the finest grid
-            panel.axis("off")
-    letter(used, titles)
+        pairs: list[tuple[Kept, Kept]] = []
+        for grid, panel in zip(grids, row, strict=True):
+            best = evidence.only(OPTIMUM.name, **at(grid, "paper"))
+            plans = [best]
+            if what in PLANS:
+                plans = evidence.where(PLANNED.name, seed=0, method=PLANS[what], **at(grid, "paper"))
+            if plans:
+                pairs.append((best, plans[0]))
+                titles[panel] = f"{what}{', p = .2' if what in PLANS else ''}, {size_of(*grid)}"
+            else:
+                panel.axis("off")
+        control.draw_maps_of(figure, row[: len(pairs)], pairs)
+    letter(list(titles), list(titles.values()))
     return figure
 
 
-def _map(evidence: Evidence, grid: tuple[int, int], what: str) -> Map | None:
-    """The optimum, or a plan with the first mask; None where it was not made."""
-    best = evidence.only(OPTIMUM.name, **at(grid, "paper"))
-    runs = [best]
-    if what in PLANS:
-        runs = evidence.where(PLANNED.name, seed=0, method=PLANS[what], **at(grid, "paper"))
-    if not runs:
-        return None
-    title = f"{what}{', p = .2' if what in PLANS else ''}, {size_of(*grid)}"
-    return control.policy_map(title, best, runs[0])
-
-
 def _table(evidence: Evidence) -> Figure:
-    """One line a grid and source, in the order of the paper's table.
+    """One line a grid and source, in the order of the paper's table, in the colour of its source.
 
     Intervals of the optimum are over sets of starts, those of SVP over masks.
     """
@@ -308,33 +254,33 @@ def _table(evidence: Evidence) -> Figure:
             lines.append(("the paper", [size_of(*grid), str(rank), "", f"{best:.2f}", f"{svp:.2f}", "", "", ""]))
         lines += [(source, _ours(evidence, grid, variant)) for variant, source in SOURCES.items()]
     figure = new_figure(12.6, 0.9 + 0.32 * len(lines))
-    _write(figure.subplots(), lines)
+    panel = figure.subplots()
+    panel.set(xlim=(0.0, 1.0), ylim=(len(lines) + 0.2, -1.4))
+    panel.axis("off")
+    for head, place in COLUMNS.items():
+        panel.text(place, -0.35, head, ha="center", va="bottom", fontweight="bold", fontsize=8.5)
+    above = ""
+    for at_line, (source, texts) in enumerate(lines):
+        if texts[0] != above:
+            panel.axhline(at_line - 0.2, color=GREY, linewidth=0.8)
+        above = texts[0]
+        shown = [panel.text(0.0, at_line + 0.3, source, va="center", color=COLOURS[source], fontsize=8.5)]
+        for place, text in zip(COLUMNS.values(), texts, strict=True):
+            shown.append(panel.text(place, at_line + 0.3, text, ha="center", va="center", fontsize=8.5))
+        tag(shown, source)
     return figure
 
 
-def _ours(evidence: Evidence, grid: tuple[int, int], variant: str) -> list[str]:
-    row = optimum_of(evidence, **at(grid, variant))
-    norms, degrees = (with_interval(of_masks(evidence, name, grid, variant)) for name in ("metric", "mean_degrees"))
-    best = with_interval(of_starts(evidence, "metric", grid, variant))
-    beside = [of_masks(evidence, "metric", grid, variant, method) for method in BASELINES]
-    shown = [with_interval(values) if values else "" for values in beside]
-    return [size_of(*grid), str(row["rank_99"]), str(row["rank_tight"]), best, norms, degrees, *shown]
-
-
-def _write(panel: Axes, lines: list[tuple[str, list[str]]]) -> None:
-    """Text in columns, a rule below the head and between grids, and the colour of its source before each line."""
-    places = (0.18, 0.24, 0.295, 0.395, 0.535, 0.67, 0.8, 0.935)
-    panel.set(xlim=(0.0, 1.0), ylim=(len(lines) + 0.2, -1.4))
-    panel.axis("off")
-    for place, text in zip(places, HEAD, strict=True):
-        panel.text(place, -0.35, text, ha="center", va="bottom", fontweight="bold", fontsize=8.5)
-    for at_line, (source, texts) in enumerate(lines):
-        if at_line == 0 or lines[at_line - 1][1][0] != texts[0]:
-            panel.axhline(at_line - 0.2, color=GREY, linewidth=0.8)
-        shown = [panel.text(0.0, at_line + 0.3, source, va="center", color=COLOURS[source], fontsize=8.5)]
-        for place, text in zip(places, texts, strict=True):
-            shown.append(panel.text(place, at_line + 0.3, text, ha="center", va="center", fontsize=8.5))
-        tag(shown, source)
+def _ours(evidence: Evidence, grid: Grid, variant: str) -> list[str]:
+    row, where = optimum_of(evidence, **at(grid, variant)), at(grid, variant)
+    numbers = [
+        values_of(evidence, "metric", STARTS_KIND.name, **where),
+        values_of(evidence, "metric", method=PAPER_SVP, **where),
+        values_of(evidence, "mean_degrees", method=PAPER_SVP, **where),
+        *(values_of(evidence, "metric", method=method, **where) for method in BASELINES),
+    ]
+    shown = (with_interval(values) if values else "" for values in numbers)
+    return [size_of(*grid), str(row["rank_99"]), str(row["rank_tight"]), *shown]
 
 
 EXPERIMENT = Experiment(

@@ -5,7 +5,7 @@ A share of the entries is kept, the rest recovered by matrix estimation, and the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,7 @@ import torch
 from svrl.paper.claim import Claim, Evidence
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control
-from svrl.paper.experiments.control import OPTIMUM, TASKS
-from svrl.paper.experiments.control_svp import grid
-from svrl.paper.verdicts import percent
+from svrl.paper.experiments.control import MASKS, OPTIMUM, TASKS, policy_claim
 from svrl.planning.low_rank_policy import low_rank_policy
 from svrl.plots.style import letter, new_figure
 from svrl.runs.spec import Kind, Result, RunSpec, Work
@@ -42,12 +40,6 @@ SHARES = {
     "laptop": (0.1, 0.3, HALF, 0.7, 0.9),
     "full": (0.1, 0.2, 0.3, 0.4, HALF, 0.6, 0.7, 0.8, 0.9),
 }
-MASKS = {"smoke": 2, "laptop": 3, "full": 5}
-WORDS = {
-    "smoke": "225x80 pairs, p = .2 and .5, 2 masks, 20 starts",
-    "laptop": "2500x1000 pairs (cart-pole 10000x1000), p = .1 to .9, 3 masks, 1000 starts",
-    "full": "2500x1000 pairs (cart-pole 10000x1000), p = .1 to .9, 5 masks, 1000 starts",
-}
 
 
 def runs(scale: str) -> tuple[RunSpec, ...]:
@@ -55,7 +47,7 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
     found: list[RunSpec] = []
     small = scale == "smoke"
     for task in TASKS:
-        where = grid(scale, task, "paper")
+        where = control.grid(scale, task, "paper")
         found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=0.01 if small else 0.1))
         found += [
             RunSpec(kind=KIND, settings={**where, "observe": observe, "seed": seed}, minutes=0.005 if small else 0.12)
@@ -69,7 +61,6 @@ POLICIES = dict(zip(TASKS, ("fig8", "fig11", "fig15", "fig19"), strict=True))
 """Figures of policies and metrics, by task."""
 PATHS = dict(zip(TASKS, ("fig9", "fig12", "fig16", "fig20"), strict=True))
 """Figures of trajectories, by task."""
-TASK_OF = {figure: task for some in (POLICIES, PATHS) for task, figure in some.items()}
 
 
 def needs(figure: str, run: RunSpec) -> bool:
@@ -77,77 +68,47 @@ def needs(figure: str, run: RunSpec) -> bool:
     return figure in (POLICIES[run.settings["task"]], PATHS[run.settings["task"]])
 
 
-BUDGETS = {scale: Budget(runs=runs(scale), needs=needs, words=words) for scale, words in WORDS.items()}
+BUDGETS = {
+    scale: Budget(runs=runs(scale), needs=needs, words=control.words_of(scale, f"{shares[0]:g} to {shares[-1]:g}"))
+    for scale, shares in SHARES.items()
+}
 
 
-def _claims(task: str, section: str, like: str, performs: str) -> tuple[Claim, ...]:
-    """Of one task; the paper's words for its map and for how the policy performs."""
+def _claims_of(task: str, like: str, performs: str) -> Iterator[Claim]:
+    """Of one task; the paper's words for its map, and for how the policy performs."""
     plain = task.replace("-", " ")
-    which: dict[str, Any] = {"kind": KIND.name, "task": task, "observe": HALF}
-    claim = partial(Claim, figure=POLICIES[task], section=section)
-    return (
-        claim(
-            name=f"{task}-low-rank-policy",
-            says=f"On the {plain} the policy from half of the entries of Q* is as good as the optimal one.",
-            paper=performs,
-            test=control.LOSS_TEST,
-            judge=partial(control.judge_loss, **which),
-        ),
-        claim(
-            name=f"{task}-low-rank-map",
-            says=f"The map of the policy from half of the entries of Q* of the {plain} looks like the optimum's.",
-            paper=like,
-            test="mean over grid states of the difference to the optimum's input, over the range of inputs: upper end "
-            f"of the 95% interval over masks at most {percent(control.INPUT_GAP)}",
-            judge=partial(control.judge_map, **which),
-        ),
-        claim(
-            name=f"{task}-low-rank-metric",
-            says=f"The metric of that policy on the {plain} is the optimum's.",
-            paper=performs,
-            test=control.METRIC_TEST,
-            judge=partial(control.judge_metric, **which),
-        ),
-        Claim(
-            name=f"{task}-low-rank-ends",
-            figure=PATHS[task],
-            section=section,
-            says=f"On the {plain} starts end where the optimum brings them under the policy from half of Q*.",
-            paper="nearly identical",
-            test=control.ENDS_TEST,
-            judge=partial(control.judge_ends, **which),
-        ),
-    )
+    claim = partial(policy_claim, kind=KIND.name, task=task, observe=HALF)
+    says = f"On the {plain} the policy from half of the entries of Q* is as good as the optimal one."
+    yield claim("loss", f"{task}-low-rank-policy", POLICIES[task], says, performs)
+    says = f"The map of the policy from half of the entries of Q* of the {plain} looks like the optimum's."
+    yield claim("map", f"{task}-low-rank-map", POLICIES[task], says, like)
+    says = f"The metric of that policy on the {plain} is the optimum's."
+    yield claim("metric", f"{task}-low-rank-metric", POLICIES[task], says, performs)
+    says = f"On the {plain} starts end where the optimum brings them under the policy from half of Q*."
+    yield claim("ends", f"{task}-low-rank-ends", PATHS[task], says, "nearly identical")
 
 
-CLAIMS: tuple[Claim, ...] = (
-    *_claims("inverted-pendulum", "C.1", "essentially identical", "essentially identical"),
-    *_claims("mountain-car", "C.2", "visually identical", "almost identical"),
-    *_claims("double-integrator", "C.3", "visually identical", "the same performance"),
-    *_claims("cart-pole", "C.4", "visually identical", "almost identical"),
+CLAIMS = (
+    *_claims_of("inverted-pendulum", "essentially identical", "essentially identical"),
+    *_claims_of("mountain-car", "visually identical", "almost identical"),
+    *_claims_of("double-integrator", "visually identical", "the same performance"),
+    *_claims_of("cart-pole", "visually identical", "almost identical"),
 )
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """Maps with the metric against the share, or trajectories."""
-    from svrl.plots.planning import draw_maps, draw_shares
-
-    task = TASK_OF[figure_id]
+    task = next(task for task in TASKS if figure_id in (POLICIES[task], PATHS[task]))
     best = evidence.only(OPTIMUM.name, task=task)
     named = {"optimum": best, f"from p = {HALF:g} of Q*": evidence.only(KIND.name, task=task, observe=HALF, seed=0)}
-    row = best.rows[0]
-    if figure_id in PATHS.values():
-        return control.draw_starts_of(named, row, task)
+    if figure_id == PATHS[task]:
+        return control.draw_starts_of(named)
     figure = new_figure(9.4, 2.9)
     parts: Any = figure.subfigures(1, 2, width_ratios=[1.9, 1.0])
     left, right = parts
-    panels = left.subplots(1, 2)
-    maps = [control.policy_map(title, best, run) for title, run in named.items()]
-    draw_maps(left, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
-    shares = sorted({run.settings["observe"] for run in evidence.where(KIND.name, task=task)})
-    found = {share: control.values_of(evidence, "metric", KIND.name, task=task, observe=share) for share in shares}
-    metric = right.subplots()
-    draw_shares(metric, found, row["metric"], label=control.METRICS[row["metric_name"]], name="low-rank policy")
+    panels, metric = left.subplots(1, 2), right.subplots()
+    control.draw_maps_of(left, panels, [(best, run) for run in named.values()])
+    control.draw_shares(metric, evidence, best, "low-rank policy", KIND.name, task=task)
     letter([*panels, metric], [*named, "metric against p"])
     return figure
 

@@ -5,6 +5,8 @@ Minutes were measured on two shared cores: matrix estimation takes nearly all of
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,24 +14,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
-from svrl.paper.experiment import Budget, Experiment
+from svrl.paper.experiment import SCALES, Budget, Experiment
 from svrl.paper.experiments import control
 from svrl.paper.experiments.control import (
+    HIGH,
     INPUT_GAP,
+    ITERATIONS,
+    LOW,
+    MASKS,
     METRIC,
-    METRICS,
     OPTIMUM,
+    PAPER_SVP,
     PLANNED,
     TASKS,
-    VANILLA,
+    VARIANTS,
+    below_on_worst,
+    claim_on,
+    deviation_claim,
     optimum_of,
+    policy_claim,
+    rank_claim,
     values_of,
 )
 from svrl.paper.verdicts import below, fixed, percent
-from svrl.plots.style import CYCLE, GREY, letter, new_figure, tag
+from svrl.plots.style import CYCLE, GREY, draw_means, letter, new_figure, tag
 from svrl.runs.spec import RunSpec
-from svrl.runs.store import Kept
-from svrl.stats import interval_if_several, welch_interval
+from svrl.stats import welch_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,64 +51,41 @@ WITHOUT_SHARE = ("cross", "coarse")
 WITHOUT_ESTIMATION = tuple(name for name in BASELINES if name not in ("svp", "cross"))
 DRAWS_NOTHING = ("coarse",)
 """Another seed changes nothing: one plan is enough."""
-PAPER_SVP = "paper-svp"
 BESIDE_PATHS = ("svp", "row-mean-update")
 """Whose trajectories stand beside the paper's: our combination, and the simplest way to do without estimation."""
-SIZES: dict[str, dict[str, tuple[list[int], int]]] = {
-    "smoke": {name: ([15, 15], 80) for name in TASKS} | {"cart-pole": ([5, 5, 3, 3], 80)},
-    "laptop": {name: ([50, 50], 1000) for name in TASKS} | {"cart-pole": ([10, 10, 10, 10], 1000)},
-    "full": {name: ([50, 50], 1000) for name in TASKS} | {"cart-pole": ([10, 10, 10, 10], 1000)},
-}
-STARTS = {"smoke": 20, "laptop": 1000, "full": 1000}
 SHARES = {"smoke": (0.2, 0.6), "laptop": (0.2, 0.6), "full": (0.1, 0.2, 0.4, 0.6, 0.8)}
-ITERATIONS: dict[str, str | int] = {"smoke": 6, "laptop": VANILLA, "full": VANILLA}
-MASKS = {"smoke": 2, "laptop": 3, "full": 5}
 SAME = ("double-integrator", "cart-pole")
 """Tasks that are the same in both variants."""
-LOW, HIGH = 0.2, 0.6
-"""The shares whose policies the paper shows."""
+POLICIES = dict(zip(TASKS, ("fig3", "fig13", "fig17", "fig21"), strict=True))
+"""Figures of policies and metrics, by task."""
+PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
+"""Figures of trajectories, by task."""
 
 
-def grid(scale: str, task: str, variant: str) -> dict[str, Any]:
-    """The settings of a task's grid and of its judge."""
-    states, actions = SIZES[scale][task]
-    common: dict[str, Any] = {"task": task, "variant": variant, "states": states, "actions": actions}
-    return common | {"starts": STARTS[scale], "start_seed": 0}
-
-
-def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, seed: int) -> RunSpec:
-    """One plan."""
-    more = {"method": method, "observe": observe, "seed": seed, "iterations": ITERATIONS[scale]}
+def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, masks: int) -> list[RunSpec]:
+    """The plans of one method, one a mask."""
     minutes = 1.8 if where["task"] == "cart-pole" else 0.5
     minutes *= 0.01 if scale == "smoke" else 1.0 if method in (PAPER_SVP, "svp") else 0.2
-    return RunSpec(kind=PLANNED, settings={**where, **more}, minutes=minutes)
+    more = {"method": method, "observe": observe, "iterations": ITERATIONS[scale]}
+    return [RunSpec(kind=PLANNED, settings={**where, **more, "seed": k}, minutes=minutes) for k in range(masks)]
 
 
 def runs(scale: str) -> tuple[RunSpec, ...]:
     """All runs of a scale: every task with the paper's variant, and the authors' where it is another problem."""
     found: list[RunSpec] = []
-    for task in TASKS:
-        for variant in ("paper", "authors"):
-            where = grid(scale, task, variant)
-            found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=0.01 if scale == "smoke" else 0.1))
-            # The authors' pendulum is the one whose numbers the paper prints; the car is repeated only in full.
-            ours = variant == "paper" or task == TASKS[0] or (scale == "full" and task not in SAME)
-            shares = SHARES[scale] if variant == "paper" or scale == "full" else (LOW,)
-            for observe in shares if ours else ():
-                masks = range(MASKS[scale])
-                found += [planned(scale, where, PAPER_SVP, observe, seed) for seed in masks]
-            for method in BASELINES if variant == "paper" else ():
-                share = None if method in WITHOUT_SHARE else LOW
-                masks = range(1 if method in DRAWS_NOTHING or scale == "smoke" else MASKS[scale])
-                found += [planned(scale, where, method, share, seed) for seed in masks]
+    masks = MASKS[scale]
+    for task, variant in itertools.product(TASKS, VARIANTS):
+        where = control.grid(scale, task, variant)
+        found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=0.01 if scale == "smoke" else 0.1))
+        # The authors' pendulum is the one whose numbers the paper prints; the car is repeated only in full.
+        ours = variant == "paper" or task == TASKS[0] or (scale == "full" and task not in SAME)
+        shares = SHARES[scale] if variant == "paper" or scale == "full" else (LOW,)
+        for observe in shares if ours else ():
+            found += planned(scale, where, PAPER_SVP, observe, masks)
+        for method in BASELINES if variant == "paper" else ():
+            share = None if method in WITHOUT_SHARE else LOW
+            found += planned(scale, where, method, share, 1 if method in DRAWS_NOTHING or scale == "smoke" else masks)
     return tuple(found)
-
-
-POLICIES = dict(zip(TASKS, ("fig3", "fig13", "fig17", "fig21"), strict=True))
-"""Figures of policies and metrics, by task."""
-PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
-"""Figures of trajectories, by task."""
-TASK_OF = {figure: task for some in (POLICIES, PATHS) for task, figure in some.items()}
 
 
 def needs(figure: str, run: RunSpec) -> bool:
@@ -109,32 +96,21 @@ def needs(figure: str, run: RunSpec) -> bool:
     )
 
 
-WORDS = {
-    "smoke": "225x80 pairs, 6 iterations, p = .2 and .6, 2 masks, 20 starts",
-    "laptop": "2500x1000 pairs (cart-pole 10000x1000), p = .2 and .6, 3 masks, 1000 starts",
-    "full": "2500x1000 pairs (cart-pole 10000x1000), p = .1 to .8, 5 masks, 1000 starts",
+BUDGETS = {
+    scale: Budget(
+        runs=runs(scale), needs=needs, words=control.words_of(scale, ".1 to .8" if scale == "full" else ".2 and .6")
+    )
+    for scale in SCALES
 }
-BUDGETS = {scale: Budget(runs=runs(scale), needs=needs, words=words) for scale, words in WORDS.items()}
 
-PENDULUM, CAR, INTEGRATOR, _ = TASKS
+PENDULUM, CAR, INTEGRATOR, CART = TASKS
 UPRIGHT = 5.0
 """Degrees."""
 
 
-def runs_of(task: str, observe: float = LOW, variant: str = "paper") -> dict[str, Any]:
+def runs_of(task: str, observe: float = LOW) -> dict[str, Any]:
     """The settings of the paper's SVP, whose runs differ in their masks."""
-    return {"task": task, "observe": observe, "variant": variant, "method": PAPER_SVP}
-
-
-def judge_rank(evidence: Evidence, task: str, printed: int) -> Finding:
-    """The rank of a task's Q* in both variants."""
-    return control.judged_rank({name: optimum_of(evidence, task, name) for name in ("paper", "authors")}, printed)
-
-
-def judge_printed_metric(evidence: Evidence) -> Finding:
-    """1.92 in degrees as printed, or as norms in radians in either variant."""
-    norms = {name: values_of(evidence, "metric", **runs_of(PENDULUM, variant=name)) for name in ("paper", "authors")}
-    return control.judged_deviation(values_of(evidence, "mean_degrees", **runs_of(PENDULUM)), norms, 1.92)
+    return {"task": task, "observe": observe, "variant": "paper", "method": PAPER_SVP}
 
 
 def judge_upright(evidence: Evidence) -> Finding:
@@ -153,7 +129,7 @@ def judge_upright(evidence: Evidence) -> Finding:
 
 def judge_recovery(evidence: Evidence, task: str) -> Finding:
     """At p = .2 both the map and the metric of the optimum."""
-    gaps, metric = (judge(evidence, **runs_of(task)) for judge in (control.judge_map, control.judge_metric))
+    gaps, metric = (control.judge_policy(evidence, what, **runs_of(task)) for what in ("map", "metric"))
     both = gaps.verdict is Verdict.REPRODUCED and metric.verdict is Verdict.REPRODUCED
     note = "; ".join(part for part in (f"the metric is {metric.ours} the optimum's", metric.note, gaps.note) if part)
     return replace(gaps, verdict=Verdict.REPRODUCED if both else Verdict.NOT_REPRODUCED, note=note)
@@ -186,10 +162,7 @@ def judge_timed_work(evidence: Evidence) -> Finding:
     note = f"no times to compare on {', '.join(untimed)}" if untimed else ""
     if not ratios:
         return Finding(verdict=Verdict.NOT_RUN, note=note)
-    worst = max(ratios, key=lambda task: float(np.mean(ratios[task])))
-    judged = below(
-        ratios[worst], 2 * LOW, show=lambda value: f"{value:.3g} times the seconds", note=f"slowest on {worst}"
-    )
+    judged = below_on_worst(ratios, 2 * LOW, lambda value: f"{value:.3g} times the seconds")
     if judged.verdict is Verdict.REPRODUCED and untimed:
         return replace(judged, verdict=Verdict.NOT_RUN, note=note)
     return judged
@@ -197,20 +170,10 @@ def judge_timed_work(evidence: Evidence) -> Finding:
 
 def judge_total_work(evidence: Evidence) -> Finding:
     """Sweep equivalents at p = .2 over those of modified policy iteration, of the task where SVP does worst."""
-    ratios = {
-        task: [
-            value / optimum_of(evidence, task)["exact_sweeps"]
-            for value in values_of(evidence, "sweep_equivalents", **runs_of(task))
-        ]
-        for task in TASKS
-    }
-    worst = max(ratios.values(), key=lambda values: float(np.mean(values)))
-    return below(worst, 1.0, show=lambda value: f"{value:.3g} times as many")
-
-
-def judge_all_low_rank(evidence: Evidence) -> Finding:
-    """The largest rank of the four tasks, by the paper's definition."""
-    return control.judged_low(optimum_of(evidence, task)["rank_99"] for task in TASKS)
+    exact = {task: optimum_of(evidence, task)["exact_sweeps"] for task in TASKS}
+    made = {task: values_of(evidence, "sweep_equivalents", **runs_of(task)) for task in TASKS}
+    ratios = {task: [sweeps / exact[task] for sweeps in made[task]] for task in TASKS}
+    return below_on_worst(ratios, 1.0, lambda value: f"{value:.3g} times as many")
 
 
 def gaps_to_baselines(evidence: Evidence, task: str) -> dict[str, tuple[float, tuple[float, float]]]:
@@ -244,101 +207,58 @@ def judge_beaten_by_a_baseline(evidence: Evidence) -> Finding:
     return replace(fixed(interval[0] > 0.0, told(value, interval), value, note), interval=interval)
 
 
-def _task_claims(task: str, policies_in: str, paths_in: str, words: str) -> list[Claim]:
-    """Of one task: the sections of its two figures, and the paper's words for how SVP does."""
+def _claims_of(task: str, words: str) -> Iterator[Claim]:
+    """Of one task; the paper's words for how SVP does."""
     plain = task.replace("-", " ")
-    of_policies = partial(Claim, figure=POLICIES[task], section=policies_in)
-    found = [
-        of_policies(
-            name=f"{task}-nearly-optimal-from-{round(100 * share)}-percent",
-            says=f"On the {plain} SVP that backs up {share:.0%} of the pairs plans almost as well as with all of them.",
-            paper="almost the same performance",
-            test=control.LOSS_TEST,
-            judge=partial(control.judge_loss, **runs_of(task, share)),
-        )
-        for share in (LOW, HIGH)
-    ]
-    found.append(
-        of_policies(
-            name=f"{task}-metric-from-20-percent",
-            says=f"The metric of the {plain} at p = .2 is that of the optimum.",
-            paper=words,
-            test=control.METRIC_TEST,
-            judge=partial(control.judge_metric, **runs_of(task)),
-        )
-    )
+    for share in (LOW, HIGH):
+        says = f"On the {plain} SVP that backs up {share:.0%} of the pairs plans almost as well as with all of them."
+        name = f"{task}-nearly-optimal-from-{share:.0%}".replace("%", "-percent")
+        yield policy_claim("loss", name, POLICIES[task], says, "almost the same performance", **runs_of(task, share))
+    says = f"The metric of the {plain} at p = .2 is that of the optimum."
+    yield policy_claim("metric", f"{task}-metric-from-20-percent", POLICIES[task], says, words, **runs_of(task))
     for share in (HIGH, LOW):
+        says = f"On the {plain} starts end where the optimum brings them under the policy of SVP at p = {share:g}."
         vibrates = "vibrates a little, still upright" if (task, share) == (PENDULUM, LOW) else "essentially identical"
-        found.append(
-            Claim(
-                name=f"{task}-svp-ends-from-{round(100 * share)}-percent",
-                figure=PATHS[task],
-                section=paths_in,
-                says=f"On the {plain} starts end where the optimum brings them under the policy of SVP at "
-                f"p = {share:g}.",
-                paper=words if task == INTEGRATOR else vibrates,
-                test=control.ENDS_TEST,
-                judge=partial(control.judge_ends, **runs_of(task, share)),
-            )
-        )
-    return found
+        paper = words if task == INTEGRATOR else vibrates
+        name = f"{task}-svp-ends-from-{share:.0%}".replace("%", "-percent")
+        yield policy_claim("ends", name, PATHS[task], says, paper, **runs_of(task, share))
 
 
 _addition = partial(Claim, figure="baselines", section="", paper="not compared")
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        name="pendulum-rank-7",
-        figure="fig3",
-        section="3.3",
-        says="The converged Q of the pendulum, 2500x1000, has approximate rank 7.",
-        paper="7",
-        test=control.RANK_TEST,
-        judge=partial(judge_rank, task=PENDULUM, printed=7),
-        seeded=False,
+    rank_claim("fig3", "pendulum-rank-7", "The converged Q of the pendulum, 2500x1000,", 7, task=PENDULUM),
+    deviation_claim(
+        "fig3",
+        "pendulum-svp-metric",
+        "SVP at p = .2 keeps the pendulum at an average deviation of",
+        1.92,
+        "masks, and over steps 51 to 199,",
+        task=PENDULUM,
+        observe=LOW,
+        method=PAPER_SVP,
     ),
-    Claim(
-        name="pendulum-svp-metric",
-        figure="fig3",
-        section="3.3",
-        says="SVP at p = .2 keeps the pendulum at an average deviation of 1.92.",
-        paper="1.92 (degrees)",
-        test=f"mean over masks {control.near_test(1.92)}, of the angles of steps 51 to 199",
-        judge=judge_printed_metric,
+    claim_on(
+        "fig10",
+        "pendulum-upright-at-20-percent",
+        "At p = .2 the pendulum vibrates a little and is still held upright, within 5 degrees on average.",
+        "at most 5 degrees",
+        "mean absolute angle of steps 51 to 199 over all starts, else of the median start: upper end at most 5 degrees",
+        judge_upright,
     ),
-    Claim(
-        name="pendulum-upright-at-20-percent",
-        figure="fig10",
-        section="C.1",
-        says="At p = .2 the pendulum vibrates a little and is still held upright, within 5 degrees on average.",
-        paper="at most 5 degrees",
-        test="mean absolute angle of steps 51 to 199 over all starts, else of the median start: upper end at most "
-        "5 degrees",
-        judge=judge_upright,
+    rank_claim("fig13", "mountain-car-rank-4", "The converged Q of the mountain car, 2500x1000,", 4, task=CAR),
+    claim_on(
+        "fig13",
+        "mountain-car-perfect-recovery-from-20-percent",
+        "From 20% of the pairs SVP recovers the policy of the mountain car perfectly.",
+        "perfect recovery",
+        f"inputs differ from the optimum's by at most {percent(INPUT_GAP)} of their range, and the metric is at most "
+        f"{METRIC:g} times the optimum's: upper ends of the 95% intervals over masks",
+        partial(judge_recovery, task=CAR),
     ),
-    Claim(
-        name="mountain-car-rank-4",
-        figure="fig13",
-        section="C.2",
-        says="The converged Q of the mountain car, 2500x1000, has approximate rank 4.",
-        paper="4",
-        test=control.RANK_TEST,
-        judge=partial(judge_rank, task=CAR, printed=4),
-        seeded=False,
-    ),
-    Claim(
-        name="mountain-car-perfect-recovery-from-20-percent",
-        figure="fig13",
-        section="C.2",
-        says="From 20% of the pairs SVP recovers the policy of the mountain car perfectly.",
-        paper="perfect recovery",
-        test=f"inputs differ from the optimum's by at most {percent(INPUT_GAP)} of their range, and the metric is at "
-        f"most {METRIC:g} times the optimum's: upper ends of the 95% intervals over masks",
-        judge=partial(judge_recovery, task=CAR),
-    ),
-    *_task_claims("inverted-pendulum", "3.3", "C.1", "comparable"),
-    *_task_claims("mountain-car", "C.2", "C.2", "comparable"),
-    *_task_claims("double-integrator", "C.3", "C.3", "consistently decent"),
-    *_task_claims("cart-pole", "C.4", "C.4", "essentially identical"),
+    *_claims_of(PENDULUM, "comparable"),
+    *_claims_of(CAR, "comparable"),
+    *_claims_of(INTEGRATOR, "consistently decent"),
+    *_claims_of(CART, "essentially identical"),
     Claim(
         name="all-four-tasks-are-low-rank",
         figure="fig3",
@@ -346,7 +266,7 @@ CLAIMS: tuple[Claim, ...] = (
         says="All four control tasks have Q matrices of low rank.",
         paper="all 4",
         test=f"rank by 99% of the energy at most {control.MOST_RANK} on each",
-        judge=judge_all_low_rank,
+        judge=control.judge_low,
         seeded=False,
         whole=True,
     ),
@@ -383,55 +303,46 @@ CLAIMS: tuple[Claim, ...] = (
 
 FLOOR = 1e-7
 """Smaller losses are drawn here."""
-SVP = "SVP (the paper's)"
+LABELS = {PAPER_SVP: "SVP (the paper's)", "svp": "svp (ours)"} | {name: name for name in BASELINES[1:]}
+LOOKS = dict(zip(LABELS, zip("oDsv^<>P", (*CYCLE, "#333333", GREY), strict=True), strict=True))
+"""Marker and colour of every method."""
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """Policies with the metric, trajectories, or all methods by their cost."""
     if figure_id == "baselines":
         return _baselines(evidence)
-    task = TASK_OF[figure_id]
-    optimum = evidence.only(OPTIMUM.name, task=task, variant="paper")
-
-    def first(share: float, method: str = PAPER_SVP) -> Kept:
-        return evidence.only(PLANNED.name, task=task, variant="paper", method=method, observe=share, seed=0)
-
-    named = {"optimum": optimum} | {f"SVP, p = {share:g}": first(share) for share in (HIGH, LOW)}
-    if figure_id in POLICIES.values():
-        return _policies(task, named, evidence)
-    named |= {f"{_label(method)}, p = {LOW:g}": first(LOW, method) for method in BESIDE_PATHS}
-    return control.draw_starts_of(named, optimum.rows[0], task)
-
-
-def _policies(task: str, named: dict[str, Kept], evidence: Evidence) -> Figure:
-    from svrl.plots.planning import draw_maps, draw_methods, draw_shares
-
-    optimum = named["optimum"]
-    row = optimum.rows[0]
+    task = next(task for task in TASKS if figure_id in (POLICIES[task], PATHS[task]))
+    which: dict[str, Any] = {"task": task, "variant": "paper"}
+    best = evidence.only(OPTIMUM.name, **which)
+    shown = {f"SVP, p = {share:g}": (PAPER_SVP, share) for share in (HIGH, LOW)}
+    if figure_id == PATHS[task]:
+        shown |= {f"{LABELS[method]}, p = {LOW:g}": (method, LOW) for method in BESIDE_PATHS}
+    named = {"optimum": best} | {
+        words: evidence.only(PLANNED.name, method=method, observe=share, seed=0, **which)
+        for words, (method, share) in shown.items()
+    }
+    if figure_id == PATHS[task]:
+        return control.draw_starts_of(named)
     figure = new_figure(9.4, 5.6)
     parts: Any = figure.subfigures(2, 1)
     upper, lower = parts
     panels = upper.subplots(1, 3)
-    maps = [control.policy_map(title, optimum, run) for title, run in named.items()]
-    draw_maps(upper, list(panels), maps, (row["axes"][0], row["axes"][1], control.INPUTS[task]))
+    control.draw_maps_of(upper, panels, [(best, run) for run in named.values()])
     shares, methods = lower.subplots(1, 2, width_ratios=[1.0, 1.5], sharey=True)
-    label = METRICS[row["metric_name"]]
-    draw_shares(shares, metrics_by_share(evidence, task), row["metric"], label=label, name=SVP)
-    found = {SVP: values_of(evidence, "metric", **runs_of(task))}
-    for method in BASELINES:
-        found[_label(method)] = values_of(evidence, "metric", task=task, method=method)
-    draw_methods(methods, found, row["metric"])
+    control.draw_shares(shares, evidence, best, LABELS[PAPER_SVP], PLANNED.name, method=PAPER_SVP, **which)
+    for at, (method, label) in enumerate(LABELS.items()):
+        values = values_of(evidence, "metric", method=method, **(which | _share_of(method)))
+        control.draw_masks(methods, [at], [values], label, LOOKS[method][1])
+    control.draw_optimum(methods, best)
+    methods.set_xticks(range(len(LABELS)), list(LABELS.values()), rotation=30, ha="right", fontsize=8)
+    methods.margins(x=0.06)
     letter([*panels, shares, methods], [*named, "metric against p", f"beside other uses of p = {LOW:g}"])
     return figure
 
 
-def metrics_by_share(evidence: Evidence, task: str) -> dict[float, list[float]]:
-    """Share observed -> the metric of every mask, of the paper's variant."""
-    plans = evidence.where(PLANNED.name, task=task, method=PAPER_SVP, variant="paper")
-    return {
-        share: values_of(evidence, "metric", **runs_of(task, share))
-        for share in sorted({p.settings["observe"] for p in plans})
-    }
+def _share_of(method: str) -> dict[str, Any]:
+    return {"observe": None if method in WITHOUT_SHARE else LOW}
 
 
 def _baselines(evidence: Evidence) -> Figure:
@@ -445,25 +356,19 @@ def _baselines(evidence: Evidence) -> Figure:
     for panel in panels[:, 0]:
         panel.set_ylabel("policy loss / range of V*")
     letter(list(panels.flat), [task.replace("-", " ") for task in TASKS])
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", fontsize=8)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
     return figure
 
 
 def _costs(panel: Axes, evidence: Evidence, task: str) -> None:
-    look = dict(zip((PAPER_SVP, *BASELINES), zip("oDsv^<>P", (*CYCLE, "#333333", GREY), strict=True), strict=True))
-    for method, (marker, colour) in look.items():
-        share = None if method in WITHOUT_SHARE else LOW
-        rows = list(evidence.rows(PLANNED.name, task=task, method=method, variant="paper", observe=share))
-        losses = [row["policy_loss_relative"] for row in rows]
+    for method, (marker, colour) in LOOKS.items():
+        rows = list(evidence.rows(PLANNED.name, task=task, method=method, variant="paper", **_share_of(method)))
+        losses = [max(row["policy_loss_relative"], FLOOR) for row in rows]
         sweeps = float(np.mean([row["sweep_equivalents"] for row in rows]))
-        low, high = interval_if_several(losses) or (losses[0], losses[0])
-        mean, label = float(np.mean(losses)), _label(method)
-        face = colour if method == PAPER_SVP else "none"  # many lie on each other: open ones stay legible
-        point = panel.plot(sweeps, max(mean, FLOOR), marker, color=colour, markerfacecolor=face, label=label)
-        tag(point, label)
-        # An interval of few masks may reach 0, which a logarithm cannot show: it is cut at a tenth of the mean.
-        tag(panel.vlines(sweeps, max(low, 0.1 * mean, FLOOR), max(high, FLOOR), color=colour, linewidth=1.0), label)
+        look = {"color": colour, "label": LABELS[method], "elinewidth": 1.0}
+        # Many lie on each other: open ones stay legible.
+        face = colour if method == PAPER_SVP else "none"
+        draw_means(panel, [sweeps], [losses], LABELS[method], least=0.1, fmt=marker, markerfacecolor=face, **look)
     label = "modified policy iteration"
     exact = optimum_of(evidence, task)["exact_sweeps"]
     tag(panel.axvline(exact, color=GREY, linestyle="--", linewidth=1.0, label=label), label)
@@ -473,22 +378,15 @@ def _costs(panel: Axes, evidence: Evidence, task: str) -> None:
     panel.xaxis.set_minor_formatter("")
 
 
-def _label(method: str) -> str:
-    return {PAPER_SVP: SVP, "svp": "svp (ours)"}.get(method, method)
-
-
-def _says(task: str) -> str:
-    return (
-        f"On the {task.replace('-', ' ')} SVP is run with several shares of observed pairs and as many iterations as "
-        "value iteration; policy and metric stay close to the optimum's."
-    )
-
-
 EXPERIMENT = Experiment(
     name="control_svp",
     title="SVP on control tasks",
     says={
-        **{figure: _says(task) for task, figure in POLICIES.items()},
+        **{
+            figure: f"On the {task.replace('-', ' ')} SVP is run with several shares of observed pairs and as many "
+            "iterations as value iteration; policy and metric stay close to the optimum's."
+            for task, figure in POLICIES.items()
+        },
         **{
             figure: f"Policies of SVP at p = .6 and .2 move the {task.replace('-', ' ')} about as the optimal one does."
             for task, figure in PATHS.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from svrl.paper.experiment import SCALES, Budget, Experiment
 from svrl.plots.style import BLUE, GREY, MISSING, ORANGE, new_figure, tag
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ROWS, COLUMNS = 6, 5
 Q = np.outer(np.linspace(0.2, 1.0, ROWS), np.array([0.5, 0.9, 0.7, 0.3, 1.0]))
 """A matrix of rank 1 for the pictures."""
-SEEN = np.array([[(3 * row + 2 * column) % 5 < 2 for column in range(COLUMNS)] for row in range(ROWS)])
-DARK = "#333333"
+SEEN = np.add.outer(3 * np.arange(ROWS), 2 * np.arange(COLUMNS)) % 5 < 2
 
 
 def draw(figure_id: str, evidence: Evidence) -> Figure:
@@ -31,12 +29,9 @@ def _svp() -> Figure:
     figure = new_figure(9.0, 2.9)
     panel = _empty(figure.subplots(), (0.0, 12.4), (-0.9, 3.1))
     every = np.ones_like(SEEN)
-    for x, seen, title in (
-        (0.0, every, "$Q_t$"),
-        (5.1, SEEN, "observed backups"),
-        (10.2, every, "$Q_{t+1}$"),
-    ):
-        _matrix(panel, x, 0.35, seen, title, "observed" if title.startswith("obs") else "whole matrix")
+    _matrix(panel, 0.0, 0.35, every, "$Q_t$", "whole matrix")
+    _matrix(panel, 5.1, 0.35, SEEN, "observed backups", "observed")
+    _matrix(panel, 10.2, 0.35, every, "$Q_{t+1}$", "whole matrix")
     _box(panel, 2.55, 0.95, 1.9, 0.9, "back up each pair\nwith probability p", BLUE, "backups")
     _box(panel, 7.65, 0.95, 1.9, 0.9, "matrix\nestimation", ORANGE, "matrix estimation")
     for start, end in ((2.05, 2.5), (4.5, 5.05), (7.15, 7.6), (9.6, 10.15)):
@@ -45,7 +40,8 @@ def _svp() -> Figure:
     panel.text(8.6, 0.72, "the others from\nlow rank", ha="center", va="top", fontsize=8.5)
     _arrow(panel, (11.15, 0.25), (1.3, 0.25), curve=-0.12)
     panel.text(6.15, -0.5, "next iteration", ha="center", va="top", fontsize=8.5, color=GREY)
-    _axis_words(panel, 0.0, 0.35)
+    panel.text(-0.08, 1.45, "states", rotation=90, ha="right", va="center", fontsize=7.5, color=GREY)
+    panel.text(0.1, 0.29, "actions", ha="left", va="top", fontsize=7.5, color=GREY)
     return figure
 
 
@@ -85,52 +81,27 @@ def _empty(panel: Axes, x: tuple[float, float], y: tuple[float, float]) -> Axes:
 
 def _matrix(panel: Axes, x: float, y: float, seen: np.ndarray, title: str, series: str, *, size: float = 0.37) -> None:
     """Small cells from the lower left corner (x, y); those not seen are grey."""
-    cells: list[Artist] = []
     import matplotlib as mpl
-    from matplotlib.patches import Rectangle
 
-    shades = mpl.colormaps["Blues"]
-    for row in range(ROWS):
-        for column in range(COLUMNS):
-            colour = shades(0.25 + 0.65 * Q[row, column]) if seen[row, column] else MISSING
-            place = x + size * column, y + size * (ROWS - 1 - row)
-            cells.append(
-                panel.add_patch(Rectangle(place, size, size, facecolor=colour, edgecolor="white", linewidth=0.8))
-            )
-    cells.append(panel.text(x + size * COLUMNS / 2, y + size * ROWS + 0.1, title, ha="center", va="bottom", fontsize=9))
-    tag(cells, series)
+    shades = np.where(seen[:, :, None], mpl.colormaps["Blues"](0.25 + 0.65 * Q), mpl.colors.to_rgba(MISSING))
+    places = x + size * np.arange(COLUMNS + 1), y + size * np.arange(ROWS, -1, -1)
+    cells = panel.pcolormesh(*places, shades, edgecolors="white", linewidth=0.8)
+    words = panel.text(x + size * COLUMNS / 2, y + size * ROWS + 0.1, title, ha="center", va="bottom", fontsize=9)
+    tag([cells, words], series)
 
 
 def _box(panel: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, series: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
-    shape = FancyBboxPatch(
-        (x, y),
-        width,
-        height,
-        boxstyle="round,pad=0.02,rounding_size=0.12",
-        facecolor="none",
-        edgecolor=colour,
-        linewidth=1.4,
-    )
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "linewidth": 1.4}
+    shape = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0.02,rounding_size=0.12", **look)
     words = panel.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8.5)
     tag([panel.add_patch(shape), words], series)
 
 
 def _arrow(panel: Axes, start: tuple[float, float], end: tuple[float, float], *, curve: float = 0.0) -> None:
-    from matplotlib.patches import FancyArrowPatch
-
-    style = f"arc3,rad={curve}"
-    arrow = FancyArrowPatch(
-        start, end, arrowstyle="-|>", mutation_scale=9, color=DARK, linewidth=1.0, connectionstyle=style
-    )
-    panel.add_patch(arrow)
-
-
-def _axis_words(panel: Axes, x: float, y: float) -> None:
-    """What rows and columns are."""
-    panel.text(x - 0.08, y + 1.1, "states", rotation=90, ha="right", va="center", fontsize=7.5, color=GREY)
-    panel.text(x + 0.1, y - 0.06, "actions", ha="left", va="top", fontsize=7.5, color=GREY)
+    look = {"color": "#333333", "linewidth": 1.0, "mutation_scale": 9, "shrinkA": 2, "shrinkB": 2}
+    panel.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={curve}", **look})
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,8 @@ completes the rest by matrix estimation. Rows have t, four ranks, the mean squar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from svrl.mdp.toy import toy_mdp
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import times
-from svrl.paper.verdicts import below, with_interval
+from svrl.paper.verdicts import Show, below, number, with_interval
 from svrl.planning.evaluation import solve_exactly
 from svrl.planning.plan import advance, begin
 from svrl.planning.score import TIGHT_ENERGY
@@ -90,25 +91,13 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
     """Every reward, method and seed."""
     states, actions = SIZES[scale]
     weights = {VANILLA: 0.03, ONLINE: 0.1} if scale != "smoke" else {VANILLA: 0.005, ONLINE: 0.01}
-    return tuple(
-        RunSpec(
-            kind=KIND,
-            settings={
-                "states": states,
-                "actions": actions,
-                "discount": 0.95,
-                "reward": reward,
-                "method": method,
-                "observe": HALF if method == ONLINE else 1.0,
-                "iterations": ITERATIONS,
-                "seed": seed,
-            },
-            minutes=weights[method],
-        )
-        for reward in REWARDS
-        for method in (VANILLA, ONLINE)
-        for seed in range(SEEDS[scale])
-    )
+    common = {"states": states, "actions": actions, "discount": 0.95, "iterations": ITERATIONS}
+    found = []
+    for reward, (method, minutes), seed in itertools.product(REWARDS, weights.items(), range(SEEDS[scale])):
+        settings = {**common, "reward": reward, "method": method, "seed": seed}
+        settings |= {"observe": HALF if method == ONLINE else 1.0}
+        found.append(RunSpec(kind=KIND, settings=settings, minutes=minutes))
+    return tuple(found)
 
 
 BUDGETS = {
@@ -126,15 +115,10 @@ def curves(evidence: Evidence, name: str, *, reward: str, method: str) -> np.nda
     return np.array([[row[name] for row in run.rows if row["t"] is not None] for run in runs], float)
 
 
-def last(evidence: Evidence, name: str, *, reward: str, method: str) -> list[float]:
-    """One number of the last iteration, a value an MDP."""
-    return curves(evidence, name, reward=reward, method=method)[:, -1].tolist()
-
-
-def of_the_optimum(evidence: Evidence, name: str, reward: str) -> list[float]:
-    """One number of Q*, a value an MDP."""
+def rank_of_the_optimum(evidence: Evidence, reward: str) -> list[float]:
+    """The rank of Q*, a value an MDP."""
     rows = evidence.rows(KIND.name, reward=reward, method=VANILLA)
-    return [float(row[name]) for row in rows if row["t"] is None]
+    return [float(row["rank_99"]) for row in rows if row["t"] is None]
 
 
 def iterations_until_one(evidence: Evidence, reward: str) -> list[float]:
@@ -143,34 +127,23 @@ def iterations_until_one(evidence: Evidence, reward: str) -> list[float]:
     return [float(row.argmax()) if row.any() else float(found.shape[1]) for row in found]
 
 
+def rank_on_the_way(evidence: Evidence, reward: str) -> list[float]:
+    """The largest rank of reconstruction from the iteration on at which it must have fallen, a value an MDP."""
+    return curves(evidence, "rank_99", reward=reward, method=ONLINE)[:, FAST:].max(1).tolist()
+
+
 def error_ratios(evidence: Evidence, reward: str) -> list[float]:
     """Error of reconstruction over that of plain value iteration after the last iteration, a value an MDP."""
-    ours, plain = (last(evidence, "mse", reward=reward, method=method) for method in (ONLINE, VANILLA))
-    return [mine / its for mine, its in zip(ours, plain, strict=True)]
+    ours, plain = (curves(evidence, "mse", reward=reward, method=method)[:, -1] for method in (ONLINE, VANILLA))
+    return (ours / plain).tolist()
 
 
-def judge_falls(evidence: Evidence) -> Finding:
-    """How soon the rank is 1."""
-    other = with_interval(iterations_until_one(evidence, "normal"))
-    return below(iterations_until_one(evidence, "uniform"), FAST, note=f"U(0, 1) rewards; with N(0, 1): {other}")
-
-
-def judge_low(evidence: Evidence) -> Finding:
-    """The rank of the optimum."""
-    other = with_interval(of_the_optimum(evidence, "rank_99", "normal"))
-    return below(of_the_optimum(evidence, "rank_99", "uniform"), LOW_RANK, note=f"with N(0, 1) rewards: {other}")
-
-
-def judge_stays_low(evidence: Evidence) -> Finding:
-    """The largest rank on the path decides, from the iteration on at which it must have fallen."""
-    path = curves(evidence, "rank_99", reward="uniform", method=ONLINE)
-    return below(path[:, FAST:].max(1).tolist(), LOW_RANK)
-
-
-def judge_comparable(evidence: Evidence) -> Finding:
-    """The error of reconstruction beside value iteration's."""
-    note = f"U(0, 1) rewards; with N(0, 1): {with_interval(error_ratios(evidence, 'normal'))} times"
-    return below(error_ratios(evidence, "uniform"), COMPARABLE, show=times, note=note)
+def judge(
+    evidence: Evidence, values: Callable[[Evidence, str], list[float]], limit: float, show: Show = number
+) -> Finding:
+    """A number of U(0, 1) rewards decides, and that of N(0, 1) is noted."""
+    uniform, normal = (values(evidence, reward) for reward in REWARDS)
+    return below(uniform, limit, show=show, note=f"U(0, 1) rewards; with N(0, 1): {with_interval(normal, show)}")
 
 
 _claim = partial(Claim, figure="fig1", section="2")
@@ -180,14 +153,14 @@ CLAIMS: tuple[Claim, ...] = (
         says="During value iteration the approximate rank of Q drops fast.",
         paper="about 1 after a few iterations",
         test=f"first iteration with rank 1 (99% of the energy), upper end of the interval over MDPs at most {FAST}",
-        judge=judge_falls,
+        judge=partial(judge, values=iterations_until_one, limit=FAST),
     ),
     _claim(
         name="toy-optimum-is-low-rank",
         says="The converged Q of the toy MDP has low rank.",
         paper="low",
         test=f"rank by 99% of the energy, upper end of the interval over MDPs at most {LOW_RANK} of 100",
-        judge=judge_low,
+        judge=partial(judge, values=rank_of_the_optimum, limit=LOW_RANK),
     ),
     _claim(
         name="toy-rank-stays-low-under-reconstruction",
@@ -195,14 +168,14 @@ CLAIMS: tuple[Claim, ...] = (
         paper="low rank",
         test=f"largest rank by 99% of the energy of iterations {FAST} to {ITERATIONS}, upper end of the interval over "
         f"MDPs at most {LOW_RANK} of 100",
-        judge=judge_stays_low,
+        judge=partial(judge, values=rank_on_the_way, limit=LOW_RANK),
     ),
     _claim(
         name="toy-half-of-the-pairs-is-comparable",
         says="After about 40 iterations reconstruction from half of the pairs is comparable to value iteration.",
         paper="comparable",
         test=f"error after 40 iterations over value iteration's, upper end of the interval at most {COMPARABLE:g}",
-        judge=judge_comparable,
+        judge=partial(judge, values=error_ratios, limit=COMPARABLE, show=times),
     ),
 )
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.reporting.sample_page import sample_page
 
-from svrl.reporting.page import render_html
+from svrl.paper.page import render_page
+
+from .sample_report import IMAGES, sample_report
 
 DESKTOP, PHONE = (1280, 900), (360, 740)
 
@@ -45,8 +46,9 @@ def _found(*names: str) -> str:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render_html(sample_page()), encoding="utf-8")
+    folder = tmp_path_factory.mktemp("page")
+    path = folder / "report.html"
+    path.write_text(render_page(sample_report(folder / "runs"), "laptop"), encoding="utf-8")
     return path.as_uri()
 
 
@@ -83,14 +85,14 @@ def shown(page: Any, selector: str) -> list[str]:
 def test_every_picture_is_painted(page):
     script = "return [...document.images].map((one) => one.complete && one.naturalWidth > 200)"
     page.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    assert page.execute_script(script) == [True] * 4
+    assert page.execute_script(script) == [True] * IMAGES
 
 
 def test_claims_are_filtered_and_a_link_to_a_hidden_one_shows_and_opens_it(page):
-    every = ["claim-svp-fifth", "claim-svp-rank", "claim-svp-time", "claim-sv-better"]
+    every = [f"claim-{name}" for name in ("svp-fifth", "svp-rank", "svp-time", "sv-better", "noise-pays")]
     assert shown(page, ".claim") == every
     press(page, "[data-filter='reproduced']")
-    assert shown(page, ".claim") == ["claim-svp-fifth"]
+    assert shown(page, ".claim") == ["claim-svp-fifth", "claim-noise-pays"]
     assert shown(page, ".claim dl") == []
     press(page, "#experiment-atari_learning .claims-of a")
     assert shown(page, ".claim") == every
@@ -110,8 +112,8 @@ def test_a_phone_never_scrolls_sideways(page):
 def test_paper_has_everything_and_no_buttons(page):
     press(page, "[data-filter='failed']")
     look(page, media="print")
-    assert len(shown(page, ".claim")) == len(shown(page, ".claim dl")) == 4
-    assert len(shown(page, "figure")) == 4
+    assert len(shown(page, ".claim")) == len(shown(page, ".claim dl")) == 5
+    assert len(shown(page, "figure")) == IMAGES
     assert shown(page, "button") == []
     printed = page.execute_cdp_cmd("Page.printToPDF", {})
     assert base64.b64decode(printed["data"]).startswith(b"%PDF")
