@@ -93,8 +93,8 @@ WRONG = {
         run batch-size --where seed=9                         | has no run with seed=9.
         run batch-size --on rays                              | There is no engine 'rays'. Did you mean ray?
         run paper-control --set device=cuda                   | torch finds no CUDA device here
-        run paper-control --checkpoint-every 0                | --checkpoint-every must be more than 0 seconds
-        run paper-control --hours 0                           | --hours must be more than 0, got 0.
+        run paper-control --checkpoint-every 0                | --checkpoint-every must be a number above 0, got 0.0.
+        run paper-control --hours 0                           | --hours must be a number above 0, got 0.0.
         export paper-control --rows games --out x.csv         | There are rows of results,
         retry paper-control                                   | Say which runs to try again: --failed
         status batch-size --store s3://bucket/x               | A store is a folder, which several machines may share

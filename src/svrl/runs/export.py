@@ -16,7 +16,7 @@ import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.status import value_of, varied
@@ -52,6 +52,8 @@ def export(store: Store, specs: Sequence[RunSpec], path: Path, rows: RowsOf = "r
     Raises:
         ValueError: If the file is of another kind, if pyarrow is missing, or if there is no row at all.
     """
+    if rows not in get_args(RowsOf):
+        raise ValueError(f"There are rows of {', '.join(get_args(RowsOf))}; got {rows!r}.")
     if path.suffix not in (".csv", ".json", ".parquet"):
         raise ValueError(f"A table ends with .csv, .json or .parquet, got {path.name!r}.")
     write = _parquet() if path.suffix == ".parquet" else _json if path.suffix == ".json" else _csv

@@ -102,6 +102,8 @@ def parse_sweep(text: str, name: str) -> Sweep:
         parts = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"this is no TOML: {error}.") from error
+    except RecursionError:
+        raise ValueError("its lists or tables are nested too deeply: a value is a number, a text or a list.") from None
     _refuse_others("a sweep", parts, PARTS)
     parts = {
         "name": name,
@@ -164,6 +166,8 @@ def runs_of(sweep: Sweep, changes: Mapping[str, Any] | None = None) -> list[RunS
 def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
     for grid in ({}, *sweep.include):
         axes = {name: _values(name, value, sweep.kind) for name, value in _over(sweep.axes, grid).items()}
+        if "seeds" in axes and "seed" in axes:
+            raise ValueError("seeds counts seeds from 0 on, so seed has no place beside it.")
         if "seeds" in axes:
             axes["seed"] = axes.pop("seeds")
         runs = math.prod(map(len, axes.values()))
