@@ -18,7 +18,6 @@ LAYERS = {
     "planning": 4,
     "agents": 4,
     "plots": 5,
-    "reporting": 6,
     "integrations": 5,
     "training": 7,
     "runs": 8,
@@ -30,7 +29,7 @@ LAYERS = {
 RESERVED = {
     "matplotlib": {"plots"},
     "typer": {"cli"},
-    "rich": {"cli", "reporting"},
+    "rich": {"cli"},
     "gymnasium": {"envs", "integrations"},
     "ale_py": {"envs", "integrations"},
     "minatar": {"envs", "integrations"},

@@ -249,8 +249,8 @@ class Asked:
         Returns:
             Sentences on what cannot be computed here, for want of a package.
         """
-        from svrl.reporting.tables import duration
         from svrl.runs.spec import Effort
+        from svrl.runtime.names import duration
 
         wanted = self.missing(figures, where)
         lacking = run_list.what_stands_against(wanted) if on == "local" else {}
@@ -350,7 +350,7 @@ def _chosen(names: list[str]) -> list[PaperFigure]:
 
 def _print_figures(rows: Iterable[Mapping[str, Any]], scale: str) -> None:
     """Every figure, the experiment that makes it, what it costs and whether it is there."""
-    from svrl.reporting.tables import duration
+    from svrl.runtime.names import duration
 
     def cells(row: Mapping[str, Any]) -> Sequence[str]:
         nothing = "a diagram" if row["experiment"] == "diagrams" else "not at this scale"

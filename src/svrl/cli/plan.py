@@ -58,7 +58,7 @@ def plan(
 
 
 def _print(result: dict[str, Any]) -> None:
-    from svrl.reporting.tables import comparison_table
+    from svrl.cli.tables import comparison_table
 
     title = f"{result['task']}, {result['states']} states, {result['actions']} actions, seed {result['seed']}"
     metric = result["metric"] or {"name": None, "value": None}

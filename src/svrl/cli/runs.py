@@ -59,7 +59,7 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def describe(path: Path) -> dict[str, Any]:
     """One run as a row; a file that cannot be read, or holds what no run has, makes it damaged, not an error."""
-    from svrl.reporting.tables import runs_table
+    from svrl.cli.tables import runs_table
 
     row: dict[str, Any] = {"run": str(path)}
     try:
@@ -151,7 +151,7 @@ def _plan(path: Path, config: dict[str, Any], result: dict[str, Any] | None) -> 
 
 
 def _print(rows: list[dict[str, Any]], folder: Path) -> None:
-    from svrl.reporting.tables import runs_table
+    from svrl.cli.tables import runs_table
 
     if not rows:
         tell(f"No runs in {folder}.")

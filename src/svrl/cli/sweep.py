@@ -132,7 +132,7 @@ def _planned(asked: Asked, jobs: int | None) -> dict[str, Any]:
 
 
 def _print_plan(found: dict[str, Any]) -> None:
-    from svrl.reporting.tables import duration
+    from svrl.runtime.names import duration
 
     names = ("label", "state", "id")
     show_table(names, ([row[name] for name in names] for row in found["runs"][:SHOWN]))
@@ -240,7 +240,7 @@ def status(
 
 
 def _print(overview: dict[str, Any]) -> None:
-    from svrl.reporting.tables import sweep_view
+    from svrl.cli.tables import sweep_view
 
     show(sweep_view(overview, width=console().width))
     for note in overview["notes"]:
@@ -278,7 +278,7 @@ def watch(
 
     It only reads the store, so you can start and leave it at any time. Where stdout is no terminal it prints once.
     """
-    from svrl.reporting.tables import sweep_view
+    from svrl.cli.tables import sweep_view
 
     asked = asked_for(file, store, changes, where)
     overview, out = asked.overview(), Console()

@@ -200,7 +200,7 @@ def train(
 
 
 def _print(results: Sequence[Mapping[str, Any]], env: str, place: Path) -> None:
-    from svrl.reporting.tables import training_table
+    from svrl.cli.tables import training_table
 
     show(training_table(results, title=env))
     tell(f"written: {place}")

@@ -25,8 +25,8 @@ from svrl.paper.claim import Evidence, Verdict
 from svrl.paper.experiment import Experiment
 from svrl.paper.judging import Judged, Library
 from svrl.plots.style import save_figure, svg_text
-from svrl.reporting.tables import duration
 from svrl.runtime.files import writing
+from svrl.runtime.names import duration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Names in sentences: the near miss of a wrong name, and text that cannot steer a terminal."""
+"""Words in sentences: the near miss of a wrong name, text that cannot steer a terminal, and durations."""
 
 from __future__ import annotations
 
@@ -37,3 +37,17 @@ def near_names(got: str, known: Iterable[str], *, most: int = 1) -> list[str]:
 def printable(text: str) -> str:
     r"""Escape what would steer a terminal, as \x1b[2J does: names in files may come from strangers."""
     return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)
+
+
+def duration(seconds: float | None) -> str:
+    """As in 40 s, 12 min, 3 h 20 min or 12 days; rough, since it is an estimate."""
+    if seconds is None:
+        return "-"
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    return f"{minutes / 1440:.0f} days"

@@ -284,11 +284,11 @@ class TrainingSession:
         """Those that may fail come first, and the rows, which forget what came after a checkpoint, last."""
         since = self.training.steps
         if self.habits.tensorboard:
-            from svrl.reporting.scalars import to_tensorboard
+            from svrl.training.scalars import to_tensorboard
 
             yield to_tensorboard(self.run.path / files.TENSORBOARD, since=since)
         if self.habits.wandb is not None:
-            from svrl.reporting.scalars import to_wandb
+            from svrl.training.scalars import to_wandb
 
             yield to_wandb(self.habits.wandb, self.run.path, self.run.config)
         if self.training.spec.family == "control":

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from svrl.reporting.tables import comparison_table, duration, number, sweep_view
+from svrl.cli.tables import comparison_table, number, sweep_view
+from svrl.runtime.names import duration
 
 STATES = ("done", "running", "failed", "stopped", "waiting")
 

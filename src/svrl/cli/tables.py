@@ -10,7 +10,7 @@ from rich.console import Group, JustifyMethod, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from svrl.runtime.names import printable
+from svrl.runtime.names import duration, printable
 
 Row = Mapping[str, Any]
 
@@ -247,20 +247,6 @@ def number(overview: Row, score: float | None) -> str:
     if name == "human_normalised":
         return f"{score:.1%}"
     return f"{100 * score:.3g}%" if name == "policy_loss_relative" else f"{score:.4g}"
-
-
-def duration(seconds: float | None) -> str:
-    """As in 40 s, 12 min, 3 h 20 min or 12 days; rough, since it is an estimate."""
-    if seconds is None:
-        return "-"
-    minutes = round(seconds / 60)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if minutes < 100:
-        return f"{minutes} min"
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes / 1440:.0f} days"
 
 
 def _with_interval(overview: Row, group: Row, name: str) -> str:

@@ -1,1 +1,0 @@
-"""What people read: tables in a terminal, and scalars for TensorBoard and W&B."""
