@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svrl.agents.replay import Layout, Replay, next_observations, observations
-from svrl.agents.replay_room import free_ram
 from svrl.envs.vector import EnvSpec, Step
+from svrl.runtime.memory import free_ram
 
 from .replay_oracle import Counting, NaiveReplay, all_of, spec_of, transitions
 

@@ -26,8 +26,8 @@ import numpy as np
 import torch
 
 from svrl.agents.replay_cuda import GpuSide, HostSide
-from svrl.agents.replay_room import free_bytes, refuse_few_transitions
 from svrl.envs.vector import EnvSpec, Step
+from svrl.runtime.memory import free_bytes
 
 DRAWS = 1 << 62
 STACKED_FINALS, SINGLE_FINALS = 32, 8
@@ -334,6 +334,15 @@ class Replay:
         layout = self.layout
         kind = torch.uint8 if layout.dtype == "uint8" else torch.float32
         return windows.view(kind).view(len(windows), layout.stack + 1, *layout.frame_shape)
+
+
+def refuse_few_transitions(lanes: int, capacity: int) -> None:
+    """Refuse a replay memory of fewer transitions than one for each environment."""
+    if capacity < lanes:
+        raise ValueError(
+            f"A replay memory for {lanes} environments holds at least {lanes} transitions, got {capacity}. "
+            "Raise replay or lower envs."
+        )
 
 
 def _refuse_too_much(layout: Layout, device: torch.device) -> None:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from svrl.agents.acting import Actor, epsilon_at, explore
 from svrl.agents.agent import Agent
-from svrl.agents.config import AgentConfig, Precision, default_precision
+from svrl.agents.config import AgentConfig, Precision, default_precision, family_of
 from svrl.agents.cuda_graph import stream_of
 from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.evaluation import with_evaluation
@@ -36,12 +36,12 @@ from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.metrics import METRIC_STATES, metrics
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.precision import check_precision, computing_in
-from svrl.agents.replay import Batch, Layout, Replay
-from svrl.agents.replay_room import refuse_too_many
+from svrl.agents.replay import Batch, Layout, Replay, refuse_few_transitions
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
 from svrl.runtime.device import check_device
+from svrl.runtime.memory import free_ram
 
 WINDOW = 100
 """Training episodes in the paper's score."""
@@ -90,7 +90,7 @@ class Training:
         check_device(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
-        refuse_too_many(self.env, config.envs, config.replay)
+        _refuse_too_many(self.env, config.envs, config.replay)
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
         for warning in config.warnings(self.env, self.spec.n_actions):
@@ -386,6 +386,21 @@ class Training:
         self.replay.close()
         if self._graphed is not None:
             self._graphed.release()
+
+
+LEAST_BYTES = {"atari": 1_000_000, "minatar": 4_000, "control": 200, "gymnasium": 4_000}
+"""RAM that an environment of each family takes at least; of Gymnasium's, that is CartPole, and others take more."""
+
+
+def _refuse_too_many(env: str, count: int, capacity: int) -> None:
+    """Refuse environments that do not fit into RAM, or whose every step is more than the replay memory holds."""
+    need, free = count * LEAST_BYTES[family_of(env)], free_ram()
+    if need > free:
+        raise ValueError(
+            f"{count:,} environments {env} take at least {need / 1e9:,.1f} GB, and {free / 1e9:.1f} GB of RAM are "
+            "free. Lower envs."
+        )
+    refuse_few_transitions(count, capacity)
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
