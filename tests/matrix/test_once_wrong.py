@@ -47,31 +47,6 @@ def test_a_warm_start_with_too_few_factors_finds_the_others(few, many):
     assert relative_error(warm.matrix, truth) < 2e-2
 
 
-@pytest.mark.parametrize("share", [0.4, 0.9])
-def test_the_kernel_stays_at_its_own_solution(share):
-    observed = noisy(p=share)
-    record = SoftImpute(ratio=0.05, tolerance=1e-6, solver="small")
-    exact = SoftImpute(ratio=0.05, tolerance=1e-11, max_steps=20_000, solver="small", output="fill")(observed)
-    cold, warm = record(observed), record(observed, start=exact)
-    assert int(warm.iterations) <= 3 < int(cold.iterations)
-    assert relative_error(warm.matrix, cold.matrix) < 1e-4
-
-
-@pytest.mark.parametrize("gap", [1e-1, 1e-2, 1e-3, 1e-5, 0.0])
-def test_the_kernel_measures_close_singular_values(gap):
-    diagonal = torch.diag(torch.tensor([1 - gap, 1, 1 - gap, 0.5], dtype=torch.float64))
-    estimate = SoftImpute(ratio=0.1, solver="small")(Observed(values=diagonal, mask=torch.ones(4, 4, dtype=torch.bool)))
-    assert float(estimate.shrinkage) == pytest.approx(0.1, rel=1e-7)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_kernel_measures_the_largest_singular_value(dtype):
-    observed = noisy(20, 12, 2, 0.7, batch=(40,), dtype=dtype)
-    exact = 0.02 * torch.linalg.svdvals(observed.tensors[0].double())[:, 0]
-    found = SoftImpute(solver="small")(observed).shrinkage
-    assert float((found / exact - 1).abs().max()) < (1e-5 if dtype == torch.float32 else 1e-8)
-
-
 def test_a_record_does_not_share_the_callers_mask():
     values, mask = np.ones((3, 2)), np.ones((3, 2), bool)
     observed = Observed(values=values, mask=mask)
@@ -208,43 +183,6 @@ def test_a_near_miss_is_named():
         _ = svrl.SoftImput
     with pytest.raises(TypeError, match="such as SoftImpute"):
         svrl.complete(np.ones((3, 3)), estimator="SoftImpute")
-
-
-@pytest.mark.parametrize("strength", [0.5, 2.0, 10.0])
-def test_a_symmetric_pattern_does_not_hide_the_largest_singular_value(strength):
-    # Even about the middle and of mean zero: orthogonal to every start that is linear in the column.
-    left = torch.randn(12, 2, generator=seeded(), dtype=torch.float64)
-    pattern = torch.tensor([[1.0, -1.0, -1.0, 1.0], [1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
-    values = left @ torch.diag(torch.tensor([strength, 1.0], dtype=torch.float64)) @ pattern
-    estimate = SoftImpute(ratio=0.1, solver="small")(Observed(values=values, mask=torch.ones(12, 4, dtype=torch.bool)))
-    assert float(estimate.shrinkage) == pytest.approx(0.1 * float(torch.linalg.matrix_norm(values, 2)), rel=1e-8)
-
-
-@pytest.mark.parametrize("patterns", [1, 2, 5])
-def test_an_exhausted_krylov_space_is_left(patterns):
-    # Few distinct singular values: Lanczos breaks down early, whatever the start.
-    basis = torch.linalg.qr(torch.randn(9, 9, generator=seeded(1), dtype=torch.float64))[0]
-    levels = torch.tensor([3.0, 1.0, 2.0, 0.5, 4.0][:patterns], dtype=torch.float64).repeat(9)[:9]
-    estimate = SoftImpute(ratio=0.1, solver="small")(
-        Observed(values=basis * levels, mask=torch.ones(9, 9, dtype=torch.bool))
-    )
-    assert float(estimate.shrinkage) == pytest.approx(0.1 * float(levels.max()), rel=1e-6)  # a multiple root
-
-
-@pytest.mark.parametrize(
-    ("dtype", "record"),
-    [
-        (torch.float32, SoftImpute(ratio=1e-7)),
-        (torch.float32, SoftImpute(ratio=1e-5, output="fill")),
-        (torch.float64, SoftImpute(shrinkage=1e-30)),
-        (torch.float32, SoftImpute(shrinkage=1e-9)),
-    ],
-    ids=str,
-)
-def test_a_tiny_shrinkage_never_gives_nan(dtype, record):
-    observed = noisy(32, 18, 3, 0.7, noise=0.0, dtype=dtype)
-    estimate = record(observed)
-    assert bool(torch.isfinite(estimate.matrix).all())
 
 
 def test_hard_impute_of_a_full_matrix_is_its_best_approximation():

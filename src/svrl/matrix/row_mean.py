@@ -15,7 +15,8 @@ from svrl.matrix.arrays import Generator
 from svrl.matrix.estimate import Estimate, Start
 from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Output, check_options
-from svrl.matrix.problem import Problem, offset_of
+from svrl.matrix.problem import Problem
+from svrl.matrix.scaling import offset_of
 
 
 @dataclass(frozen=True, kw_only=True)

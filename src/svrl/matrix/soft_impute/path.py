@@ -25,7 +25,7 @@ import torch
 
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.ridge_step import residual, solve_columns, solve_rows
-from svrl.matrix.soft_impute.solution import Solution
+from svrl.matrix.soft_impute.reference import Solution
 from svrl.matrix.subspace import relative_change, top_directions
 
 Factors = tuple[torch.Tensor, torch.Tensor]
@@ -52,7 +52,7 @@ def solve_path(
     tolerance: float,
     max_steps: int,
     source: torch.Generator,
-) -> Solution:
+) -> Solution[torch.Tensor]:
     """Complete one matrix, values and mask (1, m, n), with shrinkage (1,).
 
     The code is NOT_LOW_ENOUGH if the minimiser's rank turned out too high for this method; the
@@ -95,14 +95,8 @@ def solve_path(
         right = torch.cat([right, v[..., :found] * length], -1)
         beyond = min(2 * beyond, most) if found == beyond else beyond
     whole = torch.tensor([step], device=values.device)
-    return Solution(
-        factors=(left, right),
-        shrinkage=shrinkage,
-        rank=torch.full_like(whole, left.shape[-1]),
-        iterations=whole,
-        change=change,
-        code=torch.full_like(whole, code.code),
-    )
+    rank, codes = torch.full_like(whole, left.shape[-1]), torch.full_like(whole, code.code)
+    return Solution(None, shrinkage, change, whole, rank, codes, factors=(left, right))
 
 
 def _first(values: torch.Tensor, t: torch.Tensor, share: torch.Tensor, source: torch.Generator) -> Factors:
