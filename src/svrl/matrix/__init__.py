@@ -3,7 +3,7 @@
 from svrl.matrix.certificate import Certificate, certify, dual_point, duality_gap, objective
 from svrl.matrix.contract import ContractBroken, check_estimator
 from svrl.matrix.cross import CrossEstimate, cross
-from svrl.matrix.draw import Bernoulli, Draw, PerRow
+from svrl.matrix.draw import Bernoulli
 from svrl.matrix.estimate import Estimate, Estimator, Outcome, complete
 from svrl.matrix.factor_als import FactorALS
 from svrl.matrix.hard_impute import HardImpute
@@ -20,7 +20,6 @@ __all__ = [
     "Certificate",
     "ContractBroken",
     "CrossEstimate",
-    "Draw",
     "Estimate",
     "Estimator",
     "FactorALS",
@@ -28,7 +27,6 @@ __all__ = [
     "NuclearNorm",
     "Observed",
     "Outcome",
-    "PerRow",
     "RowMean",
     "SoftImpute",
     "approximate_rank",
