@@ -138,3 +138,13 @@ def test_a_probability_outside_its_range_is_refused(p: float):
 def test_something_that_is_no_generator_is_refused():
     with pytest.raises(TypeError, match=r"torch\.Generator or a numpy\.random\.Generator, got int"):
         Bernoulli(p=0.5).mask((3, 3), 0)
+
+
+def test_a_tiny_probability_is_honoured():
+    drawn = Bernoulli(p=1e-8).mask((2000, 2000), seeded())
+    assert int(drawn.sum()) <= 2  # .04 expected; float32 uniforms would draw about .24 a million
+
+
+def test_drawing_needs_a_generator():
+    with pytest.raises(TypeError, match="needs a generator"):
+        Bernoulli(p=0.5).mask((3, 3), None)

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
-from svrl.matrix import Bernoulli, Observed
+from svrl.matrix import Bernoulli, FactorALS, NuclearNorm, Observed, SoftImpute, complete
 
 from .problems import seeded
 
@@ -126,8 +127,9 @@ def test_the_callers_values_are_neither_written_to_nor_shared(kind: str):
     given = (values, mask) if kind == "numpy" else (torch.from_numpy(values), torch.from_numpy(mask))
     observed = Observed(values=given[0], mask=given[1])
     assert np.isnan(values[0, 1])
-    values[:] = -7
+    values[:], mask[:] = -7, False
     assert torch.equal(observed.tensors[0], torch.tensor([[1.0, 0], [3, 4]], dtype=torch.float64))
+    assert observed.fraction == 0.75
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -226,3 +228,59 @@ def test_a_record_cannot_be_changed():
     observed = Observed(values=torch.ones(2, 2), mask=everything(2, 2))
     with pytest.raises(AttributeError):
         observed.values = torch.zeros(2, 2)
+
+
+def test_a_list_as_mask_is_answered_with_what_to_do():
+    with pytest.raises(TypeError, match=r"numpy\.asarray"):
+        Observed(values=np.ones((2, 2)), mask=[[True, True], [True, True]])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        complete,
+        Observed.from_nan,
+        FactorALS(),
+        SoftImpute(),
+        NuclearNorm(),
+        lambda sparse: complete(sparse, sparse != 0),
+        lambda sparse: complete(sparse.toarray(), sparse != 0),
+    ],
+)
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
+def test_sparse_matrices_are_answered_with_what_to_do(use, kind):
+    with pytest.raises(TypeError, match=r"got \w+_(matrix|array)\. Give .* \.toarray\(\), with NaN"):
+        use(kind(np.eye(4)))
+
+
+def test_a_matrix_given_to_an_estimator_is_answered_with_what_to_do():
+    for estimator in (FactorALS(), SoftImpute(), NuclearNorm()):
+        with pytest.raises(TypeError, match=r"takes an Observed, got ndarray\. Use svrl\.complete"):
+            estimator(np.eye(4))
+
+
+def test_foreign_byte_order_is_read():
+    observed = Observed(values=np.arange(6.0).reshape(2, 3).astype(">f8"), mask=np.ones((2, 3), bool))
+    assert np.array_equal(observed.values, np.arange(6.0).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("indices", "error", "said"), [([1, 1], ValueError, "1 repeated"), ([0.5, 1.0], TypeError, "whole numbers")]
+)
+def test_entries_that_cannot_be_placed_are_refused(indices, error, said):
+    with pytest.raises(error, match=said):
+        Observed.from_entries((2, 2), np.array(indices), np.ones(2), allow_empty=True)
+
+
+def test_masked_arrays_are_refused_with_what_to_pass():
+    with pytest.raises(TypeError, match="getmaskarray"):
+        Observed.from_nan(np.ma.array(np.ones((3, 4)), mask=np.eye(3, 4, dtype=bool)))
+    with pytest.raises(TypeError, match="getmaskarray"):
+        Observed(values=np.ma.array(np.ones((3, 4))), mask=np.ones((3, 4), bool))
+
+
+def test_read_only_arrays_are_read_in_silence(recwarn):
+    values = np.ones((3, 4))
+    values.flags.writeable = False
+    complete(values)
+    assert not recwarn.list
