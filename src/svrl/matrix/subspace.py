@@ -65,6 +65,12 @@ def power_iteration(
     return u, s, right @ vt.mT
 
 
+def split(u: torch.Tensor, s: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Factors (..., m, r) and (..., n, r) of u diag(s) v', of equal lengths."""
+    root = s.sqrt().unsqueeze(-2)
+    return u * root, v * root
+
+
 def leading_directions(matrix: torch.Tensor, right: torch.Tensor, passes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Left (..., m, k), which carries the lengths, and orthonormal right (..., n, k) after so many power steps."""
     u, s, v = power_iteration(matrix, right, passes)

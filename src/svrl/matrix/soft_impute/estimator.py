@@ -34,7 +34,7 @@ from svrl.matrix.scaling import Completed, Scale
 from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
 from svrl.matrix.soft_impute.path import Factors, solve_path
 from svrl.matrix.soft_impute.reference import Solution, solve_in_torch, solve_plain
-from svrl.matrix.subspace import largest_singular_value_of, top_directions
+from svrl.matrix.subspace import largest_singular_value_of, split, top_directions
 
 Solver = Literal["auto", "small", "path", "plain", "accelerated"]
 
@@ -222,9 +222,7 @@ def _start_factors(problem: Problem, start: Start, source: torch.Generator) -> F
     matrix = None if given is not None else problem.start_matrix(start)
     if matrix is None:
         return given
-    u, s, v = top_directions(matrix, 32, source)
-    root = s.sqrt().unsqueeze(-2)
-    return u * root, v * root
+    return split(*top_directions(matrix, 32, source))
 
 
 def _matrix(solution: Solution[torch.Tensor]) -> torch.Tensor:

@@ -26,7 +26,7 @@ import torch
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.ridge_step import residual, solve_columns, solve_rows
 from svrl.matrix.soft_impute.reference import Solution
-from svrl.matrix.subspace import relative_change, top_directions
+from svrl.matrix.subspace import relative_change, split, top_directions
 
 Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -90,9 +90,8 @@ def solve_path(
             code = Outcome.NOT_LOW_ENOUGH
             break
         found = min(found, most - left.shape[-1])
-        length = ((s[..., :found] - t) / share).sqrt().unsqueeze(-2)
-        left = torch.cat([left, u[..., :found] * length], -1)
-        right = torch.cat([right, v[..., :found] * length], -1)
+        more = split(u[..., :found], (s[..., :found] - t) / share, v[..., :found])
+        left, right = torch.cat([left, more[0]], -1), torch.cat([right, more[1]], -1)
         beyond = min(2 * beyond, most) if found == beyond else beyond
     whole = torch.tensor([step], device=values.device)
     rank, codes = torch.full_like(whole, left.shape[-1]), torch.full_like(whole, code.code)
@@ -102,8 +101,7 @@ def solve_path(
 def _first(values: torch.Tensor, t: torch.Tensor, share: torch.Tensor, source: torch.Generator) -> Factors:
     """Leading directions of the zero-filled matrix, at the length they would have if it were full."""
     u, s, v = top_directions(values, FIRST_RANK, source, max_steps=6, watch=1)
-    root = (s / share.unsqueeze(-1)).sqrt().unsqueeze(-2)
-    return u * root, v * root
+    return split(u, s / share.unsqueeze(-1), v)
 
 
 def _shrink_inside(rest: torch.Tensor, left: torch.Tensor, right: torch.Tensor, t: torch.Tensor) -> Factors:
@@ -111,5 +109,4 @@ def _shrink_inside(rest: torch.Tensor, left: torch.Tensor, right: torch.Tensor, 
     basis, triangle = torch.linalg.qr(right)
     u, s, vt = torch.linalg.svd(rest @ basis + left @ triangle.mT, full_matrices=False)
     kept = s[0] > t
-    root = (s - t.unsqueeze(-1))[:, kept].sqrt().unsqueeze(-2)
-    return u[..., kept] * root, (basis @ vt.mT)[..., kept] * root
+    return split(u[..., kept], (s - t.unsqueeze(-1))[:, kept], (basis @ vt.mT)[..., kept])
