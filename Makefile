@@ -12,7 +12,6 @@ export PYTHONDONTWRITEBYTECODE :=
 REPRODUCING := docs/reproducing/index.html
 # What `make bench` measures.
 BENCH ?= matrix planning update train integrations
-KERNELS := src/svrl/matrix/soft_impute
 # One thread a test process: the processes already fill the cores.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MPLBACKEND=Agg
 
@@ -33,10 +32,6 @@ bench: $(VENV)/.dev ## svrl and its peers in one run, on the CPU; another choice
 
 test: $(VENV)/.dev ## run the tests (without the slow and the GPU ones)
 	@echo "==> running the tests"
-	@# numba's cache watches the outermost file only: make it look again.
-	@for part in jacobi missing; do \
-		if [ $(KERNELS)/$$part.py -nt $(KERNELS)/small_kernel.py ]; then touch $(KERNELS)/small_kernel.py; fi; \
-	done
 	@$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist worksteal $(IF_STUCK) -m "not slow and not gpu"
 
 test-slow: $(VENV)/.dev ## run the slow tests

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from svrl import Bernoulli, FactorALS, Observed, PerRow
+from svrl import Bernoulli, FactorALS, Observed
 
 shape = 400, 300
 rng = np.random.default_rng(0)
@@ -16,7 +16,7 @@ def expensive(rows, columns):
 
 
 truth = left @ right.T
-for draw in (Bernoulli(p=0.2, cover=True), PerRow(count=60, cover=True)):
+for draw in (Bernoulli(p=0.1, cover=True), Bernoulli(p=0.2, cover=True)):
     at = draw.indices(shape, torch.Generator().manual_seed(1)).numpy()
     values = expensive(*np.unravel_index(at, shape))
     estimate = FactorALS()(Observed.from_entries(shape, at, values))

@@ -23,7 +23,7 @@ from svrl.agents.adam_cuda import (
     clamped_adam,
     fill_tensors,
 )
-from svrl.matrix.cuda_compiler import NoCompilerError, compile_source
+from svrl.runtime.nvrtc import NoCompilerError, compile_source
 
 SOURCE = resources.files("svrl.agents").joinpath("adam_cuda.cu").read_text(encoding="utf-8")
 SIZES = {"float *": 8, "const float *": 8, "long long ": 8, "unsigned ": 4}

@@ -1,4 +1,4 @@
-"""CUDA kernels for the CPU: what `svrl.matrix.cuda_compiler.compiled` does, with a C++ compiler and cuda_shim.h.
+"""CUDA kernels for the CPU: what `svrl.runtime.nvrtc.compiled` does, with a C++ compiler and cuda_shim.h.
 
 The code that launches a kernel on a GPU runs as it is: `pretend_a_gpu` only changes where its kernels come from.
 """
@@ -51,7 +51,7 @@ def pretend_a_gpu(patch: pytest.MonkeyPatch, module: ModuleType, folder: Path, *
 def compiled_on_cpu(
     source: str, name: str, definitions: Mapping[str, str | int], folder: Path, *, backwards: bool = False
 ) -> Kernel:
-    """The kernel `name` of a source text, to be launched as `svrl.matrix.cuda_compiler.Kernel` is."""
+    """The kernel `name` of a source text, to be launched as `svrl.runtime.nvrtc.Kernel` is."""
     options = tuple(f"-D{key}={value}" for key, value in {"KERNEL": name, **definitions}.items())
     return functools.partial(_launch, _library(source, options, folder), backwards)
 

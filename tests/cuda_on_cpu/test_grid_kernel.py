@@ -17,14 +17,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from svrl.matrix import cuda_compiler
-from svrl.matrix.cuda_compiler import NoCompilerError, compile_source
 from svrl.mdp import grid_cuda
 from svrl.mdp.cart_pole import cart_pole
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_cuda import GpuTable, TableArgument
 from svrl.mdp.grid_table import Table, interpolate
 from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.runtime import nvrtc
+from svrl.runtime.nvrtc import NoCompilerError, compile_source
 
 from .compile import pretend_a_gpu
 
@@ -310,7 +310,7 @@ def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
 def test_the_kernels_compile_for_a_gpu(dimensions: int, real: str, wide: int) -> None:
     try:
-        cuda_compiler._nvrtc()
+        nvrtc._nvrtc()
     except NoCompilerError as error:
         pytest.skip(str(error))
     given = {"REAL": real, "STORED": "float", "DIMENSIONS": dimensions, "SINGLE": wide, "WIDE": wide, "THREADS": 256}

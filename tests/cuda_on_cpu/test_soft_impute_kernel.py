@@ -1,4 +1,4 @@
-"""Soft-Impute's CUDA kernel on the CPU: against its twin in float64, closed forms, and structured targets.
+"""Soft-Impute's CUDA kernel on the CPU: against the reference in float64, closed forms, and structured targets.
 
 Kernels and the code that launches them are those of a GPU; see cuda_shim.h for what that does not show.
 """
@@ -18,10 +18,12 @@ from benchmarks.matrix import FAMILIES, draw_matrix
 from svrl.agents.config import Output, Scale
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import Outcome, SoftImpute
-from svrl.matrix.soft_impute import small_cuda
-from svrl.matrix.soft_impute.small_cuda import complete_scaled_cuda, solve_small_cuda
-from svrl.matrix.soft_impute.small_twin import solve_small_twin
-from svrl.matrix.soft_impute.solution import Solution
+from svrl.matrix.scaling import Completed
+from svrl.matrix.soft_impute import cuda
+from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
+from svrl.matrix.soft_impute.reference import Solution, solve_in_torch
+from svrl.runtime import nvrtc
+from svrl.runtime.nvrtc import NoCompilerError, compile_source
 
 from .compile import pretend_a_gpu
 
@@ -37,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def GPU(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    pretend_a_gpu(monkeypatch, small_cuda, folder)
+    pretend_a_gpu(monkeypatch, cuda, folder)
 
 
 def matrices(family: str, batch: int, m: int, n: int) -> Tensor:
@@ -55,8 +57,8 @@ def problem(family: str, batch: int, m: int, n: int, share: float = 0.85) -> tup
     return torch.where(mask, matrices(family, batch, m, n), 0.0), mask
 
 
-def optimum(values: Tensor, mask: Tensor, level: Tensor | None = None, *, fill: bool = False) -> Solution:
-    return solve_small_twin(values, mask, level, RATIO, None, 1e-11, 20_000, fill=fill)
+def optimum(values: Tensor, mask: Tensor, level: Tensor | None = None, *, fill: bool = False) -> Solution[Tensor]:
+    return solve_in_torch(values, mask, level, RATIO, None, 1e-11, 20_000, fill=fill)
 
 
 def shrunk(filled: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,9 +68,7 @@ def shrunk(filled: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
     return (left * kept.unsqueeze(-2)) @ right, (kept > 0).sum(-1)
 
 
-def far(one: Tensor | None, other: Tensor | None) -> float:
-    assert one is not None
-    assert other is not None
+def far(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
 
 
@@ -86,9 +86,9 @@ def far(one: Tensor | None, other: Tensor | None) -> float:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_double_it_is_the_optimum(family: str, shape: tuple[int, int]) -> None:
     values, mask = problem(family, 1, *shape)
-    found = solve_small_cuda(values, mask, None, RATIO, None, 1e-9, 5_000, fill=False)
+    found = solve_on_gpu(values, mask, None, RATIO, None, 1e-9, 5_000, fill=False)
     exact = optimum(values, mask)
-    assert far(found.estimate, exact.estimate) < 1e-7
+    assert far(found.matrix, exact.matrix) < 1e-7
     assert far(found.shrinkage, exact.shrinkage) < 1e-12
     assert torch.equal(found.rank, exact.rank)
     assert found.code.tolist() == [Outcome.CONVERGED.code]
@@ -103,12 +103,10 @@ def test_in_double_it_is_the_optimum(family: str, shape: tuple[int, int]) -> Non
 @pytest.mark.parametrize("family", FAMILIES[:3:2])
 def test_in_single_it_fills_up_to_rounding(family: str, shape: tuple[int, int]) -> None:
     values, mask = problem(family, 1, *shape)
-    found = solve_small_cuda(values.float(), mask, None, RATIO, None, 1e-5, 1_000, fill=True)
-    assert far(found.filled, optimum(values, mask, fill=True).filled) < 2e-4
-    assert found.filled is not None
-    assert torch.equal(found.filled[mask], values.float()[mask])
-    assert found.filled.dtype == torch.float32
-    assert found.estimate is None
+    found = solve_on_gpu(values.float(), mask, None, RATIO, None, 1e-5, 1_000, fill=True)
+    assert far(found.matrix, optimum(values, mask, fill=True).matrix) < 2e-4
+    assert torch.equal(found.matrix[mask], values.float()[mask])
+    assert found.matrix.dtype == torch.float32
     assert found.code.tolist() == [Outcome.CONVERGED.code]
 
 
@@ -118,25 +116,23 @@ def test_without_a_missing_entry_it_is_one_shrinkage(shape: tuple[int, int], dty
     values = matrices(FAMILIES[0], 1, *shape)
     expected, rank = shrunk(values, RATIO * svdvals(values)[:, 0])
     mask = torch.ones_like(values, dtype=torch.bool)
-    found = solve_small_cuda(values.to(dtype), mask, None, RATIO, None, 1e-3, 100, fill=False)
-    assert far(found.estimate, expected) < limit
+    found = solve_on_gpu(values.to(dtype), mask, None, RATIO, None, 1e-3, 100, fill=False)
+    assert far(found.matrix, expected) < limit
     assert torch.equal(found.rank, rank)
     assert (found.iterations.tolist(), found.change.tolist()) == ([1], [0.0])
-    filled = solve_small_cuda(values.to(dtype), mask, None, RATIO, None, 1e-3, 100, fill=True).filled
-    assert filled is not None
+    filled = solve_on_gpu(values.to(dtype), mask, None, RATIO, None, 1e-3, 100, fill=True).matrix
     assert torch.equal(filled, values.to(dtype))
 
 
 def test_with_most_missing_the_objective_is_the_smallest() -> None:
     """There may be many minimisers then, but they agree on this."""
     values, mask = problem(FAMILIES[2], 1, 17, 9, share=0.3)
-    found, exact = solve_small_cuda(values, mask, None, RATIO, None, 1e-8, 5_000, fill=False), optimum(values, mask)
+    found, exact = solve_on_gpu(values, mask, None, RATIO, None, 1e-8, 5_000, fill=False), optimum(values, mask)
 
-    def objective(estimate: Tensor | None) -> float:
-        assert estimate is not None
+    def objective(estimate: Tensor) -> float:
         return float(((estimate - values) * mask).square().sum() / 2 + exact.shrinkage * svdvals(estimate).sum())
 
-    assert abs(objective(found.estimate) - objective(exact.estimate)) < 1e-12
+    assert abs(objective(found.matrix) - objective(exact.matrix)) < 1e-12
 
 
 @pytest.mark.parametrize("shape", [(17, 9), (32, 18)], ids=str)
@@ -144,11 +140,11 @@ def test_shrinkage_and_start_may_be_given(shape: tuple[int, int]) -> None:
     values, mask = problem(FAMILIES[0], 2, *shape)
     values, level = 4 * values, torch.tensor([1.2, 0.4], dtype=torch.float64)
     exact = optimum(values, mask, level)
-    found = solve_small_cuda(values, mask, level, 0.0, None, 1e-9, 1_000, fill=False)
-    again = solve_small_cuda(values, mask, level, 0.0, found.estimate, 1e-9, 1_000, fill=False)
-    by_ratio = solve_small_cuda(values, mask, None, RATIO, optimum(values, mask).estimate, 1e-6, 1_000, fill=False)
-    assert far(found.estimate, exact.estimate) < 1e-7
-    assert far(again.estimate, exact.estimate) < 1e-7
+    found = solve_on_gpu(values, mask, level, 0.0, None, 1e-9, 1_000, fill=False)
+    again = solve_on_gpu(values, mask, level, 0.0, found.matrix, 1e-9, 1_000, fill=False)
+    by_ratio = solve_on_gpu(values, mask, None, RATIO, optimum(values, mask).matrix, 1e-6, 1_000, fill=False)
+    assert far(found.matrix, exact.matrix) < 1e-7
+    assert far(again.matrix, exact.matrix) < 1e-7
     assert torch.equal(found.shrinkage, level)
     assert torch.equal(found.rank, exact.rank)
     assert bool((again.iterations < found.iterations).all())
@@ -159,14 +155,13 @@ def test_matrices_of_zeros_and_of_constants() -> None:
     mask = problem(FAMILIES[0], 3, 5, 3)[1]
     mask[2] = True
     values = torch.tensor([0.0, -3.0, 1e-30]).view(3, 1, 1) * mask
-    found = solve_small_cuda(values, mask, None, RATIO, None, 1e-6, 1_000, fill=False)
-    assert found.estimate is not None
-    assert found.estimate.shape == values.shape
-    assert not found.estimate[0].any()
+    found = solve_on_gpu(values, mask, None, RATIO, None, 1e-6, 1_000, fill=False)
+    assert found.matrix.shape == values.shape
+    assert not found.matrix[0].any()
     assert [float(one[0]) for one in (found.iterations, found.rank, found.shrinkage)] == [0, 0, 1]
-    assert far(found.estimate[1:2], optimum(values[1:2].double(), mask[1:2]).estimate) < 1e-5
+    assert far(found.matrix[1:2], optimum(values[1:2].double(), mask[1:2]).matrix) < 1e-5
     # Nothing is missing of the last, and its one singular value loses its 2%.
-    torch.testing.assert_close(found.estimate[2], values[2] * (1 - RATIO), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found.matrix[2], values[2] * (1 - RATIO), rtol=1e-6, atol=0)
     assert found.code.tolist() == [Outcome.CONVERGED.code] * 3
 
 
@@ -174,21 +169,19 @@ def test_rows_never_observed_are_zero() -> None:
     values, mask = problem(FAMILIES[0], 1, 17, 9)
     mask[0, 4] = mask[0, 16] = False
     values = values * mask
-    found = solve_small_cuda(values, mask, None, RATIO, None, 1e-9, 1_000, fill=False)
-    assert far(found.estimate, optimum(values, mask).estimate) < 1e-7
-    assert found.estimate is not None
-    assert not found.estimate[0, [4, 16]].any()
+    found = solve_on_gpu(values, mask, None, RATIO, None, 1e-9, 1_000, fill=False)
+    assert far(found.matrix, optimum(values, mask).matrix) < 1e-7
+    assert not found.matrix[0, [4, 16]].any()
 
 
 def test_too_few_steps_are_said_and_the_estimate_is_still_one_shrinkage() -> None:
     values, mask = problem(FAMILIES[2], 2, 17, 9)
-    found = solve_small_cuda(values, mask, None, RATIO, None, 1e-9, 2, fill=False)
-    filled = solve_small_cuda(values, mask, None, RATIO, None, 1e-9, 2, fill=True).filled
+    found = solve_on_gpu(values, mask, None, RATIO, None, 1e-9, 2, fill=False)
+    filled = solve_on_gpu(values, mask, None, RATIO, None, 1e-9, 2, fill=True).matrix
     assert found.iterations.tolist() == [2, 2]
     assert found.code.tolist() == [Outcome.OUT_OF_STEPS.code] * 2
-    assert filled is not None
     expected, rank = shrunk(filled, found.shrinkage)
-    assert far(found.estimate, expected) < 1e-9
+    assert far(found.matrix, expected) < 1e-9
     assert torch.equal(found.rank, rank)
 
 
@@ -196,11 +189,9 @@ def test_too_few_steps_are_said_and_the_estimate_is_still_one_shrinkage() -> Non
 @pytest.mark.parametrize("place", [(0, 0), (3, 2)], ids=str)
 def test_what_is_not_finite_ends_and_stays_with_its_matrix(place: tuple[int, int], bad: float) -> None:
     values, mask = problem(FAMILIES[0], 3, 5, 3)
-    alone = solve_small_cuda(values, mask, None, RATIO, None, 1e-6, 100, fill=False).estimate
+    alone = solve_on_gpu(values, mask, None, RATIO, None, 1e-6, 100, fill=False).matrix
     mask[1][place], values[1][place] = True, bad
-    found = solve_small_cuda(values, mask, None, RATIO, None, 1e-6, 100, fill=False).estimate
-    assert alone is not None
-    assert found is not None
+    found = solve_on_gpu(values, mask, None, RATIO, None, 1e-6, 100, fill=False).matrix
     assert torch.equal(found[::2], alone[::2])
     assert not found[1].isfinite().all()
 
@@ -209,17 +200,15 @@ def test_the_order_of_warps_and_blocks_does_not_matter(monkeypatch: pytest.Monke
     """Where a barrier is missing, it does."""
     values, mask = problem(FAMILIES[0], 2, 17, 9, share=0.6)
     values, level = values.float(), torch.full((2,), 0.2)
-    results: list[list[Tensor | None]] = []
+    results: list[list[Tensor]] = []
     for backwards in (False, True):
-        pretend_a_gpu(monkeypatch, small_cuda, folder, backwards=backwards)
-        found = solve_small_cuda(values, mask, None, RATIO, None, 1e-5, 100, fill=False)
-        given = solve_small_cuda(values.double(), mask, level, 0.0, found.estimate, 1e-5, 100, fill=True)
-        results.append([found.estimate, found.shrinkage, found.change, found.rank, given.filled, given.change])
-        for scaling in get_args(Scale):
-            results[-1] += completed(targets(scaling, "fill"), values, mask)
+        pretend_a_gpu(monkeypatch, cuda, folder, backwards=backwards)
+        found = solve_on_gpu(values, mask, None, RATIO, None, 1e-5, 100, fill=False)
+        given = solve_on_gpu(values.double(), mask, level, 0.0, found.matrix, 1e-5, 100, fill=True)
+        results.append([found.matrix, found.shrinkage, found.change, found.rank, given.matrix, given.change])
+        for scale in get_args(Scale):
+            results[-1] += completed(targets(scale, "fill"), values, mask)
     for one, other in zip(*results, strict=True):
-        assert one is not None
-        assert other is not None
         assert torch.equal(one, other)
 
 
@@ -227,9 +216,9 @@ def targets(scale: Scale, output: Output) -> StructuredTargets:
     return StructuredTargets(scale=scale, output=output, estimator=SoftImpute(tolerance=1e-6, max_steps=1_000))
 
 
-def completed(rule: StructuredTargets, q: Tensor, mask: Tensor) -> small_cuda.Completed:
+def completed(rule: StructuredTargets, q: Tensor, mask: Tensor) -> Completed:
     fill = rule.output == "fill"
-    return complete_scaled_cuda(q, mask, scaling=rule.scale, fill=fill, ratio=RATIO, tolerance=1e-6, max_steps=1_000)
+    return complete_scaled_on_gpu(q, mask, scale=rule.scale, fill=fill, ratio=RATIO, tolerance=1e-6, max_steps=1_000)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (32, 18)], ids=str)
@@ -310,3 +299,30 @@ def test_a_hidden_nan_leaves_minmax_nothing_to_scale_by() -> None:
 def test_all_threads_of_a_large_matrix_go_the_same_way(scale: Scale, place: tuple[int, int], bad: float) -> None:
     """Lanes once disagreed on a maximum with NaN in it, and half of them waited at a barrier for ever."""
     assert_like_plain(scale, place, seen=True, shape=(32, 18), bad=bad)
+
+
+@pytest.mark.parametrize("real", ["float", "double"])
+@pytest.mark.parametrize("columns", [2, 18, 32])
+def test_the_kernel_compiles_for_a_gpu(real: str, columns: int) -> None:
+    try:
+        nvrtc._nvrtc()
+    except NoCompilerError as error:
+        pytest.skip(str(error))
+    options = (f"-DREAL={real}", f"-DN={columns}", "-DROWS=4", "--gpu-architecture=sm_90")
+    assert b"soft_impute" in compile_source(cuda._source(), options)
+
+
+def test_where_the_kernel_serves() -> None:
+    assert not serves(32, 18, torch.float32, torch.device("cpu"))
+    assert working_type(torch.float32, None, 0.02) == torch.float32
+    assert working_type(torch.float32, None, 1e-4) == torch.float64
+    assert working_type(torch.float32, torch.ones(1), 0.02) == torch.float64
+    assert working_type(torch.float64, None, 0.02) == torch.float64
+
+
+def test_the_shared_memory_that_is_asked_for_holds_the_work() -> None:
+    """Two copies of the rows, the turned columns, two squares, offsets, a few sums, and a word of bits a row."""
+    m, n = 128, 18
+    floats = 2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96 + m
+    assert cuda._shared_bytes(m, n, torch.float32) == 4 * floats + 4 * m < 48 << 10
+    assert cuda._shared_bytes(m, n - 1, torch.float32) == cuda._shared_bytes(m, n, torch.float32)

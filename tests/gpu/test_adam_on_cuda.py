@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from svrl.agents import adam_cuda
 from svrl.agents.adam_cuda import ClampedAdam, clamped_adam, plain_step
-from svrl.matrix.cuda_compiler import NoCompilerError
+from svrl.runtime.nvrtc import NoCompilerError
 
 pytestmark = [
     pytest.mark.gpu,

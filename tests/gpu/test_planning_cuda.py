@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from svrl.matrix import FactorALS, cuda_compiler
-from svrl.matrix.cuda_compiler import NoCompilerError
+from svrl.matrix import FactorALS
 from svrl.mdp.cart_pole import cart_pole
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid import GridMDP
@@ -32,6 +31,8 @@ from svrl.planning.sampled_iteration import (
     SampledMax,
 )
 from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.runtime import nvrtc
+from svrl.runtime.nvrtc import NoCompilerError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -103,7 +104,7 @@ def test_backups_agree(name: str, nodes: int, mode: str, dtype: torch.dtype):
 def compiler() -> None:
     """Only a missing compiler excuses missing kernels: one that is refused would go unseen."""
     try:
-        cuda_compiler._nvrtc()
+        nvrtc._nvrtc()
     except NoCompilerError as error:
         pytest.skip(str(error))
 

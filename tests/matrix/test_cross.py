@@ -3,11 +3,9 @@ import pytest
 import torch
 
 from svrl.matrix import CrossEstimate, Outcome, cross
-from svrl.matrix.cross import PROBES
+from svrl.matrix.cross import PROBES, pivots, skeleton
 
 from .problems import low_rank, relative_error, seeded
-
-choices = pytest.mark.parametrize("choose", ["pivots", "leverage"])
 
 
 class Asked:
@@ -33,55 +31,38 @@ def decaying(m: int, n: int, rate: float) -> torch.Tensor:
     return u @ torch.diag(rate ** torch.arange(1, min(m, n) + 1, dtype=torch.float64)) @ v.T * (m * n) ** 0.5
 
 
-@choices
 @pytest.mark.parametrize("rank", [1, 4, 8])
 @pytest.mark.parametrize("shape", [(120, 80), (80, 120)])
-def test_an_exact_rank_is_recovered_exactly(rank: int, shape: tuple[int, int], choose: str):
+def test_an_exact_rank_is_recovered_exactly(rank: int, shape: tuple[int, int]):
     truth = low_rank(*shape, rank)
-    estimate = cross(Asked(truth), shape, choose=choose)
+    estimate = cross(Asked(truth), shape)
     assert estimate.converged
     assert relative_error(estimate.matrix, truth) < 1e-8
     assert int(estimate.rank) == rank
     assert int(estimate.iterations) == 1
 
 
-@choices
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])
-def test_the_tolerance_is_met_on_a_matrix_of_no_exact_rank(tolerance: float, choose: str):
+def test_the_tolerance_is_met_on_a_matrix_of_no_exact_rank(tolerance: float):
     truth = decaying(150, 100, 0.6)
-    estimate = cross(Asked(truth), (150, 100), tolerance=tolerance, choose=choose)
+    estimate = cross(Asked(truth), (150, 100), tolerance=tolerance)
     assert estimate.converged
     assert float(estimate.change) <= tolerance
     assert relative_error(estimate.matrix, truth) < 3 * tolerance
 
 
-@choices
-def test_the_tolerance_is_met_on_a_noisy_matrix(choose: str):
-    truth = low_rank(150, 100, 5, noise=1e-3)
-    estimate = cross(Asked(truth), (150, 100), tolerance=1e-2, choose=choose)
-    assert estimate.converged
-    assert relative_error(estimate.matrix, truth) < 2e-2
-
-
-def test_pivots_need_few_entries_of_a_noisy_matrix():
-    truth = low_rank(150, 100, 5, noise=1e-3)
-    assert cross(Asked(truth), (150, 100), tolerance=1e-2).evaluated < 0.5 * truth.numel()
-
-
-@choices
-def test_rows_and_columns_grow_until_the_rank_is_reached(choose: str):
+def test_rows_and_columns_grow_until_the_rank_is_reached():
     truth = low_rank(200, 150, 20)
-    estimate = cross(Asked(truth), (200, 150), first=4, choose=choose)
+    estimate = cross(Asked(truth), (200, 150), first=4)
     assert estimate.converged
     assert int(estimate.iterations) == 4  # 4, 8, 16, 32
     assert relative_error(estimate.matrix, truth) < 1e-6
 
 
-@choices
 @pytest.mark.parametrize("numpy", [True, False])
-def test_every_entry_asked_for_is_counted(choose: str, numpy: bool):
+def test_every_entry_asked_for_is_counted(numpy: bool):
     asked = Asked(low_rank(90, 70, 12), numpy=numpy)
-    estimate = cross(asked, (90, 70), first=4, choose=choose)
+    estimate = cross(asked, (90, 70), first=4)
     assert isinstance(estimate.evaluated, int)
     assert estimate.evaluated == asked.entries
 
@@ -126,10 +107,9 @@ def test_far_fewer_entries_than_the_matrix_has_are_asked_for():
     assert estimate.evaluated < 0.06 * 600_000
 
 
-@choices
-def test_too_few_rows_and_columns_are_reported(choose: str):
+def test_too_few_rows_and_columns_are_reported():
     truth = low_rank(90, 70, 12)
-    estimate = cross(Asked(truth), (90, 70), first=2, most=6, choose=choose)
+    estimate = cross(Asked(truth), (90, 70), first=2, most=6)
     assert estimate.outcome is Outcome.NOT_LOW_ENOUGH
     assert int(estimate.rank) <= 6
     assert float(estimate.change) > 1e-3
@@ -184,22 +164,20 @@ def test_every_call_speaks_the_language_that_was_asked_for(device):
     assert heard == {torch.Tensor if device else np.ndarray}
 
 
-@choices
-def test_noise_is_not_blown_up(choose: str):
+def test_noise_is_not_blown_up():
     truth = low_rank(150, 100, 5)
     noise = 1e-3 * torch.randn(150, 100, generator=seeded(8), dtype=torch.float64)
     for seed in range(6):
-        estimate = cross(Asked(truth + noise), (150, 100), tolerance=1e-2, choose=choose, generator=seeded(seed))
+        estimate = cross(Asked(truth + noise), (150, 100), tolerance=1e-2, generator=seeded(seed))
         assert relative_error(estimate.matrix, truth) < 2e-2
         assert estimate.evaluated < 0.9 * truth.numel()
 
 
-@choices
-def test_equal_generators_give_equal_results(choose: str):
+def test_equal_generators_give_equal_results():
     truth = decaying(100, 80, 0.7)
 
     def ask(generator) -> CrossEstimate:
-        return cross(Asked(truth), (100, 80), choose=choose, generator=generator)
+        return cross(Asked(truth), (100, 80), generator=generator)
 
     assert np.array_equal(ask(seeded(1)).matrix, ask(seeded(1)).matrix)
     assert np.array_equal(ask(None).matrix, ask(None).matrix)
@@ -209,7 +187,7 @@ def test_equal_generators_give_equal_results(choose: str):
 
 def test_the_global_random_state_stays_where_it_is():
     before = torch.get_rng_state()
-    cross(Asked(low_rank(60, 40, 3)), (60, 40), choose="leverage")
+    cross(Asked(low_rank(60, 40, 3)), (60, 40))
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -240,7 +218,6 @@ def test_whole_numbers_are_welcome():
         ({"tolerance": 0.0}, "cross needs tolerance above 0 and finite, got 0.0"),
         ({"first": 0}, "cross needs first as a whole number of at least 1, got 0"),
         ({"most": 0}, "cross needs most as a whole number of at least 1, got 0"),
-        ({"choose": "random"}, "cannot choose by 'random': use pivots or leverage"),
     ],
 )
 def test_a_wrong_setting_is_refused(wrong: dict, said: str):
@@ -257,3 +234,38 @@ def test_answers_of_the_wrong_shape_are_refused_with_both_shapes():
 def test_answers_that_are_not_finite_are_refused(bad: float):
     with pytest.raises(ValueError, match="returned NaN or infinity"):
         cross(lambda rows, columns: np.full((len(rows), len(columns)), bad), (40, 30))
+
+
+@pytest.mark.parametrize("count", [4, 7, 30])
+def test_a_skeleton_is_the_matrix(count: int):
+    q = low_rank(50, 30, 4)
+    generator = seeded(2)
+    rows, columns = (torch.randperm(size, generator=generator)[:count] for size in q.shape)
+    left, right = skeleton(q[:, columns], q[rows], columns, 1e-8)
+    assert left.shape == (50, 4)
+    assert right.shape == (4, 30)
+    assert torch.allclose(left @ right, q, atol=1e-8)
+
+
+def test_small_directions_of_the_crossing_are_left_out():
+    q = low_rank(50, 30, 2) + 1e-9 * low_rank(50, 30, 8, seed=1)
+    rows = columns = torch.arange(8)
+    left, right = skeleton(q[:, columns], q[rows], columns, 1e-6)
+    assert left.shape[1] == 2
+    assert float((left @ right - q).abs().max()) < 1e-6
+
+
+def test_pivots_span_the_rows():
+    q = low_rank(60, 5, 3)
+    q[:40] = q[40]  # most rows are the same one
+    chosen = pivots(q, 3)
+    assert chosen.dtype == torch.int64
+    assert len(set(chosen.tolist())) == 3
+    assert int((chosen <= 40).sum()) <= 1
+    singular = torch.linalg.svdvals(q[chosen])
+    best = torch.linalg.svdvals(q[[40, *range(50, 60)]])
+    assert float(singular[2]) > 0.1 * float(best[2])
+
+
+def test_pivots_of_few_rows_are_all_of_them():
+    assert sorted(pivots(low_rank(3, 9, 3), 7).tolist()) == [0, 1, 2]

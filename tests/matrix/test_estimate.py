@@ -2,7 +2,20 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.matrix import USVT, Estimate, Estimator, FactorALS, Observed, Outcome, RowMean, SoftImpute, complete
+import svrl
+from svrl.matrix import (
+    USVT,
+    Estimate,
+    Estimator,
+    FactorALS,
+    HardImpute,
+    Observed,
+    Outcome,
+    RowMean,
+    SoftImpute,
+    complete,
+)
+from svrl.matrix.held_out import held_out_error
 
 from .problems import low_rank, noisy, observe, relative_error, seeded
 
@@ -137,3 +150,64 @@ def test_complete_repeats_itself_and_hands_on_the_generator():
 def test_estimators_are_known_by_being_callable():
     assert isinstance(SoftImpute(), Estimator)
     assert not isinstance(3, Estimator)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [FactorALS(), SoftImpute(), SoftImpute(solver="path"), SoftImpute(solver="plain"), HardImpute(rank=3)],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(torch.float32, 2.0**90), (torch.float32, 2.0**-100), (torch.float64, 2.0**-900)], ids=str
+)
+def test_the_answer_follows_the_scale(estimator, dtype, scale):
+    observed = noisy(70, 66, dtype=dtype)
+    values, mask = observed.tensors
+    plain = estimator(observed)
+    scaled = estimator(Observed(values=values * scale, mask=mask))
+    assert torch.equal(plain.rank, scaled.rank)
+    # Powers of two change no digit, so what is left is where iterations stop.
+    assert relative_error(scaled.matrix / scale, plain.matrix) < (1e-3 if dtype == torch.float32 else 1e-6)
+
+
+def test_absolute_numbers_follow_the_scale_too():
+    observed = noisy(70, 66)
+    values, mask = observed.tensors
+    huge = Observed(values=values * 2.0**400, mask=mask)
+    for make in (lambda x: SoftImpute(shrinkage=x, solver="path"), lambda x: FactorALS(rank=3, ridge=x)):
+        plain, scaled = make(2.0)(observed), make(2.0**401)(huge)
+        assert relative_error(scaled.matrix / 2.0**400, plain.matrix) < 1e-6
+        assert float(scaled.shrinkage) == pytest.approx(2.0**401)
+
+
+def test_a_near_miss_is_named():
+    with pytest.raises(AttributeError, match="Did you mean SoftImpute"):
+        _ = svrl.SoftImput
+    with pytest.raises(TypeError, match="such as SoftImpute"):
+        svrl.complete(np.ones((3, 3)), estimator="SoftImpute")
+
+
+@pytest.mark.parametrize("estimator", [FactorALS(rank=2), SoftImpute(), SoftImpute(solver="path"), HardImpute(rank=2)])
+def test_a_start_is_checked(estimator):
+    observed = noisy(6, 6, 2, 0.9)
+    with pytest.raises(ValueError, match="start has shape"):
+        estimator(observed, start=FactorALS(rank=2)(noisy(5, 5, 2, 0.9)))
+    with pytest.raises(ValueError, match="start must be finite"):
+        estimator(observed, start=torch.full((6, 6), torch.nan, dtype=torch.float64))
+
+
+def test_hiding_entries_never_empties_a_row_or_column():
+    seen = []
+
+    def spy(observed, **_):
+        seen.append(observed.mask)
+        return RowMean()(observed)
+
+    mask = torch.zeros(12, 9, dtype=torch.bool)
+    mask[:4] = True
+    mask[range(4, 12), range(8)] = True  # eight rows with a single entry, which must not be hidden
+    for seed in range(20):
+        held_out_error(spy, Observed(values=torch.ones(12, 9), mask=mask), share=0.5, generator=seeded(seed))
+    assert len(seen) == 20
+    assert all(bool(shown.any(0).all()) and bool(shown.any(1).all()) for shown in seen)
+    assert all(int(shown.sum()) < int(mask.sum()) for shown in seen)

@@ -158,19 +158,6 @@ def test_a_warm_start_survives_centring():
     assert relative_error(warm.matrix, cold.matrix) < 1e-4
 
 
-@pytest.mark.parametrize("rank", [4, "auto"])
-def test_a_batch_equals_its_members(rank: int | str):
-    observed = noisy(50, 30, 3, 0.7, noise=0.01, batch=(2, 2))
-    record = FactorALS(rank=rank, tolerance=1e-6, max_steps=500)
-    together = record(observed, generator=seeded())
-    assert together.matrix.shape == (2, 2, 50, 30)
-    assert together.rank.shape == together.iterations.shape == (2, 2)
-    for k in np.ndindex(2, 2):
-        alone = record(Observed(values=observed.values[k], mask=observed.mask[k]), generator=seeded())
-        assert int(together.rank[k]) == int(alone.rank)
-        assert relative_error(together.matrix[k], alone.matrix) < 1e-3
-
-
 def test_matrices_of_one_batch_may_have_different_ranks():
     values = torch.stack([low_rank(80, 60, rank, seed=rank) for rank in (1, 4)])
     estimate = FactorALS()(observe(values, 0.6))
@@ -267,3 +254,28 @@ def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch):
     rest = residual(values, mask, left, right)
     assert torch.allclose(whole[2], rest.square().sum((-2, -1)))
     assert torch.equal(rest, rest * mask)
+
+
+@pytest.mark.parametrize(("few", "many"), [(1, 3), (2, 3), (1, 2)])
+def test_a_warm_start_with_too_few_factors_finds_the_others(few, many):
+    truth = low_rank(30, 20, many)
+    observed = observe(truth, 0.7)
+    warm = FactorALS(rank=many)(observed, start=FactorALS(rank=few)(observed))
+    assert relative_error(warm.matrix, truth) < 2e-2
+
+
+def test_numpy_whole_numbers_are_ranks():
+    assert FactorALS(rank=np.int64(3)).rank == 3
+
+
+def test_a_ridge_that_crushes_everything_leaves_rank_zero():
+    assert int(FactorALS(rank=5, ridge=1e6)(noisy()).rank) == 0
+
+
+def test_a_rank_that_predicts_nothing_says_so():
+    noise = torch.randn(60, 40, generator=seeded(), dtype=torch.float64)
+    good = noisy(60, 40, 3, 0.6, noise=0.01)
+    hopeless = Observed(values=noise, mask=good.tensors[1])
+    assert float(FactorALS()(hopeless).held_out) > 0.9
+    assert float(FactorALS()(good).held_out) < 0.1
+    assert FactorALS(rank=3)(good).held_out is None

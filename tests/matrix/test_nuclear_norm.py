@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.matrix import NuclearNorm, Observed, SoftImpute
+from svrl.matrix import NuclearNorm, SoftImpute
 
 from .problems import low_rank, noisy, observe, reference_least_nuclear_norm, relative_error
 
@@ -67,22 +67,6 @@ def test_iterations_count_every_level_of_the_path():
     observed = noisy(20, 14, 2)
     long, short = (NuclearNorm(smallest=s)(observed) for s in (1e-4, 1e-2))
     assert int(long.iterations) > int(short.iterations) > 2
-
-
-def test_centring_equals_centring_by_hand():
-    observed = observe(low_rank(20, 14, 2) + 6, 0.7)
-    mean = observed.values[observed.mask].mean()
-    by_hand = NuclearNorm()(Observed(values=observed.values - mean, mask=observed.mask)).matrix + mean
-    assert torch.allclose(NuclearNorm(centre="mean")(observed).matrix, by_hand, rtol=0, atol=1e-6)
-
-
-def test_a_batch_equals_its_members():
-    observed = noisy(16, 12, 2, batch=(3,))
-    together = NuclearNorm(smallest=1e-3)(observed)
-    assert together.iterations.shape == (3,)
-    for k in range(3):
-        alone = NuclearNorm(smallest=1e-3)(Observed(values=observed.values[k], mask=observed.mask[k]))
-        assert relative_error(together.matrix[k], alone.matrix) < 1e-6
 
 
 def test_a_wrong_setting_is_refused_at_birth():

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
-from svrl.matrix import Bernoulli, Observed
+from svrl.matrix import Bernoulli, FactorALS, NuclearNorm, Observed, SoftImpute, complete
 
 from .problems import seeded
 
@@ -11,9 +12,64 @@ def everything(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.bool)
 
 
-def test_different_shapes_are_both_named():
-    with pytest.raises(ValueError, match=r"one shape, got \(3, 4\) and \(4, 3\)"):
-        Observed(values=torch.zeros(3, 4), mask=everything(4, 3))
+@pytest.mark.parametrize(
+    ("values", "mask", "said"),
+    [
+        (torch.zeros(3, 4), everything(4, 3), r"one shape, got \(3, 4\) and \(4, 3\)"),
+        (torch.zeros(4), everything(4), r"needs matrices \(\.\.\., m, n\).*got shape \(4,\)"),
+        (torch.zeros(0, 3, 3), everything(0, 3, 3), r"got shape \(0, 3, 3\)"),
+        (torch.zeros(2, 2, dtype=torch.float16), everything(2, 2), "float32, float64 or whole numbers, got float16"),
+        (torch.zeros(2, 2, dtype=torch.complex64), everything(2, 2), "whole numbers, got complex64"),
+        (everything(2, 2), everything(2, 2), "whole numbers, got bool"),
+        (np.zeros((2, 2), np.float16), np.ones((2, 2), bool), "got float16"),
+        (np.ma.array(np.ones((3, 4))), np.ones((3, 4), bool), "getmaskarray"),
+        ([[1.0, 2.0]], np.ones((1, 2), bool), "NumPy array or a torch tensor, got list"),
+        (np.ones((1, 2)), [[True, True]], r"numpy\.asarray"),
+        (np.ones((2, 2)), np.ones((2, 2)), "mask must be boolean, got float"),
+        (np.ones((2, 2)), np.ones((2, 2), np.int64), "mask must be boolean, got int"),
+        (np.ones((2, 2)), torch.ones(2, 2), "mask must be boolean, got float"),
+        (torch.tensor([[0.0, 1.0], [torch.nan, torch.inf]]), everything(2, 2), r"entry \(1, 0\) is nan"),
+    ],
+)
+def test_what_cannot_be_read_is_named(values: object, mask: object, said: str):
+    with pytest.raises((TypeError, ValueError), match=said):
+        Observed(values=values, mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("shape", "hole", "said"),
+    [
+        ((3, 4), ..., r"No entry is observed"),
+        ((2, 3, 4, 5), (1, 2), r"No entry of matrix \(1, 2\) is observed"),
+        ((5, 4), ([2, 4],), r"2 of 5 rows with no observed entry \(first: row 2\)"),
+        ((5, 4), (slice(None), 3), r"1 of 4 columns with no observed entry \(first: column 3\)"),
+        ((2, 3, 5, 4), (1, 0, 3), r"1 of 30 rows .* \(first: row 3 of matrix \(1, 0\)\)"),
+        ((3, 5, 4), (2, slice(None), 1), r"1 of 12 columns .* \(first: column 1 of matrix \(2,\)\)"),
+    ],
+)
+def test_what_no_method_can_recover_is_named_and_counted(shape: tuple[int, ...], hole: object, said: str):
+    mask = everything(*shape)
+    mask[hole] = False
+    with pytest.raises(ValueError, match=said):
+        Observed(values=torch.zeros(shape), mask=mask)
+    if said.startswith("No entry"):
+        with pytest.raises(ValueError, match=said):
+            Observed(values=torch.zeros(shape), mask=mask, allow_empty=True)
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "said"),
+    [
+        ([1, 6], [1.0, 2.0], r"0\.\.5 for shape \(2, 3\), got 1\.\.6"),
+        ([-1, 2], [1.0, 2.0], r"got -1\.\.2"),
+        ([1, 2], [1.0, 1.0, 1.0], r"one length, got \(2,\) and \(3,\)"),
+        ([1, 1], [1.0, 1.0], "1 repeated"),
+        ([0.5, 1.0], [1.0, 1.0], "whole numbers"),
+    ],
+)
+def test_entries_that_cannot_be_placed_are_named(indices: list, values: list, said: str):
+    with pytest.raises((TypeError, ValueError), match=said):
+        Observed.from_entries((2, 3), np.array(indices), np.array(values), allow_empty=True)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
@@ -27,87 +83,11 @@ def test_a_non_finite_observed_entry_is_named(bad: float, kind: str):
         Observed(values=arrays[0], mask=arrays[1])
 
 
-def test_the_first_of_several_bad_entries_is_named():
-    values = torch.zeros(3, 4)
-    values[2, 0], values[1, 3] = torch.inf, torch.nan
-    with pytest.raises(ValueError, match=r"entry \(1, 3\) is nan"):
-        Observed(values=values, mask=everything(3, 4))
-
-
-@pytest.mark.parametrize("allow_empty", [False, True])
-def test_nothing_observed_is_an_error_even_where_empty_rows_are_allowed(allow_empty: bool):
-    with pytest.raises(ValueError, match="No entry is observed"):
-        Observed(values=torch.zeros(3, 4), mask=~everything(3, 4), allow_empty=allow_empty)
-
-
-def test_an_empty_matrix_of_a_batch_is_named():
-    mask = everything(2, 3, 4, 5)
-    mask[1, 2] = False
-    with pytest.raises(ValueError, match=r"No entry of matrix \(1, 2\) is observed"):
-        Observed(values=torch.zeros(2, 3, 4, 5), mask=mask)
-
-
-def test_an_empty_row_is_named_and_counted():
-    mask = everything(5, 4)
-    mask[2], mask[4] = False, False
-    with pytest.raises(ValueError, match=r"2 of 5 rows with no observed entry \(first: row 2\)"):
-        Observed(values=torch.zeros(5, 4), mask=mask)
-
-
-def test_an_empty_column_is_named_and_counted():
-    mask = everything(5, 4)
-    mask[:, 3] = False
-    with pytest.raises(ValueError, match=r"1 of 4 columns with no observed entry \(first: column 3\)"):
-        Observed(values=torch.zeros(5, 4), mask=mask)
-
-
-def test_an_empty_row_of_a_batch_is_named_with_its_matrix():
-    mask = everything(2, 3, 5, 4)
-    mask[1, 0, 3] = False
-    with pytest.raises(ValueError, match=r"1 of 30 rows .* \(first: row 3 of matrix \(1, 0\)\)"):
-        Observed(values=torch.zeros(2, 3, 5, 4), mask=mask)
-
-
-def test_an_empty_column_of_a_batch_is_named_with_its_matrix():
-    mask = everything(3, 5, 4)
-    mask[2, :, 1] = False
-    with pytest.raises(ValueError, match=r"1 of 12 columns .* \(first: column 1 of matrix \(2,\)\)"):
-        Observed(values=torch.zeros(3, 5, 4), mask=mask)
-
-
 def test_empty_rows_and_columns_are_accepted_where_allowed():
     mask = everything(5, 4)
     mask[2], mask[:, 3] = False, False
     observed = Observed(values=torch.ones(5, 4), mask=mask, allow_empty=True)
     assert torch.equal(observed.values, mask.float())
-
-
-@pytest.mark.parametrize("shape", [(4,), (0, 3), (3, 0), (0, 3, 3)])
-def test_what_is_no_matrix_is_refused_with_its_shape(shape: tuple[int, ...]):
-    with pytest.raises(ValueError, match=r"needs matrices \(\.\.\., m, n\).*got shape"):
-        Observed(values=torch.zeros(shape), mask=everything(*shape))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64, torch.bool])
-def test_other_torch_precisions_are_refused_by_name(dtype: torch.dtype):
-    with pytest.raises(TypeError, match=f"float32, float64 or whole numbers, got {str(dtype)[6:]}"):
-        Observed(values=torch.zeros(2, 2).to(dtype), mask=everything(2, 2))
-
-
-def test_numpy_half_precision_is_refused_by_name():
-    with pytest.raises(TypeError, match="got float16"):
-        Observed(values=np.zeros((2, 2), np.float16), mask=np.ones((2, 2), bool))
-
-
-def test_a_list_of_values_is_refused_by_name():
-    with pytest.raises(TypeError, match="NumPy array or a torch tensor, got list"):
-        Observed(values=[[1.0, 2.0]], mask=np.ones((1, 2), bool))
-
-
-@pytest.mark.parametrize("mask", [np.ones((2, 2)), np.ones((2, 2), np.int64), torch.ones(2, 2)])
-def test_a_mask_that_is_not_boolean_is_refused_by_name(mask: np.ndarray | torch.Tensor):
-    with pytest.raises(TypeError, match=r"mask must be boolean, got (float|int)"):
-        Observed(values=np.ones((2, 2)), mask=mask)
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
@@ -126,8 +106,9 @@ def test_the_callers_values_are_neither_written_to_nor_shared(kind: str):
     given = (values, mask) if kind == "numpy" else (torch.from_numpy(values), torch.from_numpy(mask))
     observed = Observed(values=given[0], mask=given[1])
     assert np.isnan(values[0, 1])
-    values[:] = -7
+    values[:], mask[:] = -7, False
     assert torch.equal(observed.tensors[0], torch.tensor([[1.0, 0], [3, 4]], dtype=torch.float64))
+    assert observed.fraction == 0.75
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -192,18 +173,6 @@ def test_drawn_indices_and_their_values_make_the_matrix_again(kind: str):
     assert torch.equal(torch.nonzero(mask.reshape(-1)).squeeze(-1), at)
 
 
-def test_from_entries_names_indices_outside_the_matrix():
-    with pytest.raises(ValueError, match=r"0\.\.5 for shape \(2, 3\), got 1\.\.6"):
-        Observed.from_entries((2, 3), np.array([1, 6]), np.array([1.0, 2.0]))
-    with pytest.raises(ValueError, match=r"got -1\.\.2"):
-        Observed.from_entries((2, 3), np.array([-1, 2]), np.array([1.0, 2.0]))
-
-
-def test_from_entries_wants_two_vectors_of_one_length():
-    with pytest.raises(ValueError, match=r"one length, got \(2,\) and \(3,\)"):
-        Observed.from_entries((2, 3), np.array([1, 2]), np.ones(3))
-
-
 def test_trusted_skips_the_checks_and_shares_the_memory():
     values, mask = torch.zeros(3, 2), ~everything(3, 2)
     observed = Observed.trusted(values, mask)
@@ -226,3 +195,39 @@ def test_a_record_cannot_be_changed():
     observed = Observed(values=torch.ones(2, 2), mask=everything(2, 2))
     with pytest.raises(AttributeError):
         observed.values = torch.zeros(2, 2)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        complete,
+        Observed.from_nan,
+        FactorALS(),
+        SoftImpute(),
+        NuclearNorm(),
+        lambda sparse: complete(sparse, sparse != 0),
+        lambda sparse: complete(sparse.toarray(), sparse != 0),
+    ],
+)
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
+def test_sparse_matrices_are_answered_with_what_to_do(use, kind):
+    with pytest.raises(TypeError, match=r"got \w+_(matrix|array)\. Give .* \.toarray\(\), with NaN"):
+        use(kind(np.eye(4)))
+
+
+def test_a_matrix_given_to_an_estimator_is_answered_with_what_to_do():
+    for estimator in (FactorALS(), SoftImpute(), NuclearNorm()):
+        with pytest.raises(TypeError, match=r"takes an Observed, got ndarray\. Use svrl\.complete"):
+            estimator(np.eye(4))
+
+
+def test_foreign_byte_order_is_read():
+    observed = Observed(values=np.arange(6.0).reshape(2, 3).astype(">f8"), mask=np.ones((2, 3), bool))
+    assert np.array_equal(observed.values, np.arange(6.0).reshape(2, 3))
+
+
+def test_read_only_arrays_are_read_in_silence(recwarn):
+    values = np.ones((3, 4))
+    values.flags.writeable = False
+    complete(values)
+    assert not recwarn.list

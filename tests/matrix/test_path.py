@@ -5,8 +5,7 @@ import torch
 
 from svrl.matrix import Outcome
 from svrl.matrix.soft_impute.path import most_useful_rank, solve_path
-from svrl.matrix.soft_impute.plain import solve_plain
-from svrl.matrix.soft_impute.solution import Solution
+from svrl.matrix.soft_impute.reference import Solution, solve_plain
 
 from .problems import assert_optimal, low_rank, noisy, observe, relative_error, seeded, top_of
 
@@ -35,7 +34,7 @@ def test_it_agrees_with_full_decompositions():
     level = torch.tensor([shrinkage], dtype=torch.float64)
     full = solve_plain(observed.values[None], observed.mask[None], level, None, 1e-9, 2000, momentum=True)
     solution = by_path(observed, shrinkage)
-    assert relative_error(product(solution), full.estimate[0]) < 1e-6
+    assert relative_error(product(solution), full.matrix[0]) < 1e-6
     assert int(solution.rank) == int(full.rank)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
 from svrl.planning import cross_iteration
-from svrl.planning.cross_iteration import HELD_OUT, CrossValueIteration, argmax_of_product, pivots, skeleton
+from svrl.planning.cross_iteration import HELD_OUT, CrossValueIteration, argmax_of_product
 from svrl.planning.meter import Meter
 from svrl.planning.plan import advance, begin, plan
 
@@ -26,41 +26,6 @@ def low_rank(m: int = 50, n: int = 30, rank: int = 4, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     left, right = (torch.randn(size, rank, generator=generator, dtype=torch.float64) for size in (m, n))
     return left @ right.mT
-
-
-@pytest.mark.parametrize("count", [4, 7, 30])
-def test_a_skeleton_is_the_matrix(count: int):
-    q = low_rank()
-    generator = torch.Generator().manual_seed(2)
-    rows, columns = (torch.randperm(size, generator=generator)[:count] for size in q.shape)
-    left, right = skeleton(q[:, columns], q[rows], columns, 1e-8)
-    assert left.shape == (50, 4)
-    assert right.shape == (4, 30)
-    assert torch.allclose(left @ right, q, atol=1e-8)
-
-
-def test_small_directions_of_the_crossing_are_left_out():
-    q = low_rank(rank=2) + 1e-9 * low_rank(rank=8, seed=1)
-    rows = columns = torch.arange(8)
-    left, right = skeleton(q[:, columns], q[rows], columns, 1e-6)
-    assert left.shape[1] == 2
-    assert float((left @ right - q).abs().max()) < 1e-6
-
-
-def test_pivots_span_the_rows():
-    q = low_rank(m=60, n=5, rank=3)
-    q[:40] = q[40]  # most rows are the same one
-    chosen = pivots(q, 3)
-    assert chosen.dtype == torch.int64
-    assert len(set(chosen.tolist())) == 3
-    assert int((chosen <= 40).sum()) <= 1
-    singular = torch.linalg.svdvals(q[chosen])
-    best = torch.linalg.svdvals(q[[40, *range(50, 60)]])
-    assert float(singular[2]) > 0.1 * float(best[2])
-
-
-def test_pivots_of_few_rows_are_all_of_them():
-    assert sorted(pivots(low_rank(m=3, n=9, rank=3), 7).tolist()) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("block", [1, 64, 1 << 22])

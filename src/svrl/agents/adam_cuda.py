@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svrl.matrix.cuda_compiler import NoCompilerError, compiled
+from svrl.runtime.nvrtc import NoCompilerError, compiled
 
 MOST_TENSORS = 32
 THREADS = 256

@@ -407,12 +407,12 @@ class GraphedBursts:
 
 
 def can_capture(learner: Learner) -> bool:
-    """Whether an estimator takes part in a graph: Soft-Impute does on matrices of the size of a batch."""
+    """Whether the estimation takes part in a graph: Soft-Impute does where its kernel serves a batch's matrices."""
     structure = learner.structure
     if structure is None:
         return True
-    shape = (learner.config.batch_size, learner.online.n_actions)
-    return isinstance(structure.estimator, SoftImpute) and structure.estimator.captures(*shape)
+    shape, device = (learner.config.batch_size, learner.online.n_actions), learner.parameters[0].device
+    return isinstance(structure.estimator, SoftImpute) and structure.estimator.captures(*shape, device)
 
 
 def _pick(every: Tensor, k: int | Tensor) -> Tensor:

@@ -24,8 +24,8 @@ from torch import Tensor
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Output, Scale, Value
 from svrl.agents.cuda_graph import pinned
 from svrl.matrix.catalogue import ESTIMATORS
-from svrl.matrix.estimate import Estimator, Outcome
-from svrl.matrix.observed import Observed
+from svrl.matrix.estimate import Estimator
+from svrl.matrix.scaling import complete_scaled
 from svrl.matrix.soft_impute import SoftImpute
 
 AUTHORS_STEPS = 100
@@ -149,42 +149,13 @@ class StructuredTargets:
     def complete(self, q: Tensor, mask: Tensor) -> Completion:
         """Complete matrices (..., B, A) of which the entries in `mask` are observed.
 
-        Half precision is computed in float32. On a GPU Soft-Impute does all of it in one launch; the lines below say
-        what that computes.
+        Half precision is computed in float32. On a GPU Soft-Impute does all of it in one launch.
         """
         if q.dtype in (torch.float16, torch.bfloat16):
             whole = self.complete(q.float(), mask)
             return whole._replace(matrix=whole.matrix.to(q.dtype))  # what was kept comes back bit for bit
-        if q.is_cuda and isinstance(self.estimator, SoftImpute):
-            fused = self.estimator.completed_on_gpu(q, mask, scaling=self.scale, fill=self.output == "fill")
-            if fused is not None:
-                return Completion(fused.matrix, mask, fused.estimate, fused.rank, fused.code)
-        scaled, offset, factor = self._scaled(q, mask)
-        found = self.estimator(Observed.trusted(torch.where(mask, scaled, 0.0), mask))
-        estimate = torch.as_tensor(found.matrix)
-        if self.scale == "minmax":
-            estimate = estimate.clamp(-1.0, 1.0)
-        estimate = estimate * factor + offset
-        known = mask.any(-1, keepdim=True) & torch.isfinite(estimate).all(-1).all(-1)[..., None, None]
-        take = known if self.output == "estimate" else known & ~mask
-        rank = torch.as_tensor(found.rank)
-        code = torch.where(torch.isfinite(q).flatten(-2).all(-1), torch.as_tensor(found.code), Outcome.NOT_FINITE.code)
-        return Completion(torch.where(take, estimate, q), mask, estimate, rank, code)
-
-    def _scaled(self, q: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | float, Tensor | float]:
-        """(scaled, offset, factor) with q = scaled * factor + offset."""
-        if self.scale == "none":
-            return q, 0.0, 1.0
-        if self.scale == "row":
-            # Relative to the row's first entry: the mean of large equal numbers would round.
-            first = q[..., :1]
-            rest = torch.where(mask, q - first, 0.0).sum(-1, keepdim=True)
-            offset = first + rest / mask.sum(-1, keepdim=True).clamp(min=1)
-            return q - offset, offset, 1.0
-        low, high = q.amin((-2, -1), keepdim=True), q.amax((-2, -1), keepdim=True)
-        factor = (high - low) / 2
-        offset = low + factor
-        return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor
+        found = complete_scaled(self.estimator, q, mask, scale=self.scale, fill=self.output == "fill")
+        return Completion(found.matrix, mask, found.estimate, found.rank, found.code)
 
 
 OUR_WAY = StructuredTargets()

@@ -1,18 +1,16 @@
 """Recover a matrix from some of its entries."""
 
+from svrl.matrix.baselines import USVT, HardImpute, RowMean
 from svrl.matrix.certificate import Certificate, certify, dual_point, duality_gap, objective
 from svrl.matrix.contract import ContractBroken, check_estimator
 from svrl.matrix.cross import CrossEstimate, cross
-from svrl.matrix.draw import Bernoulli, Draw, PerRow
+from svrl.matrix.draw import Bernoulli
 from svrl.matrix.estimate import Estimate, Estimator, Outcome, complete
 from svrl.matrix.factor_als import FactorALS
-from svrl.matrix.hard_impute import HardImpute
 from svrl.matrix.nuclear_norm import NuclearNorm
 from svrl.matrix.observed import Observed
 from svrl.matrix.rank import approximate_rank, effective_rank, spectrum, stable_rank
-from svrl.matrix.row_mean import RowMean
 from svrl.matrix.soft_impute import SoftImpute
-from svrl.matrix.usvt import USVT
 
 __all__ = [
     "USVT",
@@ -20,7 +18,6 @@ __all__ = [
     "Certificate",
     "ContractBroken",
     "CrossEstimate",
-    "Draw",
     "Estimate",
     "Estimator",
     "FactorALS",
@@ -28,7 +25,6 @@ __all__ = [
     "NuclearNorm",
     "Observed",
     "Outcome",
-    "PerRow",
     "RowMean",
     "SoftImpute",
     "approximate_rank",

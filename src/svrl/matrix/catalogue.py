@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from svrl.matrix.baselines import USVT, HardImpute, RowMean
 from svrl.matrix.estimate import Estimator
 from svrl.matrix.factor_als import FactorALS
-from svrl.matrix.hard_impute import HardImpute
 from svrl.matrix.nuclear_norm import NuclearNorm
-from svrl.matrix.row_mean import RowMean
 from svrl.matrix.soft_impute import SoftImpute
-from svrl.matrix.usvt import USVT
 
 ESTIMATORS: dict[str, Callable[..., Estimator]] = {
     "soft-impute": SoftImpute,

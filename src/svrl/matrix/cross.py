@@ -1,4 +1,4 @@
-"""cross: recover a matrix from rows and columns of one's own choice.
+"""cross: recover a matrix from rows and columns that it chooses.
 
 A matrix of rank r is known from r independent rows I and columns J:  M = C G^+ R  with
 C = M[:, J], R = M[I, :] and G = M[I, J] (the skeleton, or CUR, decomposition). Where the caller can
@@ -7,25 +7,23 @@ matrix completion, and no iteration. Finding good rows and columns takes about t
 
 Rows and columns are chosen in turns. From the columns evaluated so far, the next rows are those
 that pin down their column space best: pivots of a QR decomposition with row exchange (Goreinov,
-Tyrtyshnikov and Zamarashkin 1997), or a random draw by leverage scores (Drineas, Mahoney and
-Muthukrishnan 2008; used for policy iteration by Stojanovic, Jedra and Proutiere 2024). The next
-columns are chosen from those rows in the same way. A block of random probe entries, drawn once,
-judges the fit; if its relative error exceeds the tolerance, the numbers of rows and columns double.
-No entry of a row or column is asked for twice, so the whole matrix is the most this can cost, probes
-aside.
+Tyrtyshnikov and Zamarashkin 1997). The next columns are chosen from those rows in the same way.
+A block of random probe entries, drawn once, judges the fit; if its relative error exceeds the
+tolerance, the numbers of rows and columns double. No entry of a row or column is asked for twice,
+so the whole matrix is the most this can cost, probes aside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import scipy.linalg
 import torch
+from torch import Tensor
 
-from svrl.matrix.arrays import Array, Generator, as_array, as_floating, like, torch_generator
+from svrl.matrix.arrays import Array, Generator, as_floating, like, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome
 from svrl.matrix.parameters import check_positive, check_whole
 
@@ -58,7 +56,6 @@ def cross(
     tolerance: float = 1e-3,
     first: int = 8,
     most: int | None = None,
-    choose: Literal["pivots", "leverage"] = "pivots",
     generator: Generator | None = None,
     device: torch.device | str | None = None,
 ) -> CrossEstimate:
@@ -71,168 +68,123 @@ def cross(
         tolerance: Largest relative root-mean-square error on probe entries.
         first: Rows and columns of the first attempt.
         most: Most rows and columns; by default min(m, n).
-        choose: By "pivots" (deterministic, sharpest) or random by "leverage" (robust to noise).
-        generator: Draws first columns, probes and leverage samples.
+        generator: Draws first columns and probes.
         device: None to speak NumPy with `evaluate` and to get NumPy back; a device for torch there.
 
     Returns:
         An Estimate with factors (m, r) and (n, r); its outcome says whether the tolerance was met.
     """
-    _check(tolerance, first, most, choose, shape)
+    check_positive("cross", tolerance=tolerance)
+    if len(shape) != 2:
+        raise ValueError(f"cross needs a shape (m, n), got {shape}.")
     m, n = shape
+    check_whole("cross", m=m, n=n, first=first, most=1 if most is None else most)
     source = torch_generator(generator, torch.device("cpu"))
     limit = min(m, n, most if most is not None else min(m, n))
     table = _Table(evaluate, m, n, device)
-    probes = _draw(m, PROBES, source), _draw(n, PROBES, source)
+    probes = torch.randperm(m, generator=source)[:PROBES], torch.randperm(n, generator=source)[:PROBES]
     truth = table.block(*probes)
-    pick = _pivots if choose == "pivots" else _leverage
+    cut = max(0.1 * tolerance, 10 * limit * torch.finfo(truth.dtype).eps)
     count = min(first, limit)
-    columns = _draw(n, count, source)
+    columns = torch.randperm(n, generator=source)[:count]
     rounds = 0
     while True:
         rounds += 1
-        rows = pick(table.columns(columns), count, source)
-        columns = pick(table.rows(rows).T, count, source)
-        rows = pick(table.columns(columns), count, source)
-        left, right = _skeleton(table.columns(columns), table.rows(rows), columns, 0.1 * tolerance)
-        error = _relative_error(left[probes[0]] @ right[probes[1]].T, truth)
+        rows = pivots(table.columns(columns), count)
+        columns = pivots(table.rows(rows).T, count)
+        rows = pivots(table.columns(columns), count)
+        left, right = skeleton(table.columns(columns), table.rows(rows), columns, cut)
+        error = _relative_error(left[probes[0]] @ right[:, probes[1]], truth)
         if error <= tolerance or count >= limit:
             break
         count = min(2 * count, limit)
-        fresh = np.setdiff1d(_draw(n, n, source), columns, assume_unique=True)
-        columns = np.concatenate([columns, fresh[: count - len(columns)]])
-    return _estimate(table, left, right, error, tolerance, rounds, device)
+        fresh = torch.randperm(n, generator=source)
+        columns = torch.cat([columns, fresh[~torch.isin(fresh, columns)]])[:count]
 
-
-def _check(tolerance: float, first: int, most: int | None, choose: str, shape: tuple[int, int]) -> None:
-    check_positive("cross", tolerance=tolerance)
-    check_whole("cross", first=first, most=1 if most is None else most)
-    if choose not in ("pivots", "leverage"):
-        raise ValueError(f"cross cannot choose by {choose!r}: use pivots or leverage.")
-    if len(shape) != 2:
-        raise ValueError(f"cross needs a shape (m, n), got {shape}.")
-    check_whole("cross", m=shape[0], n=shape[1])
-
-
-def _relative_error(fit: np.ndarray, truth: np.ndarray) -> float:
-    """|fit - truth|_F / |truth|_F, in units that keep the squares in range."""
-    unit = float(np.abs(truth).max()) or float(np.abs(fit).max()) or 1.0
-    size = float(np.linalg.norm(truth.astype(np.float64) / unit))
-    wrong = float(np.linalg.norm((fit.astype(np.float64) - truth) / unit))
-    return wrong / size if size > 0 else wrong
-
-
-def _estimate(
-    table: _Table,
-    left: np.ndarray,
-    right: np.ndarray,
-    error: float,
-    tolerance: float,
-    rounds: int,
-    device: torch.device | str | None,
-) -> CrossEstimate:
     def back(value: object) -> Array:
         return like(torch.as_tensor(value, device=device), device is None)
 
     outcome = Outcome.CONVERGED if error <= tolerance else Outcome.NOT_LOW_ENOUGH
     return CrossEstimate(
         dense=None,
-        factors=(back(left), back(right)),
+        factors=(back(left), back(right.T)),
         code=back(outcome.code),
-        rank=back(left.shape[1]),
+        rank=back(int((left != 0).any(0).sum())),
         iterations=back(rounds),
         change=back(error),
-        rows=back(np.sort(table.known_rows)),
-        columns=back(np.sort(table.known_columns)),
+        rows=back(sorted(table.known[0])),
+        columns=back(sorted(table.known[1])),
         evaluated=table.evaluated,
     )
 
 
+def _relative_error(fit: Tensor, truth: Tensor) -> float:
+    """|fit - truth|_F / |truth|_F, in units that keep the squares in range."""
+    unit = float(truth.abs().max()) or float(fit.abs().max()) or 1.0
+    size = float(torch.linalg.norm(truth.double() / unit))
+    wrong = float(torch.linalg.norm((fit.double() - truth) / unit))
+    return wrong / size if size > 0 else wrong
+
+
 class _Table:
-    """The caller's matrix, remembering every row and column it was asked for."""
+    """The caller's matrix, which remembers each whole row and column that was asked for."""
 
     def __init__(self, evaluate: Evaluate, m: int, n: int, device: torch.device | str | None) -> None:
         self._evaluate = evaluate
         self._shape = m, n
         self._device = device
-        self._rows: dict[int, np.ndarray] = {}
-        self._columns: dict[int, np.ndarray] = {}
+        self.known: tuple[dict[int, Tensor], dict[int, Tensor]] = {}, {}
         self.evaluated = 0
 
-    @property
-    def known_rows(self) -> np.ndarray:
-        return np.array(list(self._rows), np.int64)
-
-    @property
-    def known_columns(self) -> np.ndarray:
-        return np.array(list(self._columns), np.int64)
-
-    def block(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        indices = (i if self._device is None else torch.from_numpy(i).to(self._device) for i in (rows, columns))
-        found = as_array(as_floating(self._evaluate(*indices), "evaluate(...)").cpu())
+    def block(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The entries (k, l) at the crossings of rows (k,) and columns (l,)."""
+        indices = (i.numpy() if self._device is None else i.to(self._device) for i in (rows, columns))
+        found = as_floating(self._evaluate(*indices), "evaluate(...)").cpu()
         if found.shape != (len(rows), len(columns)):
             raise ValueError(
-                f"evaluate(rows, columns) must return ({len(rows)}, {len(columns)}) entries, got {found.shape}."
+                f"evaluate(rows, columns) must return ({len(rows)}, {len(columns)}) entries, got {tuple(found.shape)}."
             )
-        if not np.isfinite(found).all():
+        if not bool(torch.isfinite(found).all()):
             raise ValueError("evaluate(rows, columns) returned NaN or infinity; cross needs finite entries.")
-        self.evaluated += found.size
+        self.evaluated += found.numel()
+        self._dtype = found.dtype
         return found
 
-    @staticmethod
-    def _lines(
-        new: np.ndarray,
-        rest: np.ndarray,
-        known: np.ndarray,
-        crossing: dict[int, np.ndarray],
-        block: np.ndarray | None,
-    ) -> np.ndarray:
-        """Whole lines from the block (new, rest) just evaluated and from the lines that cross them, known already."""
-        dtype = block.dtype if block is not None else crossing[int(known[0])].dtype
-        lines = np.empty((len(new), len(rest) + len(known)), dtype)
-        if block is not None:
-            lines[:, rest] = block
-        for k in known.tolist():
-            lines[:, k] = crossing[k][new]
-        return lines
+    def rows(self, wanted: Tensor) -> Tensor:
+        """Whole rows (k, n)."""
+        return self._lines(wanted.tolist(), 0)
 
-    def rows(self, wanted: np.ndarray) -> np.ndarray:
-        new = np.array([i for i in wanted if int(i) not in self._rows], np.int64)
+    def columns(self, wanted: Tensor) -> Tensor:
+        """Whole columns (m, k)."""
+        return self._lines(wanted.tolist(), 1).T
+
+    def _lines(self, wanted: list[int], axis: int) -> Tensor:
+        """Whole rows (axis 0) or columns (axis 1), (k, length); entries of known lines are not asked for again."""
+        mine, crossing = self.known[axis], self.known[1 - axis]
+        new = torch.tensor([line for line in wanted if line not in mine], dtype=torch.int64)
         if len(new):
-            blank = self.known_columns
-            rest = np.setdiff1d(np.arange(self._shape[1]), blank)
-            lines = self._lines(new, rest, blank, self._columns, self.block(new, rest) if len(rest) else None)
-            self._rows.update(zip(new.tolist(), lines, strict=True))
-        return np.stack([self._rows[int(i)] for i in wanted])
-
-    def columns(self, wanted: np.ndarray) -> np.ndarray:
-        new = np.array([j for j in wanted if int(j) not in self._columns], np.int64)
-        if len(new):
-            blank = self.known_rows
-            rest = np.setdiff1d(np.arange(self._shape[0]), blank)
-            lines = self._lines(new, rest, blank, self._rows, self.block(rest, new).T if len(rest) else None)
-            self._columns.update(zip(new.tolist(), lines, strict=True))
-        return np.stack([self._columns[int(j)] for j in wanted], 1)
+            unknown = torch.ones(self._shape[1 - axis], dtype=torch.bool)
+            unknown[list(crossing)] = False
+            rest = unknown.nonzero().squeeze(1)
+            lines = torch.empty(len(new), len(unknown), dtype=self._dtype)
+            if len(rest):
+                lines[:, rest] = self.block(new, rest) if axis == 0 else self.block(rest, new).T
+            for k, line in crossing.items():
+                lines[:, k] = line[new]
+            mine.update(zip(new.tolist(), lines, strict=True))
+        return torch.stack([mine[line] for line in wanted])
 
 
-def _draw(size: int, count: int, source: torch.Generator) -> np.ndarray:
-    return torch.randperm(size, generator=source)[: min(count, size)].numpy()
-
-
-def _pivots(tall: np.ndarray, count: int, source: torch.Generator) -> np.ndarray:
+def pivots(tall: Tensor, count: int) -> Tensor:
     """Rows of (m, k) that span its row space best, by QR with exchange."""
-    return scipy.linalg.qr(tall.T, mode="r", pivoting=True)[1][:count].astype(np.int64)
+    order = scipy.linalg.qr(np.asarray(tall.cpu()).T, mode="r", pivoting=True)[1][:count]
+    return torch.from_numpy(order.astype(np.int64)).to(tall.device)
 
 
-def _leverage(tall: np.ndarray, count: int, source: torch.Generator) -> np.ndarray:
-    """Rows of (m, k) drawn without replacement, by their squared lengths in an orthonormal basis."""
-    u, s, _ = np.linalg.svd(tall, full_matrices=False)
-    scores = np.square(u[:, s > 1e-10 * max(s[0], 1e-300)]).sum(1) + 1e-12
-    return torch.multinomial(torch.from_numpy(scores).double(), min(count, len(tall)), generator=source).numpy()
-
-
-def _skeleton(c: np.ndarray, r: np.ndarray, columns: np.ndarray, cut: float) -> tuple[np.ndarray, np.ndarray]:
-    """Factors of C G^+ R; directions of the crossing G below `cut` of its norm are noise, and left out."""
-    u, s, vt = np.linalg.svd(r[:, columns], full_matrices=False)
-    keep = s > max(s[0], 1e-300) * max(cut, 10 * np.finfo(s.dtype).eps * max(len(u), len(vt)))
-    return c @ (vt[keep].T / s[keep]), (u[:, keep].T @ r).T
+def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float) -> tuple[Tensor, Tensor]:
+    """Factors left (m, k) and right (k, n) of C G^+ R; directions of G below `cut` of its norm are left out."""
+    u, s, vt = torch.linalg.svd(r[:, columns], full_matrices=False)
+    keep = s > cut * s[0]
+    keep[0] = True  # of a zero matrix too: nobody has to handle factors without a column
+    scale = 1.0 / s[keep].clamp(min=torch.finfo(s.dtype).tiny)
+    return c @ (vt[keep].mT * scale), u[:, keep].mT @ r

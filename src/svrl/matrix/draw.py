@@ -1,35 +1,21 @@
-"""Ways to draw the observed set: which entries of an m x n matrix are looked at.
+"""Draw the observed set: which entries of an m x n matrix are looked at.
 
-Each way is a frozen record with two verbs. `mask(shape, generator)` gives a boolean (..., m, n),
-one draw for every matrix of the batch. `indices(shape, generator)` gives the sorted flat indices
-of one matrix and costs time in proportion to the entries drawn, not to m * n: a backup that tests
-a mask entry by entry saves no time at p = 0.2, a list does.
+`mask(shape, generator)` gives a boolean (..., m, n), one draw for every matrix of the batch.
+`indices(shape, generator)` gives the sorted flat indices of one matrix and costs time in proportion
+to the entries drawn, not to m * n: a backup that tests a mask entry by entry saves no time at
+p = 0.2, a list does.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
 from svrl.matrix.arrays import Generator, torch_generator
-from svrl.matrix.parameters import check_whole
 
 _CPU = torch.device("cpu")
-
-
-class Draw(Protocol):
-    """What every way of drawing an observed set can do."""
-
-    def mask(self, shape: tuple[int, ...], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
-        """Boolean (..., m, n), True where an entry is observed."""
-        ...
-
-    def indices(self, shape: tuple[int, int], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
-        """Sorted flat indices (k,), int64, of the observed entries of one matrix."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,51 +62,6 @@ class Bernoulli:
             found.append(at)
         at = torch.cat(found)
         at = at[at < size]
-        return _cover_indices(at, shape, source) if self.cover else at
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerRow:
-    """Observe the same number of entries in every row, drawn without replacement.
-
-    Attributes:
-        count: Entries per row, 1 to n.
-        cover: Then add one entry to every column that came out empty.
-    """
-
-    count: int
-    cover: bool = False
-
-    def __post_init__(self) -> None:
-        check_whole("PerRow", count=self.count)
-
-    def _columns(self, shape: tuple[int, ...], source: torch.Generator, device: torch.device) -> torch.Tensor:
-        *rows, n = shape
-        if self.count > n:
-            raise ValueError(f"PerRow wants {self.count} entries of each row, but a row has {n}. Lower the count.")
-        if self.count * self.count > n:
-            keys = torch.rand(shape, generator=source, device=device)
-            return keys.topk(self.count, dim=-1).indices
-        # Floyd's sampling without replacement, all rows at once: count^2 comparisons a row.
-        chosen = torch.full((*rows, self.count), -1, dtype=torch.int64, device=device)
-        for step, top in enumerate(range(n - self.count, n)):
-            pick = torch.randint(top + 1, tuple(rows), generator=source, device=device)
-            taken = (chosen == pick.unsqueeze(-1)).any(-1)
-            chosen[..., step] = torch.where(taken, top, pick)
-        return chosen
-
-    def mask(self, shape: tuple[int, ...], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
-        """Boolean (..., m, n)."""
-        source = _explicit(generator, device)
-        mask = torch.zeros(shape, dtype=torch.bool, device=device)
-        mask.scatter_(-1, self._columns(shape, source, device), True)
-        return _cover(mask, source) if self.cover else mask
-
-    def indices(self, shape: tuple[int, int], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
-        """Sorted flat indices (m * count,)."""
-        source = _explicit(generator, device)
-        columns = self._columns(shape, source, device).sort(-1).values
-        at = (columns + shape[1] * torch.arange(shape[0], device=device).unsqueeze(-1)).reshape(-1)
         return _cover_indices(at, shape, source) if self.cover else at
 
 

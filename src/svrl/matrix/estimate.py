@@ -143,17 +143,9 @@ def _product(left: Array, right: Array) -> Array:
     """
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         return left @ right.swapaxes(-1, -2)
-    if left.dtype != right.dtype or left.dtype not in (np.float32, np.float64):
-        return left @ right.swapaxes(-1, -2)  # which torch would refuse
-    first, second = (
-        torch.from_numpy(part if _torch_can_share(part) else part.copy(order="K")) for part in (left, right)
-    )
-    return (first @ second.mT).numpy()
-
-
-def _torch_can_share(array: np.ndarray) -> bool:
-    """torch has no read-only tensors and would warn, and none that run backwards in memory."""
-    return array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    # A read-only array is copied: torch has none, and would warn.
+    shared = [torch.from_numpy(np.require(part, requirements="W")) for part in (left, right)]
+    return (shared[0] @ shared[1].mT).numpy()
 
 
 Start = Estimate | torch.Tensor | np.ndarray | None

@@ -28,7 +28,7 @@ from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
 from svrl.matrix.problem import Problem
 from svrl.matrix.ridge_step import residual, solve_columns, solve_rows, squared_residual
-from svrl.matrix.subspace import balance, relative_change, top_directions
+from svrl.matrix.subspace import balance, relative_change, split, top_directions
 
 Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -134,8 +134,7 @@ class FactorALS:
             u, s, v = top_directions(matrix, rank, source, max_steps=8, watch=1)
         else:
             s = s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1)
-        root = s.sqrt().unsqueeze(-2)
-        return ridge, (u * root, v * root), start is None
+        return ridge, split(u, s, v), start is None
 
     def _iterate(
         self, values: torch.Tensor, mask: torch.Tensor, factors: Factors, ridge: torch.Tensor
@@ -173,15 +172,15 @@ class FactorALS:
         visible, target = values * shown, values * hidden
         size = target.double().square().sum((-2, -1))
         u, s, v = top_directions(visible, most, source, max_steps=8, watch=1)
-        root = (s / shown.to(s.dtype).mean((-2, -1)).unsqueeze(-1)).sqrt().unsqueeze(-2)
+        every = split(u, s / shown.to(s.dtype).mean((-2, -1)).unsqueeze(-1), v)
         ridge = self._ridge(s[:, 0], problem)
         best = torch.full((values.shape[0],), torch.inf, dtype=torch.float64, device=values.device)
         rank = torch.ones_like(best, dtype=torch.int64)
         factors = u[..., :0], v[..., :0]
         looking = torch.ones_like(rank, dtype=torch.bool)
         for r in range(1, most + 1):
-            grown = (torch.cat([f, (d * root)[..., r - 1 : r]], -1) for f, d in zip(factors, (u, v), strict=True))
-            factors, error = _fit_until_flat(visible, shown, target, hidden, (next(grown), next(grown)), ridge)
+            left, right = (torch.cat([f, one[..., r - 1 : r]], -1) for f, one in zip(factors, every, strict=True))
+            factors, error = _fit_until_flat(visible, shown, target, hidden, (left, right), ridge)
             # A larger rank must earn its place: 2% off the squared error, or three quarters of it once
             # that error is tiny, where what falls is the rest of an iteration and no structure.
             better = looking & (error < torch.where(best > TINY_ERROR**2 * size, 0.98, 0.25) * best)
@@ -285,11 +284,10 @@ def _from_factors(given: Factors, rank: int, problem: Problem, source: torch.Gen
     """
     values, mask = problem.values, problem.mask
     u, s, v = balance(*given)
-    root = s[..., :rank].sqrt().unsqueeze(-2)
-    left, right = u[..., :rank] * root, v[..., :rank] * root
+    left, right = split(u[..., :rank], s[..., :rank], v[..., :rank])
     lacking = rank - left.shape[-1]
     if lacking <= 0:
         return left, right
     u, s, v = top_directions(residual(values, mask, left, right), lacking, source, max_steps=8, watch=1)
-    root = (s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1)).sqrt().unsqueeze(-2)
-    return torch.cat([left, u * root], -1), torch.cat([right, v * root], -1)
+    more = split(u, s / mask.to(s.dtype).mean((-2, -1)).unsqueeze(-1), v)
+    return torch.cat([left, more[0]], -1), torch.cat([right, more[1]], -1)

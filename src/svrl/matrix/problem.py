@@ -15,6 +15,7 @@ from svrl.matrix.arrays import Array, as_tensor
 from svrl.matrix.estimate import Estimate, Start
 from svrl.matrix.observed import Observed, check_observed
 from svrl.matrix.parameters import Bounds, Centre, Output
+from svrl.matrix.scaling import offset_of, unit_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,6 @@ class Problem:
         shrinkage: torch.Tensor | None = None,
         output: Output = "estimate",
         clip: Bounds = None,
-        already_filled: bool = False,
         held_out: torch.Tensor | None = None,
     ) -> Estimate:
         """Undo `of` on a solver's result and hand it back in the caller's kind of array."""
@@ -120,7 +120,7 @@ class Problem:
                 matrix = matrix + offset
             if clip is not None:
                 matrix = matrix.clamp(*clip)
-            if output == "fill" and not (already_filled and offset is None and clip is None):
+            if output == "fill":
                 matrix = torch.where(self.mask, self.observed.tensors[0].reshape(matrix.shape), matrix)
         elif factors is not None and offset is not None:
             factors = _append_offset(*factors, offset)
@@ -142,35 +142,6 @@ class Problem:
             kept=output == "fill",
             held_out=None if held_out is None else back(held_out),
         )
-
-
-def unit_of(values: torch.Tensor) -> torch.Tensor | None:
-    """A power of two near the largest entry of each matrix (B, 1, 1), or None where none is needed."""
-    largest = values.abs().amax((-2, -1), keepdim=True)
-    reach = 1e8 if values.dtype == torch.float32 else 1e60
-    if not bool(((largest > reach) | ((largest < 1 / reach) & (largest > 0))).any()):
-        return None
-    exponent = torch.frexp(largest).exponent
-    return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))
-
-
-def offset_of(values: torch.Tensor, mask: torch.Tensor, centre: Centre) -> torch.Tensor | None:
-    """What to subtract from (B, m, n): nothing, one number a matrix (B, 1, 1) or one a row (B, m, 1).
-
-    A row without an observed entry takes the mean of the whole matrix.
-    """
-    if centre == "none":
-        return None
-    if centre == "midrange":
-        low = values.masked_fill(~mask, torch.inf).amin((-2, -1), keepdim=True)
-        high = values.masked_fill(~mask, -torch.inf).amax((-2, -1), keepdim=True)
-        return (low + high) / 2
-    total = values.sum(-1, keepdim=True)
-    count = mask.sum(-1, keepdim=True)
-    mean = total.sum(-2, keepdim=True) / count.sum(-2, keepdim=True)
-    if centre == "mean":
-        return mean
-    return torch.where(count > 0, total / count.clamp(min=1), mean)
 
 
 def _append_offset(left: torch.Tensor, right: torch.Tensor, offset: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -45,17 +45,36 @@ def top_directions(
     block = torch.randn(batch, n, count - given, generator=generator, device=matrix.device, dtype=matrix.dtype)
     if guess is not None and given:
         block = torch.cat([guess[..., :given], block], -1)
-    right = torch.linalg.qr(block)[0]
-    old = torch.zeros(batch, 1, dtype=matrix.dtype, device=matrix.device)
+    return power_iteration(matrix, torch.linalg.qr(block)[0], max_steps, tolerance, watch)
+
+
+def power_iteration(
+    matrix: torch.Tensor, right: torch.Tensor, max_steps: int, tolerance: float = 0.0, watch: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As `top_directions`, of (..., m, n), from the directions `right` (..., n, k); without a tolerance, all steps."""
+    old = matrix.new_zeros(*matrix.shape[:-2], 1)
     for _ in range(max_steps):
         left = torch.linalg.qr(matrix @ right)[0]
         right, triangle = torch.linalg.qr(matrix.mT @ left)
-        found = torch.linalg.svdvals(triangle)[:, :watch]
-        if bool(((found - old).abs() <= tolerance * found[:, :1]).all()):
-            break
-        old = found
+        if tolerance:
+            found = torch.linalg.svdvals(triangle)[..., :watch]
+            if bool(((found - old).abs() <= tolerance * found[..., :1]).all()):
+                break
+            old = found
     u, s, vt = torch.linalg.svd(matrix @ right, full_matrices=False)
     return u, s, right @ vt.mT
+
+
+def split(u: torch.Tensor, s: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Factors (..., m, r) and (..., n, r) of u diag(s) v', of equal lengths."""
+    root = s.sqrt().unsqueeze(-2)
+    return u * root, v * root
+
+
+def leading_directions(matrix: torch.Tensor, right: torch.Tensor, passes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Left (..., m, k), which carries the lengths, and orthonormal right (..., n, k) after so many power steps."""
+    u, s, v = power_iteration(matrix, right, passes)
+    return u * s.unsqueeze(-2), v
 
 
 def largest_singular_value_of(matrix: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.matrix.compiling import njit
+from svrl.runtime.jit import njit
 
 COMPILE: dict[str, Any] = {"error_model": "numpy", "nogil": True, "cache": True}
 BLOCK = 512

@@ -17,8 +17,8 @@ from importlib import resources
 import torch
 from torch import Tensor
 
-from svrl.matrix.cuda_compiler import Kernel, NoCompilerError, compiled
 from svrl.mdp.grid_table import Table
+from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 
 MOST_DIMENSIONS = 4
 MOST_PAIRS = 2**31 - 1

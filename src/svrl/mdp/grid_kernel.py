@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.matrix.compiling import njit
+from svrl.runtime.jit import njit
 
 COMPILE: dict[str, Any] = {
     # No reassociation: it could round the two ways of taking a chunk differently.

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.matrix.compiling import njit
 from svrl.mdp.model import sparse_rows
 from svrl.mdp.threads import share_out
+from svrl.runtime.jit import njit
 
 # Sums of a few gathered numbers are 2 to 5 times slower once reassociation lets LLVM make vectors of them.
 COMPILE: dict[str, Any] = {

@@ -47,6 +47,8 @@ from torch import Tensor
 
 from svrl.matrix import Bernoulli
 from svrl.matrix.parameters import check_whole
+from svrl.matrix.scaling import means_of_rows, row_means
+from svrl.matrix.subspace import leading_directions
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
 
@@ -233,9 +235,7 @@ class Fresh:
         if self.index is None:
             return self.values - self.values.mean(1, keepdim=True)
         rows = self.index // meter.n_actions
-        zeros = torch.zeros(meter.n_states, dtype=self.values.dtype, device=meter.device)
-        count = zeros.index_add(0, rows, torch.ones_like(self.values)).clamp_(min=1.0)
-        mean = zeros.index_add(0, rows, self.values) / count
+        mean = means_of_rows(rows, self.values, meter.n_states)
         dense = torch.zeros(meter.n_states * meter.n_actions, dtype=self.values.dtype, device=meter.device)
         dense[self.index] = self.values - mean[rows]
         return dense.reshape(meter.n_states, meter.n_actions)
@@ -304,7 +304,7 @@ def _filled(state: State) -> tuple[Tensor, Tensor]:
     if visits is None:
         return q, q.mean(1, keepdim=True)
     known = visits > 0
-    mean = (q * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+    mean = row_means(q * known, known)
     last = state.memory.get("estimate")
     q = torch.where(known, q, mean if last is None else last - last.mean(1, keepdim=True) + mean)
     return q, q.mean(1, keepdim=True)
@@ -351,12 +351,3 @@ def _directions(centred: Tensor, state: State, rank: int, generator: torch.Gener
         right = torch.randn(centred.shape[1], rank, generator=generator, dtype=centred.dtype, device=centred.device)
     state.memory["left"], state.memory["right"] = leading_directions(centred, right, passes)
     return state.memory["left"], state.memory["right"]
-
-
-def leading_directions(matrix: Tensor, right: Tensor, passes: int) -> tuple[Tensor, Tensor]:
-    """Orthogonal iteration on (S, A) from right (A, r): left (S, r) carries the lengths, right is orthonormal."""
-    for _ in range(passes):
-        basis = torch.linalg.qr(matrix @ right).Q
-        right = torch.linalg.qr(matrix.mT @ basis).Q
-    u, s, vt = torch.linalg.svd(matrix @ right, full_matrices=False)
-    return u * s, right @ vt.mT

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.matrix.compiling import njit
+from svrl.runtime.jit import njit
 
 COMPILE: dict[str, Any] = {
     "fastmath": {"contract", "arcp", "nsz"},

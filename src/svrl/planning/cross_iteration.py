@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import scipy.linalg
 import torch
 from torch import Tensor
 
+from svrl.matrix.cross import pivots, skeleton
 from svrl.matrix.parameters import check_positive, check_whole
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
@@ -119,21 +118,6 @@ class CrossValueIteration:
                 order = torch.randperm(size, generator=generator, device=meter.device)
                 state.memory[name] = order[: min(self.rank, size)]
         return state.memory["rows"], state.memory["columns"]
-
-
-def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float) -> tuple[Tensor, Tensor]:
-    """Factors left (S, k) and right (k, A) of C G^+ R; directions of G below `cut` of its norm are left out."""
-    u, s, vt = torch.linalg.svd(r[:, columns], full_matrices=False)
-    keep = s > cut * s[0]
-    keep[0] = True
-    scale = 1.0 / s[keep].clamp(min=torch.finfo(s.dtype).tiny)
-    return c @ (vt[keep].mT * scale), u[:, keep].mT @ r
-
-
-def pivots(tall: Tensor, count: int) -> Tensor:
-    """Rows of (m, k) that span its row space best, by QR with exchange."""
-    order = scipy.linalg.qr(np.asarray(tall.cpu()).T, mode="r", pivoting=True)[1][:count]
-    return torch.from_numpy(order.astype(np.int64)).to(tall.device)
 
 
 def argmax_of_product(left: Tensor, right: Tensor) -> Tensor:

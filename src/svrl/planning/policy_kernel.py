@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.matrix.compiling import njit
+from svrl.runtime.jit import njit
 
 # Sums may be reordered, but NaN keeps its meaning: a place that is not a number must not become an index.
 COMPILE: dict[str, Any] = {

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
 from svrl.matrix.parameters import check_whole
+from svrl.matrix.scaling import means_of_rows
 from svrl.planning.meter import Meter
 from svrl.planning.method import Found, State
 from svrl.planning.sampled_iteration import best_of_rows, first_values, observe, quiet_long_enough
@@ -141,11 +142,9 @@ class StructuredValueIteration:
 
     def _centre_of(self, meter: Meter, states: Tensor, values: Tensor) -> tuple[Tensor, float]:
         """Row means (S,) of the observed values, and the root mean square of what is left."""
-        zeros = torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device)
         if not self.centre:
-            return zeros, 1.0
-        count = zeros.index_add(0, states, torch.ones_like(values)).clamp_(min=1.0)
-        mean = zeros.index_add(0, states, values) / count
+            return torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device), 1.0
+        mean = means_of_rows(states, values, meter.n_states)
         unit = float((values - mean[states]).square().mean().sqrt())
         return mean, unit if unit > 0.0 else 1.0
 

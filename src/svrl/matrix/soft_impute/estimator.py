@@ -30,14 +30,16 @@ from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed, check_observed
 from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
 from svrl.matrix.problem import Problem
+from svrl.matrix.scaling import Completed, Scale
+from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
 from svrl.matrix.soft_impute.path import Factors, solve_path
-from svrl.matrix.soft_impute.plain import solve_plain
-from svrl.matrix.soft_impute.small import is_small, solve_small, solve_small_arrays
-from svrl.matrix.soft_impute.small_cuda import Completed, complete_scaled_cuda, serves, working_type
-from svrl.matrix.soft_impute.solution import Solution
-from svrl.matrix.subspace import largest_singular_value_of, top_directions
+from svrl.matrix.soft_impute.reference import Solution, solve_in_torch, solve_plain
+from svrl.matrix.subspace import largest_singular_value_of, split, top_directions
 
 Solver = Literal["auto", "small", "path", "plain", "accelerated"]
+
+LONGEST_SIDE, SHORTEST_SIDE = 512, 64
+"""Up to this size SI-RF, whose fixed basis stays in the cache, beats everything that works on large matrices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,104 +89,100 @@ class SoftImpute:
         record = cls(tolerance=1e-3, max_steps=100, output="fill", solver="plain")
         return replace(record, **changes)  # type: ignore[arg-type]
 
-    def captures(self, m: int, n: int) -> bool:
-        """Whether a call on matrices (..., m, n) on a CUDA device can be recorded in a graph: it never waits there."""
-        return self.centre == "none" and (self.solver == "small" or (self.solver == "auto" and is_small(m, n)))
+    def captures(self, m: int, n: int, device: torch.device) -> bool:
+        """Whether a call on float32 matrices (..., m, n) can be recorded in a CUDA graph, because it never waits.
 
-    def completed_on_gpu(self, q: torch.Tensor, mask: torch.Tensor, *, scaling: str, fill: bool) -> Completed | None:
-        """Scaling, estimation and filling of q (..., m, n) in one launch; None where the kernel does not serve.
-
-        Args:
-            q: On a CUDA device.
-            mask: (..., m, n), what is observed.
-            scaling: "none", "minmax" or "row", as `StructuredTargets` has them.
-            fill: Keep the observed entries.
+        On a device without graphs there is nothing to wait for.
         """
+        if self.centre != "none" or not self._small(m, n):
+            return False
+        kind = working_type(torch.float32, self.shrinkage, self.ratio)
+        return device.type != "cuda" or serves(max(m, n), min(m, n), kind, device)
+
+    def complete_scaled(self, q: torch.Tensor, mask: torch.Tensor, *, scale: Scale, fill: bool) -> Completed | None:
+        """`svrl.matrix.scaling.complete_scaled` in one launch on a GPU; None where its kernel does not serve."""
         m, n = q.shape[-2:]
-        plain = self.shrinkage is None and self.output == "estimate" and self.clip is None and self.captures(m, n)
-        if not plain or m < n or working_type(q.dtype, None, self.ratio) != torch.float32:
+        plain = self.shrinkage is None and self.output == "estimate" and self.centre == "none" and self.clip is None
+        if not (plain and q.is_cuda and m >= n and self._small(m, n)):
             return None
-        if not serves(m, n, q.dtype, q.device):
+        if working_type(q.dtype, None, self.ratio) != torch.float32 or not serves(m, n, q.dtype, q.device):
             return None
-        found = complete_scaled_cuda(
+        found = complete_scaled_on_gpu(
             q.reshape(-1, m, n),
             mask.reshape(-1, m, n),
-            scaling=scaling,
+            scale=scale,
             fill=fill,
             ratio=self.ratio,
             tolerance=self.tolerance,
             max_steps=self.max_steps,
         )
-        batch = q.shape[:-2]
-        return Completed(found[0].view(q.shape), found[1].view(q.shape), found[2].view(batch), found[3].view(batch))
+        return Completed(*(part.view(*q.shape[:-2], *part.shape[1:]) for part in found))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""
         check_observed(observed)
         m, n = observed.shape[-2:]
-        small = self.solver == "small" or (self.solver == "auto" and is_small(m, n))
+        small = self._small(m, n)
         if small and start is None and self.centre == "none" and self.clip is None and m >= n:
             values, mask = observed.values, observed.mask
             if isinstance(values, np.ndarray) or values.device.type == "cpu":
-                return self._complete_small(observed, as_array(values), as_array(mask))
+                return self._straight_to_the_kernel(observed, as_array(values), as_array(mask))
         problem = Problem.of(observed, self.centre, rescale=not small)
         if small:
-            solution = solve_small(
-                problem.values,
-                problem.mask,
-                None if self.shrinkage is None else problem.absolute(self.shrinkage),
-                self.ratio,
-                problem.start_matrix(start),
-                self.tolerance,
-                self.max_steps,
-                fill=self.output == "fill",
-            )
+            solution = self._solve_small(problem, start)
         else:
             solution = self._solve_large(problem, start, torch_generator(generator, problem.values.device))
-        filled = self.output == "fill" and solution.filled is not None
-        dense = solution.filled if filled else solution.estimate
-        return problem.deliver(
-            matrix=dense,
-            factors=solution.factors if dense is None else None,
-            code=solution.code,
-            rank=solution.rank,
-            iterations=solution.iterations,
-            change=solution.change,
-            shrinkage=solution.shrinkage,
-            output=self.output,
-            clip=self.clip,
-            already_filled=filled,
-        )
+        return problem.deliver(**solution._asdict(), output=self.output, clip=self.clip)
 
-    def _complete_small(self, observed: Observed, values: np.ndarray, mask: np.ndarray) -> Estimate:
+    def _small(self, m: int, n: int) -> bool:
+        """Whether SI-RF is the solver for this shape."""
+        fits = max(m, n) <= LONGEST_SIDE and min(m, n) <= SHORTEST_SIDE
+        return self.solver == "small" or (self.solver == "auto" and fits)
+
+    def _straight_to_the_kernel(self, observed: Observed, values: np.ndarray, mask: np.ndarray) -> Estimate:
         """The common small case from arrays to arrays: what is left around the kernel is a few microseconds."""
+        from svrl.matrix.soft_impute.kernel import solve_on_cpu
+
         *batch, m, n = values.shape
-        found = solve_small_arrays(
-            values.reshape(-1, m, n),
-            mask.reshape(-1, m, n),
-            self.shrinkage,
-            self.ratio,
-            None,
-            self.tolerance,
-            self.max_steps,
-            fill=self.output == "fill",
-        )
-        arrays: list[Any] = [found.result.reshape(values.shape), *(numbers.reshape(batch) for numbers in found[1:])]
+        fill, rule = self.output == "fill", (self.shrinkage, self.ratio, None, self.tolerance, self.max_steps)
+        found = solve_on_cpu(values.reshape(-1, m, n), mask.reshape(-1, m, n), *rule, fill=fill)
+        arrays: list[Any] = [found.matrix.reshape(values.shape), *(numbers.reshape(batch) for numbers in found[1:6])]
         if not observed.numpy:
             arrays = [torch.from_numpy(array) for array in arrays]
-        result, shrinkage, change, iterations, rank, code = arrays
+        matrix, shrinkage, change, iterations, rank, code = arrays
         return Estimate(
-            dense=result,
+            dense=matrix,
             factors=None,
             code=code,
             rank=rank,
             iterations=iterations,
             change=change,
             shrinkage=shrinkage,
-            kept=self.output == "fill",
+            kept=fill,
         )
 
-    def _solve_large(self, problem: Problem, start: Start, source: torch.Generator) -> Solution:
+    def _solve_small(self, problem: Problem, start: Start) -> Solution[torch.Tensor]:
+        """SI-RF: compiled by numba on the CPU, by NVRTC on a GPU, and in torch where that kernel does not serve."""
+        values, mask, first = problem.values, problem.mask, problem.start_matrix(start)
+        shrinkage = None if self.shrinkage is None else problem.absolute(self.shrinkage)
+        wide = values.shape[-2] < values.shape[-1]
+        if wide:
+            values, mask, first = values.mT, mask.mT, None if first is None else first.mT
+        fill, rest = self.output == "fill", (self.tolerance, self.max_steps)
+        if values.device.type == "cpu":
+            from svrl.matrix.soft_impute.kernel import solve_on_cpu
+
+            level, guess = (None if given is None else as_array(given) for given in (shrinkage, first))
+            arrays = solve_on_cpu(as_array(values), as_array(mask), level, self.ratio, guess, *rest, fill=fill)
+            solution: Solution[torch.Tensor] = Solution._make((*map(torch.from_numpy, arrays[:6]), None))
+        else:
+            kind = working_type(values.dtype, shrinkage, self.ratio)
+            m, n = values.shape[-2:]
+            solve = solve_on_gpu if serves(m, n, kind, values.device) else solve_in_torch
+            solution = solve(values, mask, shrinkage, self.ratio, first, *rest, fill=fill)
+        return solution._replace(matrix=solution.matrix.mT) if wide else solution
+
+    def _solve_large(self, problem: Problem, start: Start, source: torch.Generator) -> Solution[torch.Tensor]:
         values, mask = problem.values, problem.mask
         if self.shrinkage is not None:
             shrinkage = problem.absolute(self.shrinkage)
@@ -193,20 +191,14 @@ class SoftImpute:
             # A zero matrix has no scale of its own; any positive shrinkage solves it.
             shrinkage = torch.where(shrinkage > 0, shrinkage, torch.ones_like(shrinkage))
         if self.solver in ("plain", "accelerated"):
-            return solve_plain(
-                values,
-                mask,
-                shrinkage,
-                problem.start_matrix(start),
-                self.tolerance,
-                self.max_steps,
-                momentum=self.solver == "accelerated",
-            )
-        first = _start_factors(problem, start, source)
-        solved = [
-            self._solve_one(values[b : b + 1], mask[b : b + 1], shrinkage[b : b + 1], at, source)
-            for b, at in enumerate(first)
-        ]
+            momentum, first = self.solver == "accelerated", problem.start_matrix(start)
+            return solve_plain(values, mask, shrinkage, first, self.tolerance, self.max_steps, momentum=momentum)
+        given = _start_factors(problem, start, source)
+        solved = []
+        for b in range(len(values)):
+            one = slice(b, b + 1)
+            factors = None if given is None else (given[0][one], given[1][one])
+            solved.append(self._solve_one(values[one], mask[one], shrinkage[one], factors, source))
         return solved[0] if len(solved) == 1 else _stack(solved)
 
     def _solve_one(
@@ -216,46 +208,31 @@ class SoftImpute:
         shrinkage: torch.Tensor,
         start: Factors | None,
         source: torch.Generator,
-    ) -> Solution:
+    ) -> Solution[torch.Tensor]:
         found = solve_path(values, mask, shrinkage, start, self.tolerance, self.max_steps, source)
         if int(found.code) != Outcome.NOT_LOW_ENOUGH.code or self.solver == "path":
             return found
-        assert found.factors is not None
-        left, right = found.factors
-        dense = solve_plain(values, mask, shrinkage, left @ right.mT, self.tolerance, self.max_steps, momentum=True)
-        return replace(dense, iterations=dense.iterations + found.iterations)
+        dense = solve_plain(values, mask, shrinkage, _matrix(found), self.tolerance, self.max_steps, momentum=True)
+        return dense._replace(iterations=dense.iterations + found.iterations)
 
 
-def _start_factors(problem: Problem, start: Start, source: torch.Generator) -> list[Factors | None]:
-    """The caller's start as thin factors, one pair a matrix."""
-    batch = len(problem.values)
-    if start is None:
-        return [None] * batch
+def _start_factors(problem: Problem, start: Start, source: torch.Generator) -> Factors | None:
+    """The caller's start as thin factors (B, m, r) and (B, n, r)."""
     given = problem.start_factors(start)
-    if given is None:
-        matrix = problem.start_matrix(start)
-        assert matrix is not None
-        u, s, v = top_directions(matrix, 32, source)
-        root = s.sqrt().unsqueeze(-2)
-        given = u * root, v * root
-    left, right = given
-    return [(left[b : b + 1], right[b : b + 1]) for b in range(batch)]
+    matrix = None if given is not None else problem.start_matrix(start)
+    if matrix is None:
+        return given
+    return split(*top_directions(matrix, 32, source))
 
 
-def _stack(solved: list[Solution]) -> Solution:
+def _matrix(solution: Solution[torch.Tensor]) -> torch.Tensor:
+    if solution.matrix is not None:
+        return solution.matrix
+    assert solution.factors is not None
+    return solution.factors[0] @ solution.factors[1].mT
+
+
+def _stack(solved: list[Solution[torch.Tensor]]) -> Solution[torch.Tensor]:
     """Join single solutions; a batch of factors may differ in rank, so the matrices are formed."""
-    dense = []
-    for one in solved:
-        if one.estimate is not None:
-            dense.append(one.estimate)
-        else:
-            assert one.factors is not None
-            dense.append(one.factors[0] @ one.factors[1].mT)
-    return Solution(
-        estimate=torch.cat(dense),
-        shrinkage=torch.cat([one.shrinkage for one in solved]),
-        rank=torch.cat([one.rank for one in solved]),
-        iterations=torch.cat([one.iterations for one in solved]),
-        change=torch.cat([one.change for one in solved]),
-        code=torch.cat([one.code for one in solved]),
-    )
+    numbers = (torch.cat(parts) for parts in zip(*(one[1:6] for one in solved), strict=True))
+    return Solution._make((torch.cat([_matrix(one) for one in solved]), *numbers, None))

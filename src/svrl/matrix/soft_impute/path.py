@@ -25,8 +25,8 @@ import torch
 
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.ridge_step import residual, solve_columns, solve_rows
-from svrl.matrix.soft_impute.solution import Solution
-from svrl.matrix.subspace import relative_change, top_directions
+from svrl.matrix.soft_impute.reference import Solution
+from svrl.matrix.subspace import relative_change, split, top_directions
 
 Factors = tuple[torch.Tensor, torch.Tensor]
 
@@ -52,7 +52,7 @@ def solve_path(
     tolerance: float,
     max_steps: int,
     source: torch.Generator,
-) -> Solution:
+) -> Solution[torch.Tensor]:
     """Complete one matrix, values and mask (1, m, n), with shrinkage (1,).
 
     The code is NOT_LOW_ENOUGH if the minimiser's rank turned out too high for this method; the
@@ -90,26 +90,18 @@ def solve_path(
             code = Outcome.NOT_LOW_ENOUGH
             break
         found = min(found, most - left.shape[-1])
-        length = ((s[..., :found] - t) / share).sqrt().unsqueeze(-2)
-        left = torch.cat([left, u[..., :found] * length], -1)
-        right = torch.cat([right, v[..., :found] * length], -1)
+        more = split(u[..., :found], (s[..., :found] - t) / share, v[..., :found])
+        left, right = torch.cat([left, more[0]], -1), torch.cat([right, more[1]], -1)
         beyond = min(2 * beyond, most) if found == beyond else beyond
     whole = torch.tensor([step], device=values.device)
-    return Solution(
-        factors=(left, right),
-        shrinkage=shrinkage,
-        rank=torch.full_like(whole, left.shape[-1]),
-        iterations=whole,
-        change=change,
-        code=torch.full_like(whole, code.code),
-    )
+    rank, codes = torch.full_like(whole, left.shape[-1]), torch.full_like(whole, code.code)
+    return Solution(None, shrinkage, change, whole, rank, codes, factors=(left, right))
 
 
 def _first(values: torch.Tensor, t: torch.Tensor, share: torch.Tensor, source: torch.Generator) -> Factors:
     """Leading directions of the zero-filled matrix, at the length they would have if it were full."""
     u, s, v = top_directions(values, FIRST_RANK, source, max_steps=6, watch=1)
-    root = (s / share.unsqueeze(-1)).sqrt().unsqueeze(-2)
-    return u * root, v * root
+    return split(u, s / share.unsqueeze(-1), v)
 
 
 def _shrink_inside(rest: torch.Tensor, left: torch.Tensor, right: torch.Tensor, t: torch.Tensor) -> Factors:
@@ -117,5 +109,4 @@ def _shrink_inside(rest: torch.Tensor, left: torch.Tensor, right: torch.Tensor, 
     basis, triangle = torch.linalg.qr(right)
     u, s, vt = torch.linalg.svd(rest @ basis + left @ triangle.mT, full_matrices=False)
     kept = s[0] > t
-    root = (s - t.unsqueeze(-1))[:, kept].sqrt().unsqueeze(-2)
-    return u[..., kept] * root, (basis @ vt.mT)[..., kept] * root
+    return split(u[..., kept], (s - t.unsqueeze(-1))[:, kept], (basis @ vt.mT)[..., kept])

@@ -1,4 +1,4 @@
-"""SI-RF on a GPU: launches the kernel of small_cuda.cu, one block a matrix.
+"""SI-RF on a GPU: launches the kernel of kernel.cu, one block a matrix.
 
 It serves matrices (m, n) of at most 32 columns whose work fits in the shared memory of a block: 512 x 32 on an
 H200 in float32, 128 x 18 on every GPU. Nothing here waits for the device, and the launch can be captured
@@ -11,36 +11,25 @@ import ctypes
 import functools
 import warnings
 from importlib import resources
-from typing import NamedTuple
 
 import torch
 
-from svrl.matrix.cuda_compiler import Kernel, NoCompilerError, compiled
 from svrl.matrix.estimate import Outcome
-from svrl.matrix.soft_impute.solution import Solution
+from svrl.matrix.scaling import Completed, Scale
+from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, Solution
+from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 
 LANES = 32
 """Threads of a warp."""
 MOST_COLUMNS = LANES
 """A lane for each."""
 MOST_WARPS = 16
-FINEST_IN_SINGLE = 1e-3
-"""Shrinkages below this share of the largest singular value are worked on in float64."""
-SCALINGS = {"none": 0, "minmax": 1, "row": 2}
-"""As `Scaling` in small_cuda.cu."""
+SCALES: tuple[Scale, ...] = ("none", "minmax", "row")
+"""Each at the number that it has in kernel.cu's `Scaling`."""
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
-class Completed(NamedTuple):
-    """Matrices completed inside a scaling: matrix and estimate (B, m, n), rank and code (B,)."""
-
-    matrix: torch.Tensor
-    estimate: torch.Tensor
-    rank: torch.Tensor
-    code: torch.Tensor
-
-
-def solve_small_cuda(
+def solve_on_gpu(
     values: torch.Tensor,
     mask: torch.Tensor,
     shrinkage: torch.Tensor | None,
@@ -50,49 +39,25 @@ def solve_small_cuda(
     max_steps: int,
     *,
     fill: bool,
-) -> Solution:
+) -> Solution[torch.Tensor]:
     """Complete values (B, m, n), m >= n; shrinkage (B,), or None for ratio times the largest singular value."""
-    kind = values.dtype
-    values = values.to(working_type(kind, shrinkage, ratio))
-    result = torch.empty_like(values, memory_format=torch.contiguous_format)
+    given = values.to(working_type(values.dtype, shrinkage, ratio))
+    matrix = torch.empty_like(given, memory_format=torch.contiguous_format)
     levels = values.new_zeros(len(values), dtype=torch.float64) if shrinkage is None else shrinkage.double().clone()
     ratio = ratio if shrinkage is None else 0.0
-    start = None if start is None else start.to(values.dtype).contiguous()
-    ends = _launch(values, mask, start, result, None, levels, SCALINGS["none"], ratio, tolerance, max_steps, fill)
-    result = result.to(kind)
-    return Solution(
-        filled=result if fill else None,
-        estimate=None if fill else result,
-        shrinkage=levels,
-        rank=ends.rank,
-        iterations=ends.steps,
-        change=ends.change,
-        code=ends.code,
-    )
+    start = None if start is None else start.to(given.dtype).contiguous()
+    ends = _launch(given, mask, start, matrix, None, levels, "none", ratio, tolerance, max_steps, fill)
+    return Solution(matrix.to(values.dtype), levels, *ends)
 
 
-def complete_scaled_cuda(
-    q: torch.Tensor,
-    mask: torch.Tensor,
-    *,
-    scaling: str,
-    fill: bool,
-    ratio: float,
-    tolerance: float,
-    max_steps: int,
+def complete_scaled_on_gpu(
+    q: torch.Tensor, mask: torch.Tensor, *, scale: Scale, fill: bool, ratio: float, tolerance: float, max_steps: int
 ) -> Completed:
-    """Scale q (B, m, n), m >= n, estimate, scale back and fill, in one launch: all of structured targets."""
+    """What `svrl.matrix.scaling.complete_scaled` does to q (B, m, n), m >= n, in one launch."""
     matrix, estimate = (torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2))
     levels = q.new_empty(len(q), dtype=torch.float64)
-    ends = _launch(q, mask, None, matrix, estimate, levels, SCALINGS[scaling], ratio, tolerance, max_steps, fill)
-    return Completed(matrix, estimate, ends.rank, ends.code)
-
-
-class _Ends(NamedTuple):
-    change: torch.Tensor
-    steps: torch.Tensor
-    rank: torch.Tensor
-    code: torch.Tensor
+    _, _, rank, code = _launch(q, mask, None, matrix, estimate, levels, scale, ratio, tolerance, max_steps, fill)
+    return Completed(matrix, estimate, rank, code)
 
 
 def _launch(
@@ -102,32 +67,32 @@ def _launch(
     result: torch.Tensor,
     estimate: torch.Tensor | None,
     levels: torch.Tensor,
-    scaling: int,
+    scale: Scale,
     ratio: float,
     tolerance: float,
     max_steps: int,
     fill: bool,
-) -> _Ends:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Writes to result, estimate and levels; returns change, iterations, rank and code, (B,) each."""
     batch, m, n = values.shape
     values, mask = values.contiguous(), mask.contiguous()
     change = torch.empty_like(levels)
     steps, rank, code = (torch.empty(batch, dtype=torch.int64, device=values.device) for _ in range(3))
     ends = (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
-    numbers = (m, n, scaling), (ratio, tolerance), (max_steps, int(fill), *(end.code for end in ends))
     with torch.cuda.device(values.device):
         _kernel(values.dtype, m, n, values.device)(
             *(values, mask, start, result, estimate, levels, change, steps, rank, code),
-            *map(ctypes.c_int, numbers[0]),
-            *map(ctypes.c_double, numbers[1]),
-            *map(ctypes.c_int, numbers[2]),
+            *map(ctypes.c_int, (m, n, SCALES.index(scale))),
+            *map(ctypes.c_double, (ratio, tolerance)),
+            *map(ctypes.c_int, (max_steps, int(fill), *(end.code for end in ends))),
             blocks=batch,
-            threads=32 * max(_even(n) // 2, min(MOST_WARPS, m)),
+            threads=LANES * max(_even(n) // 2, min(MOST_WARPS, m)),
             shared=_shared_bytes(m, n, values.dtype),
         )
-    return _Ends(change, steps, rank, code)
+    return change, steps, rank, code
 
 
-def working_type(dtype: torch.dtype, shrinkage: torch.Tensor | None, ratio: float) -> torch.dtype:
+def working_type(dtype: torch.dtype, shrinkage: object, ratio: float) -> torch.dtype:
     """float64 where the shrinkage may be lost in float32: where it is a small share, or nobody knows which."""
     return dtype if shrinkage is None and ratio >= FINEST_IN_SINGLE else torch.float64
 
@@ -159,12 +124,12 @@ def _shared_bytes(m: int, n: int, dtype: torch.dtype) -> int:
 
 def _kernel(dtype: torch.dtype, m: int, n: int, device: torch.device) -> Kernel:
     definitions: dict[str, str | int] = {"REAL": REALS[dtype], "N": _even(n), "ROWS": -(-m // LANES)}
-    return compiled(_source(), "soft_impute_small", definitions, device)
+    return compiled(_source(), "soft_impute", definitions, device)
 
 
 @functools.cache
 def _source() -> str:
-    return resources.files("svrl.matrix.soft_impute").joinpath("small_cuda.cu").read_text(encoding="utf-8")
+    return resources.files("svrl.matrix.soft_impute").joinpath("kernel.cu").read_text(encoding="utf-8")
 
 
 @functools.cache

@@ -1,11 +1,11 @@
 // SI-RF for many small matrices: one block a matrix, the whole problem in shared memory.
 //
-// small_kernel.py explains the method and small_twin.py is its plain version. What differs here follows from the
+// kernel.py explains the method and reference.py is its plain version. What differs here follows from the
 // machine. Waiting, not arithmetic, is what costs: so all N/2 rotations of a round of the tournament are made at the
 // same time, a warp each, and all N directions are followed whatever the rank. N - 1 rounds are a sweep; one sweep an
 // outer iteration keeps the basis near the singular vectors, which move little from one to the next.
 //
-// Around it, scaling may be done as structured targets want it (svrl.agents.structured_targets): a matrix minus its
+// Around it, scaling may be done as structured targets want it (svrl.matrix.scaling): a matrix minus its
 // offset over its factor is what is estimated, and what is known of a row without an observed entry stays.
 //
 // Compiled at run time with -DREAL=float|double, -DN=columns, an even number up to 32, and -DROWS=rows of a lane, that is
@@ -414,7 +414,7 @@ __device__ inline Real estimate_at(const Work &w, int i, int j) {
 // missing ones of the minimiser. With `estimates` those are the minimisers, scaled back, and the results what
 // structured targets make of them: entries that are observed (with `fill`), of rows that are not observed at all, or
 // of matrices that are not finite, are as they were.
-extern "C" __global__ void __launch_bounds__(512, 2) soft_impute_small(
+extern "C" __global__ void __launch_bounds__(512, 2) soft_impute(
     const Real *all_values, const unsigned char *all_masks, const Real *all_starts, Real *all_results,
     Real *all_estimates, double *shrinkages, double *changes, long long *steps, long long *ranks, long long *codes,
     int m, int n, int scaling, double ratio, double tolerance, int max_steps, int fill,

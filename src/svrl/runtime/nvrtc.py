@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,12 +144,7 @@ def _check(status: int, call: str) -> None:
 
 @functools.cache
 def _driver() -> ctypes.CDLL:
-    for name in DRIVERS:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise NoCompilerError("The NVIDIA driver's library libcuda cannot be loaded.")
+    return _load(DRIVERS, "The NVIDIA driver's library libcuda cannot be loaded.")
 
 
 @functools.cache
@@ -157,14 +152,19 @@ def _nvrtc() -> ctypes.CDLL:
     own = (torch.version.cuda or "").partition(".")[0]
     # That of torch's own CUDA version first: the driver may not know what a newer one makes.
     names = sorted(LIBRARIES, key=lambda name: not own or (f".{own}" not in name and f"_{own}0_" not in name))
-    for name in (*names, *map(str, _brought_along())):
+    return _load(
+        (*names, *map(str, _brought_along())),
+        "NVRTC cannot be loaded: it comes with torch's CUDA wheels, or pip install nvidia-cuda-nvrtc.",
+    )
+
+
+def _load(names: Iterable[str], otherwise: str) -> ctypes.CDLL:
+    for name in names:
         try:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise NoCompilerError(
-        "NVRTC cannot be loaded: it comes with torch's CUDA wheels, or pip install nvidia-cuda-nvrtc."
-    )
+    raise NoCompilerError(otherwise)
 
 
 def _brought_along() -> Iterator[Path]:

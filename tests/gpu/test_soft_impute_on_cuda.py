@@ -1,4 +1,4 @@
-"""Soft-Impute's CUDA kernel: against the converged float64 optimum, its twin, and inside a graph."""
+"""Soft-Impute's CUDA kernel: against the converged float64 optimum, the reference in torch, and inside a graph."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import torch
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import Observed, Outcome, SoftImpute
-from svrl.matrix.soft_impute.small_cuda import complete_scaled_cuda, serves, solve_small_cuda
-from svrl.matrix.soft_impute.small_matmul import solve_small_matmul
-from svrl.matrix.soft_impute.small_twin import solve_small_twin
+from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu
+from svrl.matrix.soft_impute.reference import solve_in_torch
 
 pytestmark = [
     pytest.mark.gpu,
@@ -59,10 +58,10 @@ def problem(family: int, batch: int, m: int, n: int, share: float = 0.9) -> tupl
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_it_reaches_the_optimum(family: int, shape: tuple[int, int]) -> None:
     values, mask = problem(family, 32, *shape)
-    exact = solve_small_twin(values, mask, None, 0.02, None, 1e-9, 5_000, fill=False)
+    exact = solve_in_torch(values, mask, None, 0.02, None, 1e-9, 5_000, fill=False)
     for tolerance, limit in LIMITS.items():
-        found = solve_small_cuda(values.float(), mask, None, 0.02, None, tolerance, 1_000, fill=False)
-        assert float((found.estimate - exact.estimate).abs().max()) < limit
+        found = solve_on_gpu(values.float(), mask, None, 0.02, None, tolerance, 1_000, fill=False)
+        assert float((found.matrix - exact.matrix).abs().max()) < limit
         assert bool((found.code == Outcome.CONVERGED.code).all())
         assert torch.allclose(found.shrinkage, exact.shrinkage, rtol=1e-4)
 
@@ -70,42 +69,42 @@ def test_it_reaches_the_optimum(family: int, shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("batch", [1, 32, 1_056])
 def test_batches_of_any_size(batch: int) -> None:
     values, mask = problem(0, batch, 32, 18)
-    exact = solve_small_twin(values, mask, None, 0.02, None, 1e-9, 5_000, fill=True)
+    exact = solve_in_torch(values, mask, None, 0.02, None, 1e-9, 5_000, fill=True)
     for tolerance, limit in LIMITS.items():
-        found = solve_small_cuda(values.float(), mask, None, 0.02, None, tolerance, 1_000, fill=True)
-        assert float((found.filled - exact.filled).abs().max()) < limit
-        assert torch.equal(found.filled[mask], values.float()[mask])
+        found = solve_on_gpu(values.float(), mask, None, 0.02, None, tolerance, 1_000, fill=True)
+        assert float((found.matrix - exact.matrix).abs().max()) < limit
+        assert torch.equal(found.matrix[mask], values.float()[mask])
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 1.0])
 def test_in_float64_it_is_exact(share: float) -> None:
     values, mask = problem(2, 8, 32, 18, share)
-    exact = solve_small_twin(values, mask, None, 0.02, None, 1e-10, 20_000, fill=False)
-    found = solve_small_cuda(values, mask, None, 0.02, None, 1e-10, 20_000, fill=False)
-    assert float((found.estimate - exact.estimate).abs().max()) < 1e-6
+    exact = solve_in_torch(values, mask, None, 0.02, None, 1e-10, 20_000, fill=False)
+    found = solve_on_gpu(values, mask, None, 0.02, None, 1e-10, 20_000, fill=False)
+    assert float((found.matrix - exact.matrix).abs().max()) < 1e-6
     assert torch.equal(found.rank, exact.rank)
 
 
 def test_shrinkage_and_start_may_be_given() -> None:
     values, mask = problem(0, 8, 32, 18)
     level = torch.full((8,), 0.3, dtype=torch.float64, device="cuda")
-    exact = solve_small_twin(values, mask, level, 0.0, None, 1e-10, 5_000, fill=False)
-    found = solve_small_cuda(values.float(), mask, level, 0.0, None, 1e-6, 1_000, fill=False)
-    again = solve_small_cuda(values.float(), mask, level, 0.0, found.estimate, 1e-6, 1_000, fill=False)
+    exact = solve_in_torch(values, mask, level, 0.0, None, 1e-10, 5_000, fill=False)
+    found = solve_on_gpu(values.float(), mask, level, 0.0, None, 1e-6, 1_000, fill=False)
+    again = solve_on_gpu(values.float(), mask, level, 0.0, found.matrix, 1e-6, 1_000, fill=False)
     for one in (found, again):
-        assert float((one.estimate - exact.estimate).abs().max()) < 1e-4
+        assert float((one.matrix - exact.matrix).abs().max()) < 1e-4
         assert torch.equal(one.shrinkage, level)
     assert int(again.iterations.sum()) < int(found.iterations.sum())
 
 
 def test_nothing_and_too_little_time() -> None:
     mask = torch.rand(2, 8, 4, device="cuda") < 0.8
-    none = solve_small_cuda(torch.zeros(2, 8, 4, device="cuda"), mask, None, 0.02, None, 1e-3, 10, fill=False)
-    assert not none.estimate.any()
+    none = solve_on_gpu(torch.zeros(2, 8, 4, device="cuda"), mask, None, 0.02, None, 1e-3, 10, fill=False)
+    assert not none.matrix.any()
     assert not none.iterations.any()
     assert none.shrinkage.tolist() == [1.0, 1.0]
     values, mask = problem(2, 4, 32, 18)
-    short = solve_small_cuda(values.float(), mask, None, 0.02, None, 1e-9, 2, fill=False)
+    short = solve_on_gpu(values.float(), mask, None, 0.02, None, 1e-9, 2, fill=False)
     assert short.iterations.tolist() == [2] * 4
     assert (short.code == Outcome.OUT_OF_STEPS.code).all()
 
@@ -125,29 +124,28 @@ def test_the_estimator_takes_the_kernel_and_never_waits() -> None:
     assert torch.allclose(found.matrix.cpu(), cpu.matrix, atol=2e-4)
 
 
-@pytest.mark.parametrize("solve", [solve_small_cuda, solve_small_matmul])
-def test_a_graph_replays_it_on_new_values(solve) -> None:
+def test_a_graph_replays_it_on_new_values() -> None:
     values, mask = problem(0, 32, 32, 18)
     held = values.float().clone()
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        solve(held, mask, None, 0.02, None, 1e-5, 100, fill=False)
+        solve_on_gpu(held, mask, None, 0.02, None, 1e-5, 100, fill=False)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
-            found = solve(held, mask, None, 0.02, None, 1e-5, 100, fill=False)
+            found = solve_on_gpu(held, mask, None, 0.02, None, 1e-5, 100, fill=False)
         fresh = torch.where(mask, torch.from_numpy(matrices(1, 32, 32, 18, seed=5)).cuda(), 0.0)
         held.copy_(fresh)
         graph.replay()
     stream.synchronize()
-    exact = solve_small_twin(fresh, mask, None, 0.02, None, 1e-9, 5_000, fill=False)
-    assert float((found.estimate - exact.estimate).abs().max()) < 2e-4
+    exact = solve_in_torch(fresh, mask, None, 0.02, None, 1e-9, 5_000, fill=False)
+    assert float((found.matrix - exact.matrix).abs().max()) < 2e-4
 
 
 @pytest.mark.parametrize("output", ["fill", "estimate"])
 @pytest.mark.parametrize("scale", ["none", "minmax", "row"])
 def test_one_launch_does_what_structured_targets_say(scale: str, output: str) -> None:
-    """The plain lines of `complete`, on the CPU, are the twin."""
+    """The plain lines of `complete`, on the CPU, are the reference."""
     q = torch.from_numpy(matrices(0, 16, 32, 18)).float() * 7 - 2
     mask = torch.rand(q.shape, generator=torch.Generator().manual_seed(0)) < 0.85
     mask[3, 5] = False  # a row that tells nothing about itself
@@ -171,6 +169,8 @@ def test_wide_matrices_are_turned_and_large_ones_go_another_way() -> None:
     wide = SoftImpute(tolerance=1e-6)(Observed.trusted(values.float().mT, mask.mT)).matrix
     assert torch.allclose(tall, wide.mT, atol=1e-4)
     assert not serves(64, 64, torch.float32, torch.device("cuda"))
+    assert SoftImpute().captures(18, 32, torch.device("cuda"))
+    assert not SoftImpute().captures(64, 64, torch.device("cuda"))
     values, mask = problem(0, 2, 80, 64)
     large = SoftImpute(tolerance=1e-6)(Observed.trusted(values, mask)).matrix
     exact = SoftImpute(tolerance=1e-8)(Observed.trusted(values.cpu(), mask.cpu())).matrix
@@ -179,10 +179,10 @@ def test_wide_matrices_are_turned_and_large_ones_go_another_way() -> None:
 
 def test_results_do_not_depend_on_neighbours() -> None:
     values, mask = problem(0, 300, 32, 18)
-    whole = solve_small_cuda(values.float(), mask, None, 0.02, None, 1e-5, 100, fill=False).estimate
-    alone = solve_small_cuda(values[7:8].float(), mask[7:8], None, 0.02, None, 1e-5, 100, fill=False).estimate
+    whole = solve_on_gpu(values.float(), mask, None, 0.02, None, 1e-5, 100, fill=False).matrix
+    alone = solve_on_gpu(values[7:8].float(), mask[7:8], None, 0.02, None, 1e-5, 100, fill=False).matrix
     assert torch.equal(whole[7], alone[0])
-    half = complete_scaled_cuda(
-        values.float(), mask, scaling="row", fill=True, ratio=0.02, tolerance=1e-3, max_steps=100
+    half = complete_scaled_on_gpu(
+        values.float(), mask, scale="row", fill=True, ratio=0.02, tolerance=1e-3, max_steps=100
     )
     assert half.matrix.shape == values.shape
