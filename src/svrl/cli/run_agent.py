@@ -101,7 +101,7 @@ def working_with(
 
 
 def _refuse_another(agent: Agent, env: str, called: str) -> None:
-    from svrl.envs.catalogue import describe_env
+    from svrl.envs.make import describe_env
 
     spec = describe_env(env, agent.config.actions)
     seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, agent.spec))

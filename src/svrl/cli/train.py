@@ -71,7 +71,7 @@ _OWN = (*_DEFAULTS, "agents", "seeds", "together", "precision", "threads", "env_
 
 def known_names() -> list[str]:
     """Environments to offer for completion; any other Gymnasium id will do as well."""
-    from svrl.envs.catalogue import known_environments
+    from svrl.envs.make import known_environments
 
     return known_environments()
 

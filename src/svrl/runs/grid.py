@@ -149,7 +149,7 @@ def _named(pattern: Any, name: str) -> list[Any]:
     """The environments, or tasks, that a name with * stands for."""
     if not isinstance(pattern, str) or "*" not in pattern:
         return [pattern]
-    from svrl.envs.catalogue import known_environments
+    from svrl.envs.make import known_environments
     from svrl.mdp.catalogue import TASKS
 
     known = known_environments() if name == "env" else ["toy", *TASKS]
