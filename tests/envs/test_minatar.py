@@ -60,14 +60,6 @@ def test_who_stays_under_the_ball_plays_for_ever_and_is_cut_off() -> None:
     assert got.final_observations is not got.observations
 
 
-def test_the_limit_is_restored() -> None:
-    env, other = (MinAtarVectorEnv("freeway", seeds=(seed,), frame_limit=100) for seed in (0, 1))
-    env.reset()
-    played(env, 70)
-    other.restore(env.capture())
-    assert [bool(got.truncated[0]) for got in played(other, 40)].index(True) == 29
-
-
 def test_unknown_and_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="Did you mean seaquest"):
         make_env("minatar/seequest", 1, seed=0)
