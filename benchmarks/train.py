@@ -29,7 +29,7 @@ from svrl.agents.acting import epsilon_at
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig
 from svrl.agents.events import Stepped
 from svrl.agents.training import Training
-from svrl.envs.catalogue import make_env
+from svrl.envs.make import make_env
 from svrl.envs.vector import VectorEnv, step
 
 GAME = "atari/frostbite"
@@ -173,7 +173,7 @@ def authors_seconds(structured: bool, steps: int, device: torch.device) -> float
 def sb3_dqn(name: str, config: AgentConfig, seed: int, device: torch.device) -> Any:
     """Stable-Baselines3's DQN with one environment and our settings."""
     pictures = name.startswith("atari/")
-    env: Any = OneLane(make_env(name, 1, seed=seed)) if pictures else name
+    env: Any = OneEnv(make_env(name, 1, seed=seed)) if pictures else name
     model = peer("stable_baselines3").DQN(
         "CnnPolicy" if pictures else "MlpPolicy",
         env,
@@ -195,7 +195,7 @@ def sb3_dqn(name: str, config: AgentConfig, seed: int, device: torch.device) -> 
     return model
 
 
-class OneLane(gymnasium.Env[np.ndarray, np.int64]):
+class OneEnv(gymnasium.Env[np.ndarray, np.int64]):
     """One environment of ours as the kind that Stable-Baselines3 takes; rewards are clipped to their signs."""
 
     def __init__(self, env: VectorEnv) -> None:

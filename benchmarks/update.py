@@ -32,7 +32,7 @@ from svrl.agents.networks import build_network
 from svrl.agents.precision import computing_in
 from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.envs.catalogue import make_env
+from svrl.envs.make import make_env
 from svrl.envs.vector import EnvSpec, step
 
 GAME = "atari/frostbite"

@@ -38,17 +38,5 @@ def identity() -> Identity:
     return Identity()
 
 
-class Unknowable(Identity):
-    """The same, with something inside that nobody can save."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.handle = (number for number in range(3))
-
-
-def unknowable() -> Unknowable:
-    return Unknowable()
-
-
 def chance_score(n: int = 4) -> float:
     return float(np.float64(10 / n))

@@ -15,10 +15,10 @@ import torch
 
 from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
-from svrl.agents.environment import open_env
 from svrl.agents.metrics import batch_ranks, dormant_share, feature_rank, held_out_error, srank
 from svrl.agents.networks import build_network
 from svrl.agents.study import RankStudy, distinct_rows, rank_study
+from svrl.envs.make import make_env
 from svrl.matrix.rank import approximate_rank, energies, ranks_at, spectrum
 
 
@@ -169,7 +169,7 @@ class Drift(gymnasium.Env):
 
 def drifter() -> Agent:
     config = AgentConfig.of("smoke", network="mlp", hidden=(16, 16))
-    env = open_env(Drift, config, count=1, seed=0)
+    env = make_env(Drift, 1, seed=0)
     env.close()
     network = build_network(env.spec, config, generator(3))
     return Agent(source=Drift, spec=env.spec, config=config, network=network, steps=0, updates=0, seed=0)

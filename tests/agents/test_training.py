@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.agents.small_envs import identity, unknowable
+from tests.agents.small_envs import identity
 
 from svrl.agents.agent import Agent, load_agent
 from svrl.agents.checkpoint import Checkpoints
@@ -187,7 +187,9 @@ def interrupted(source: Source, config: AgentConfig, folder: Path, at: int, seed
 
 @pytest.mark.parametrize("changes", [{}, {"act_lag": 1, "envs": 3}, {"agent": "double", "value": "network"}], ids=str)
 @pytest.mark.parametrize(
-    ("source", "at"), [(identity, 37), (identity, 250), ("CartPole-v1", 250)], ids=["early", "late", "CartPole"]
+    ("source", "at"),
+    [("FrozenLake-v1", 37), ("FrozenLake-v1", 250), ("CartPole-v1", 250)],
+    ids=["early", "late", "CartPole"],
 )
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path, source: Source, changes: dict, at: int) -> None:
     config = BRIEF.but(structured=True, **changes)
@@ -199,23 +201,37 @@ def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path, source: So
 
 
 def test_environments_that_cannot_be_restored_begin_new_games(tmp_path: Path) -> None:
-    resumed, events = interrupted(unknowable, BRIEF, tmp_path, 203)
+    with pytest.warns(UserWarning, match="games of identity cannot be saved, so those under way are lost"):
+        resumed, events = interrupted(identity, BRIEF, tmp_path, 203)
     assert resumed.steps == BRIEF.steps
     lengths = [event.length for event in events if isinstance(event, EpisodeEnded)]
     assert set(lengths) == {10}, "no game is made of two halves"
-    again, others = interrupted(unknowable, BRIEF, tmp_path / "again", 203)
+    again, others = interrupted(identity, BRIEF, tmp_path / "again", 203)
     assert same_weights(resumed, again)
     assert events == others
 
 
+def test_games_that_go_another_way_when_they_are_played_again_begin_anew() -> None:
+    first, said = Training.begin("CartPole-v1", BRIEF, seed=0), []
+    for event in first.events():
+        if event.steps >= 9:
+            break
+    state = first.capture()
+    state["environments"]["observations"] += 1.0
+    second = Training.begin("CartPole-v1", BRIEF, seed=0, say=said.append)
+    second.restore(state)
+    assert ["went another way" in note for note in said[-2:]] == [True, False]
+    assert not np.array_equal(second._observations, first._observations)
+
+
 def test_with_a_lag_a_resumed_agent_acts_with_its_own_network(tmp_path: Path) -> None:
     config = BRIEF.but(act_lag=1)
-    first = Training.begin(unknowable, config, seed=0)
+    first = Training.begin(identity, config, seed=0)
     for event in first.events():
         if event.steps >= 300:
             break
     Checkpoints(tmp_path).save(first.capture(), first.replay)
-    second = Training.begin(unknowable, config, seed=0)
+    second = Training.begin(identity, config, seed=0)
     loaded = Checkpoints(tmp_path).load(second.replay)
     assert loaded is not None
     second.restore(loaded.state)
@@ -284,7 +300,7 @@ def test_what_is_easily_mixed_up_is_one_sentence(call: Callable[[], object], sen
 
 @pytest.mark.parametrize("source", ["CartPole-v1", identity, "control/cart-pole", "minatar/breakout", "atari/breakout"])
 def test_too_many_environments_are_refused_before_one_is_made(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("svrl.agents.training.open_env", lambda *_, **__: pytest.fail("made"))
+    monkeypatch.setattr("svrl.agents.training.make_env", lambda *_, **__: pytest.fail("made"))
     with pytest.raises(
         ValueError, match=r"^1,000,000,000,000 environments .* at least .* GB of RAM are free\. Lower envs"
     ):

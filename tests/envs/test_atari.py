@@ -1,21 +1,22 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
-from svrl.envs.atari import AtariLanes
+from svrl.envs import atari
+from svrl.envs.atari import AtariVectorEnv
 from svrl.envs.atari_games import find_game
-from svrl.envs.catalogue import make_env
-from svrl.envs.lanes import lane_seeds
-from svrl.envs.vector import step
+from svrl.envs.make import make_env
+from svrl.envs.vector import env_seeds, step
 
 from .ale_by_hand import GameByHand
 
 
-def lanes(game: str, count: int = 1, seed: int = 0, **settings: object) -> AtariLanes:
-    return AtariLanes(find_game(game), seeds=lane_seeds(seed, count), **settings)
+def games_of(game: str, count: int = 1, seed: int = 0, **settings: object) -> AtariVectorEnv:
+    return AtariVectorEnv(find_game(game), seeds=env_seeds(seed, count), **settings)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def lanes(game: str, count: int = 1, seed: int = 0, **settings: object) -> Atari
     ],
 )
 def test_every_step_is_that_of_a_single_emulator(game: str, games_over: int) -> None:
-    env, hand = lanes(game, noop_max=0), GameByHand(game)
+    env, hand = games_of(game, noop_max=0), GameByHand(game)
     rng = np.random.default_rng(1)
     stack = np.zeros((4, 84, 84), dtype=np.uint8)
     stack[-1] = hand.begin()
@@ -55,7 +56,7 @@ def test_every_step_is_that_of_a_single_emulator(game: str, games_over: int) -> 
 
 
 def test_games_begin_after_up_to_29_frames() -> None:
-    env, hand = lanes("breakout", 6), GameByHand("breakout")
+    env, hand = games_of("breakout", 6), GameByHand("breakout")
     first = env.reset()
     starts = [hand.begin(), *(hand.idle() for _ in range(28))]
     matches = [{idle for idle, frame in enumerate(starts) if (frame == seen[-1]).all()} for seen in first]
@@ -64,8 +65,8 @@ def test_games_begin_after_up_to_29_frames() -> None:
     assert not first[:, :3].any(), "frames from before the game are zero"
 
 
-def test_lanes_do_not_mix() -> None:
-    env = lanes("breakout", 2, noop_max=0)
+def test_games_do_not_mix() -> None:
+    env = games_of("breakout", 2, noop_max=0)
     hands = [GameByHand("breakout") for _ in range(2)]
     env.reset()
     for hand in hands:
@@ -76,20 +77,20 @@ def test_lanes_do_not_mix() -> None:
         choices = np.array([rng.choice([0, 2, 3]), 1])  # only the second serves, and so loses
         got = step(env, choices)
         one_ended += int(got.ended.sum() == 1)
-        for lane, hand in enumerate(hands):
-            expected = hand.step(int(choices[lane]))
-            assert got.rewards[lane] == expected.reward
-            assert got.terminal[lane] == expected.over
+        for index, hand in enumerate(hands):
+            expected = hand.step(int(choices[index]))
+            assert got.rewards[index] == expected.reward
+            assert got.terminal[index] == expected.over
             if expected.over:
                 hand.begin()
             else:
-                np.testing.assert_array_equal(got.observations[lane, -1], expected.frame)
-                np.testing.assert_array_equal(got.final_observations[lane], got.observations[lane])
+                np.testing.assert_array_equal(got.observations[index, -1], expected.frame)
+                np.testing.assert_array_equal(got.final_observations[index], got.observations[index])
     assert one_ended == 1
 
 
 def test_a_limit_is_a_truncation() -> None:
-    env = lanes("breakout", 2, frame_limit=50)
+    env = games_of("breakout", 2, frame_limit=50)
     env.reset()
     for _ in range(12):
         got = step(env, np.array([0, 0]))
@@ -106,7 +107,7 @@ def test_a_limit_is_a_truncation() -> None:
 
 
 def test_what_was_handed_out_stays_as_it_is() -> None:
-    env = lanes("pong")
+    env = games_of("pong")
     held = [env.reset()]
     copies = [held[0].copy()]
     for _ in range(20):
@@ -118,7 +119,7 @@ def test_what_was_handed_out_stays_as_it_is() -> None:
 
 def test_sticky_actions() -> None:
     def played(sticky: float, seeds: tuple[int, ...], actions: list[int]) -> np.ndarray:
-        env = AtariLanes(find_game("breakout"), seeds=seeds, sticky=sticky, noop_max=0)
+        env = AtariVectorEnv(find_game("breakout"), seeds=seeds, sticky=sticky, noop_max=0)
         env.reset()
         return np.stack([step(env, np.array(actions)).observations[:, -1] for _ in range(30)], axis=1)
 
@@ -129,14 +130,23 @@ def test_sticky_actions() -> None:
     assert (once != other).any()
 
 
-def test_threads_change_nothing() -> None:
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    native = atari._native
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        asked.append(settings["num_threads"])
+        return native(*arguments, **settings)
+
     def played(threads: int) -> np.ndarray:
         env = make_env("atari/seaquest", 2, seed=5, threads=threads)
         env.reset()
         rng = np.random.default_rng(0)
         return np.stack([step(env, rng.integers(18, size=2)).observations[:, -1] for _ in range(40)])
 
+    monkeypatch.setattr(atari, "_native", noted)
     np.testing.assert_array_equal(played(1), played(2))
+    assert asked == [1, 2]
 
 
 def test_actions_have_the_names_of_the_emulator() -> None:
@@ -152,11 +162,11 @@ def test_actions_have_the_names_of_the_emulator() -> None:
 
 
 def test_closing_in_the_middle_of_a_step() -> None:
-    env = lanes("pong", 2)
+    env = games_of("pong", 2)
     env.reset()
     env.send(np.array([0, 0]))
     env.close()
-    after = lanes("pong", 2)  # the threads that it left behind are no trouble to the next
+    after = games_of("pong", 2)  # the threads that it left behind are no trouble to the next
     assert after.reset().shape == (2, 4, 84, 84)
     after.close()
 
@@ -165,21 +175,3 @@ def test_a_missing_package_names_its_command(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "ale_py.vector_env", None)
     with pytest.raises(ValueError, match=r'Atari needs ale-py: pip install "svrl\[atari\]"'):
         make_env("atari/pong", 1, seed=0)
-
-
-def test_threads_are_handed_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    from svrl.agents.config import AgentConfig
-    from svrl.agents.environment import open_env
-
-    asked: list[int] = []
-    real = AtariLanes.__init__
-
-    def made(self: AtariLanes, *arguments: object, threads: int, **settings: object) -> None:
-        asked.append(threads)
-        real(self, *arguments, threads=threads, **settings)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(AtariLanes, "__init__", made)
-    config = AgentConfig.for_env("atari/pong")
-    open_env("atari/pong", config, count=2, seed=0, threads=2).close()
-    open_env("atari/pong", config, count=2, seed=0).close()
-    assert asked == [2, 0]

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from svrl.envs.atari_games import GAMES, find_game, human_normalised
+from svrl.envs.make import make_env
+from svrl.envs.vector import step
 
 
 def test_there_are_57() -> None:
@@ -27,7 +30,21 @@ def test_names_may_be_written_in_several_ways(name: str) -> None:
 
 
 def test_an_unknown_game_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"no game 'brakeout'.*nearest: breakout"):
+    with pytest.raises(ValueError, match=r"no game 'brakeout'.*Did you mean breakout"):
         find_game("brakeout")
     with pytest.raises(ValueError, match="Choose one of alien, amidar"):
         find_game("zzzzzz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", GAMES)
+def test_all_57_games_start_and_step(game: str) -> None:
+    env = make_env(f"atari/{game}", 1, seed=3)
+    assert env.spec.n_actions == GAMES[game].actions
+    rng = np.random.default_rng(0)
+    env.reset()
+    for _ in range(20):
+        got = step(env, rng.integers(env.spec.n_actions, size=1))
+    assert got.observations.shape == (1, 4, 84, 84)
+    assert got.observations[0].any(axis=(1, 2)).all(), "all four frames show something"
+    env.close()

@@ -5,33 +5,33 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from svrl.envs.catalogue import describe_env, make_env
+from svrl.envs.make import describe_env, make_env
 from svrl.envs.vector import Step, VectorEnv, step
 
 from .playing import assert_equal, played, through_a_file
 
 IDS = ["atari/pong", "minatar/breakout", "control/inverted-pendulum", "CartPole-v1", "FrozenLake-v1"]
 RESTORABLE = [name for name in IDS if not name.startswith("atari")]
-LANES = 2
+COUNT = 2
 
 
 def made(name: str, seed: int = 0) -> VectorEnv:
-    return make_env(name, LANES, seed=seed, sticky=0.1 if "atar" in name else 0.0)
+    return make_env(name, COUNT, seed=seed, sticky=0.1 if "atar" in name else 0.0)
 
 
 @pytest.mark.parametrize("name", IDS)
 def test_shapes_types_and_flags(name: str) -> None:
     env = made(name)
-    shape = (LANES, *env.spec.observation_shape)
+    shape = (COUNT, *env.spec.observation_shape)
     first = env.reset()
     assert (first.shape, first.dtype) == (shape, np.dtype(env.spec.dtype))
     for got in played(env, 230 if name.startswith("control") else 60):
         for observations in (got.observations, got.final_observations):
             assert (observations.shape, observations.dtype) == (shape, np.dtype(env.spec.dtype))
             assert observations.max() <= env.spec.high or env.spec.dtype == "float32"
-        assert (got.rewards.shape, got.rewards.dtype) == ((LANES,), np.float64)
+        assert (got.rewards.shape, got.rewards.dtype) == ((COUNT,), np.float64)
         for flag in (got.terminal, got.truncated, got.life_lost):
-            assert (flag.shape, flag.dtype) == ((LANES,), np.bool_)
+            assert (flag.shape, flag.dtype) == ((COUNT,), np.bool_)
         assert not (got.terminal & got.truncated).any()
         assert not (got.life_lost & got.ended).any()
         if not got.ended.any():
@@ -57,17 +57,17 @@ def test_a_seed_is_a_stream(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_two_lanes_are_two_streams(name: str) -> None:
+def test_two_environments_are_two_streams(name: str) -> None:
     env = made(name)
     env.reset()
     rng = np.random.default_rng(0)
     together = rng.integers(env.spec.n_actions, size=60)
-    steps = [step(env, np.full(LANES, action)) for action in together]
+    steps = [step(env, np.full(COUNT, action)) for action in together]
     assert any((got.observations[0] != got.observations[1]).any() for got in steps)
 
 
 @pytest.mark.parametrize("name", ["atari/pong", "minatar/breakout", "CartPole-v1"])
-def test_a_lane_is_the_same_in_any_company(name: str) -> None:
+def test_an_environment_is_the_same_in_any_company(name: str) -> None:
     alone, together = (make_env(name, count, seed=4) for count in (1, 3))
     np.testing.assert_array_equal(alone.reset()[0], together.reset()[0])
     for action in np.random.default_rng(0).integers(2, size=40):
@@ -94,7 +94,7 @@ def test_a_state_of_something_else_is_refused(name: str) -> None:
     env = made(name)
     env.reset()
     with pytest.raises(ValueError, match="state is of"):
-        make_env(name, LANES + 1, seed=0).restore(env.capture())
+        make_env(name, COUNT + 1, seed=0).restore(env.capture())
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -103,7 +103,7 @@ def test_reset_begins_anew(name: str) -> None:
     env.reset()
     steps = played(env, 10)
     assert env.reset().shape == steps[-1].observations.shape
-    for got in played(env, 5):  # no lane ends so soon after it began, whatever it had done before
+    for got in played(env, 5):  # no game ends so soon after it began, whatever came before
         assert not got.truncated.any()
 
 
@@ -118,7 +118,7 @@ def test_wrong_actions_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", IDS)
 def test_there_is_a_picture(name: str) -> None:
-    env = make_env(name, LANES, seed=0, render=True)
+    env = make_env(name, COUNT, seed=0, render=True)
     env.reset()
     played(env, 3)
     picture = env.render(1)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.envs.catalogue import CONTROL, make_env
-from svrl.envs.control import ControlLanes, features, task_with
+from svrl.envs.control import ControlVectorEnv, features, task_with
+from svrl.envs.make import CONTROL, make_env
 from svrl.envs.vector import step
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.inverted_pendulum import SPEED_NOISE
@@ -41,7 +41,7 @@ def test_features_of_the_whole_grid_are_as_large_as_one(name: str) -> None:
 @pytest.mark.parametrize("name", ["double-integrator", "mountain-car", "cart-pole"])
 def test_every_step_is_the_step_of_the_task(name: str) -> None:
     env = make_env(f"control/{name}", 5, seed=1, actions=7)
-    assert isinstance(env, ControlLanes)
+    assert isinstance(env, ControlVectorEnv)
     env.reset()
     assert env.task.n_actions == env.spec.n_actions == 7
     state = env.states.clone()
@@ -55,7 +55,7 @@ def test_every_step_is_the_step_of_the_task(name: str) -> None:
 
 
 def test_noise_is_that_of_the_task() -> None:
-    env = ControlLanes(make_task("inverted-pendulum", actions=3), 4000, seed=0)
+    env = ControlVectorEnv(make_task("inverted-pendulum", actions=3), 4000, seed=0)
     env.reset()
     before = env.states.clone()
     step(env, np.ones(4000, dtype=np.int64))
@@ -69,7 +69,7 @@ def test_noise_is_that_of_the_task() -> None:
 
 
 def test_starts_fill_the_box() -> None:
-    env = ControlLanes(make_task("mountain-car"), 4000, seed=0)
+    env = ControlVectorEnv(make_task("mountain-car"), 4000, seed=0)
     env.reset()
     for k, axis in enumerate(env.task.axes):
         place = (env.states[:, k] - axis.low) / (axis.high - axis.low)
@@ -109,7 +109,7 @@ def test_what_is_not_finite_stops_a_task(part: str, what: str) -> None:
         values[1] = math.nan
         return values
 
-    env = ControlLanes(dataclasses.replace(task, **{part: broken}), 3, seed=0)
+    env = ControlVectorEnv(dataclasses.replace(task, **{part: broken}), 3, seed=0)
     env.reset()
-    with pytest.raises(ValueError, match=rf"gave {what} that is not finite \(nan\) at step 1 of a game"):
+    with pytest.raises(ValueError, match=rf"gave {what} that is not finite \(nan\)"):
         step(env, np.ones(3, dtype=np.int64))

@@ -10,8 +10,8 @@ import torch
 
 from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
-from svrl.agents.environment import open_env
 from svrl.agents.networks import build_network
+from svrl.envs.make import describe_env
 from svrl.mdp import GridMDP, make_task
 from svrl.planning import evaluate_policy, solve_exactly
 from svrl.training.q_star import QStarError
@@ -90,10 +90,9 @@ def test_a_diverged_network_is_no_success(known: QStarError) -> None:
 
 def agent_on(env: str, **changes: object) -> Agent:
     config = AgentConfig.of("classic", hidden=(16,), **changes)
-    lanes = open_env(env, config, count=1, seed=0)
-    lanes.close()
-    network = build_network(lanes.spec, config, torch.Generator().manual_seed(1))
-    return Agent(source=env, spec=lanes.spec, config=config, network=network, steps=70, updates=7, seed=0)
+    spec = describe_env(env, config.actions)
+    network = build_network(spec, config, torch.Generator().manual_seed(1))
+    return Agent(source=env, spec=spec, config=config, network=network, steps=70, updates=7, seed=0)
 
 
 def test_an_agent_is_measured_on_its_own_task() -> None:

@@ -16,9 +16,9 @@ from torch import Tensor
 from svrl.agents.acting import epsilon_greedy
 from svrl.agents.agent_fields import check_spec, reading_fields, whole, word
 from svrl.agents.config import AgentConfig
-from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
+from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.runtime.files import read_object
@@ -98,9 +98,9 @@ class Agent:
 
     @cached_property
     def _read(self) -> Callable[[Any], tuple[np.ndarray, bool]]:
-        from svrl.envs.observations import Reader
+        from svrl.envs.observations import Observations
 
-        return Reader(self.spec)
+        return Observations.of(self.spec).batch
 
     @classmethod
     def of(cls, training: Training) -> Agent:
@@ -199,7 +199,7 @@ def _network_of(spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarra
 
 
 def _spec_of(source: EnvSource, config: AgentConfig) -> EnvSpec:
-    env = open_env(source, config, count=1, seed=0)
+    env = make_env(source, 1, seed=0, **config.env_options)
     env.close()
     return env.spec
 
@@ -224,8 +224,8 @@ def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
         fields = {**fields, "first_action": int(names[0])}  # older files have it in the names alone
     spec = EnvSpec(**{**fields, "frame_shape": tuple(fields["frame_shape"]), "action_names": names})
     if spec.space is not None:
-        from svrl.envs.observations import from_json, seen_through
+        from svrl.envs.observations import Observations
 
-        if seen_through(from_json(spec.space), spec.id).shape != spec.frame_shape:
+        if Observations.of(spec).shape != spec.frame_shape:
             raise ValueError("its observation space is another")
     return spec

@@ -128,6 +128,11 @@ class AgentConfig:
             if not fits:
                 raise ValueError(f"{entry.name} is {_KINDS[type(default)]}, got {value!r}.")
 
+    @property
+    def env_options(self) -> dict[str, Any]:
+        """What it says of the environments, for `svrl.make_env`."""
+        return {"sticky": self.sticky, "actions": self.actions}
+
     def updates_after(self, steps: int) -> int:
         """Updates that are due after so many agent steps."""
         return max(0, int(steps * self.updates_per_step) - int(self.learn_from * self.updates_per_step))

@@ -4,9 +4,9 @@ An evaluation has its own environments, seeds and generators, so that it leaves 
 It plays epsilon-greedily with a small epsilon, from the environment's own starts (on Atari up to 30
 no-ops), to the end of the game and not of a life, and adds up raw rewards.
 
-Games are counted without bias. Whoever stops n parallel lanes after the first m games that happen to
-end has collected short games. Here the k-th game belongs to lane k mod n, which plays it
-whatever the other lanes do.
+Games are counted without bias. Whoever stops n environments after the first m games that happen to
+end has collected short games. Here the k-th game belongs to environment k mod n, which plays it
+whatever the others do.
 
 A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after
 200 steps, most Gymnasium tasks after a limit of theirs. Of an environment without such a limit a game is cut off after
@@ -28,16 +28,16 @@ from torch import Tensor, nn
 
 from svrl.agents.acting import epsilon_greedy
 from svrl.agents.config import AgentConfig
-from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.events import Evaluated, Event, Stepped, warn
 from svrl.agents.seeds import derived_seed, generator_for
+from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import Step, VectorEnv, step
 from svrl.stats import bootstrap_interval
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
 
-LANES = 8
+MOST_ENVS = 8
 """Most environments of an evaluation; more would wait longer for the last game."""
 RESAMPLES = 10_000
 PAPER_EPISODES = 100
@@ -84,7 +84,7 @@ class Games:
 
 
 class Move(NamedTuple):
-    """One step of all lanes.
+    """One step of all environments.
 
     Attributes:
         observations: (N, *observation_shape), what was acted on, where the network is.
@@ -156,7 +156,7 @@ def evaluate(
         say: Takes the sentence that games were cut off, where the environment knows no limit (`warnings.warn`).
 
     Returns:
-        The games, the k-th by lane k mod n.
+        The games, the k-th by environment k mod n.
     """
     if not isinstance(network, nn.Module):
         raise ValueError(f"evaluate takes a network, such as agent.network; got {type(network).__name__}.")
@@ -167,15 +167,15 @@ def evaluate(
         raise ValueError(f"epsilon is a probability in [0, 1], got {epsilon}.")
     where = device_of(network) if device is None else torch.device(device)
     source = derived_seed(seed, "evaluation environments")
-    lanes = open_env(env, config, count=min(episodes, LANES), seed=source, threads=env_threads)
+    envs = make_env(env, min(episodes, MOST_ENVS), seed=source, threads=env_threads, **config.env_options)
     try:
-        limited = _limit_games(lanes)
+        limited = _limit_games(envs)
         generator = generator_for(seed, "evaluation actions")
         with at_rest(network):
-            moves = play(network, lanes, epsilon=epsilon, generator=generator, device=where)
-            games = _whole_games((move.step for move in moves), lanes.count, episodes, progress)
+            moves = play(network, envs, epsilon=epsilon, generator=generator, device=where)
+            games = _whole_games((move.step for move in moves), envs.count, episodes, progress)
     finally:
-        lanes.close()
+        envs.close()
     if limited and max(games.lengths) >= STEP_LIMIT:
         say(
             f"Note: {name_of(env)} has no limit on the steps of a game, so evaluations cut games off after "
@@ -184,24 +184,21 @@ def evaluate(
     return games
 
 
-def _limit_games(lanes: VectorEnv) -> bool:
+def _limit_games(envs: VectorEnv) -> bool:
     """Limit the steps of a game, where the environment does not; whether that was so."""
-    if lanes.spec.family != "gymnasium":
+    if envs.spec.family != "gymnasium":
         return False
-    from svrl.envs.classic import GymnasiumLanes
+    from svrl.envs.gymnasium import GymnasiumVectorEnv
 
-    if not isinstance(lanes, GymnasiumLanes) or lanes.has_limit():
-        return False
-    lanes.step_limit = STEP_LIMIT
-    return True
+    return isinstance(envs, GymnasiumVectorEnv) and envs.limit_games(STEP_LIMIT)
 
 
 def _whole_games(
-    steps: Iterator[Step], lanes: int, episodes: int, progress: Callable[[int, int], None] | None
+    steps: Iterator[Step], count: int, episodes: int, progress: Callable[[int, int], None] | None
 ) -> Games:
-    """Follow every lane until it has played the games that are its own."""
-    score, length = np.zeros(lanes), np.zeros(lanes, dtype=np.int64)
-    played = [0] * lanes
+    """Follow every environment until it has played the games that are its own."""
+    score, length = np.zeros(count), np.zeros(count, dtype=np.int64)
+    played = [0] * count
     found: dict[int, tuple[float, int]] = {}
     told = time.monotonic()
     for now in steps:
@@ -210,14 +207,14 @@ def _whole_games(
             told = time.monotonic()
         score += now.rewards
         length += 1
-        for lane in np.flatnonzero(now.ended).tolist():
-            game = played[lane] * lanes + lane
+        for index in np.flatnonzero(now.ended).tolist():
+            game = played[index] * count + index
             if game < episodes:
-                found[game] = float(score[lane]), int(length[lane])
+                found[game] = float(score[index]), int(length[index])
                 if progress is not None:
                     progress(len(found), episodes)
-            played[lane] += 1
-            score[lane], length[lane] = 0.0, 0
+            played[index] += 1
+            score[index], length[index] = 0.0, 0
         if len(found) == episodes:
             break
     scores, lengths = zip(*(found[game] for game in range(episodes)), strict=True)

@@ -36,11 +36,11 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import Scale
-from svrl.agents.environment import open_env
-from svrl.agents.evaluation import LANES, Move, at_rest, play
+from svrl.agents.evaluation import MOST_ENVS, Move, at_rest, play
 from svrl.agents.metrics import TIGHT_ENERGY, dormant_share, feature_rank, srank
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.envs.make import make_env
 from svrl.matrix.rank import PAPER_ENERGY, check_energy, energies, ranks_at
 
 if TYPE_CHECKING:
@@ -197,8 +197,8 @@ def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
 ) -> tuple[Tensor, Tensor, Overestimation | None]:
     """Values (states, A), float64, features of some of the states, and optimism, met while playing."""
-    seed_of_lanes = derived_seed(seed, "rank study environments")
-    env = open_env(agent.source, agent.config, count=min(LANES, states), seed=seed_of_lanes)
+    env_seed = derived_seed(seed, "rank study environments")
+    env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **agent.config.env_options)
     try:
         moves_needed = math.ceil(states / env.count)
         stride = max(1, math.ceil(states / FEATURE_STATES))

@@ -29,7 +29,6 @@ from svrl.agents.acting import Actor, epsilon_at, explore
 from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig, Precision, default_precision, family_of
 from svrl.agents.cuda_graph import stream_of
-from svrl.agents.environment import EnvSource, name_of, open_env
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
 from svrl.agents.learner import GraphedBursts, Learner, can_capture
@@ -39,6 +38,7 @@ from svrl.agents.precision import check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, refuse_few_transitions
 from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
 from svrl.runtime.device import check_device
 from svrl.runtime.memory import free_ram
@@ -144,8 +144,8 @@ class Training:
         return cls(env, config, **options)
 
     def _open(self, part: str) -> VectorEnv:
-        seed = derived_seed(self.seed, part)
-        return open_env(self.source, self.config, count=self.config.envs, seed=seed, threads=self.env_threads)
+        seed, options = derived_seed(self.seed, part), self.config.env_options
+        return make_env(self.source, self.config.envs, seed=seed, threads=self.env_threads, **options)
 
     def _graph_bursts(self) -> GraphedBursts | None:
         """Bursts as graphs, where there is a GPU; but for an estimator that waits in every single step."""
@@ -361,14 +361,19 @@ class Training:
         if state["observations"] is None:
             return
         if state["environments"] is not None:
-            self._observations = self._envs.restore(state["environments"])
-            self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
-            self._pending = state["pending"]
-        else:
-            self._envs.close()
-            self._envs = self._open(f"environments after {self.steps}")
-            self._observations, self._pending = self._envs.reset(), None
-            self.replay.begin(self._observations)
+            try:
+                self._observations = self._envs.restore(state["environments"])
+            except ValueError as error:
+                self.say(f"Note: {error}")
+            else:
+                self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
+                self._pending = state["pending"]
+                return
+        self.say(f"Note: games of {self.env} cannot be saved, so those under way are lost and new ones begin.")
+        self._envs.close()
+        self._envs = self._open(f"environments after {self.steps}")
+        self._observations, self._pending = self._envs.reset(), None
+        self.replay.begin(self._observations)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
         """Go on with a stream of random numbers; with a new one if its memory has moved between GPU and RAM."""

@@ -92,7 +92,7 @@ def _agent_of(run: Path, device: str, env: str | None) -> Agent:
 
 
 def _refuse_another(agent: Agent, env: str, called: str) -> None:
-    from svrl.envs.catalogue import describe_env
+    from svrl.envs.make import describe_env
 
     spec = describe_env(env, agent.config.actions)
     seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, agent.spec))

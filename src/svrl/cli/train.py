@@ -53,7 +53,7 @@ _WORDS = {**CHOICES, "agent": ARMS, "preset": tuple(PRESETS), "estimator": ESTIM
 
 def _known_names() -> list[str]:
     """Environments to offer for completion; any other Gymnasium id will do as well."""
-    from svrl.envs.catalogue import known_environments
+    from svrl.envs.make import known_environments
 
     return known_environments()
 

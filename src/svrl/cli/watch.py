@@ -78,12 +78,13 @@ def played(
     import torch
 
     from svrl.agents.acting import epsilon_greedy
-    from svrl.agents.environment import open_env
     from svrl.agents.seeds import derived_seed, generator_for
+    from svrl.envs.make import make_env
     from svrl.envs.vector import step
 
     generator = generator_for(seed, "watched actions")
-    env = open_env(agent.source, agent.config, count=1, seed=derived_seed(seed, "watched games"), render=True)
+    env_seed = derived_seed(seed, "watched games")
+    env = make_env(agent.source, 1, seed=env_seed, render=True, **agent.config.env_options)
     try:
         observations = env.reset()
         for game in range(episodes):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from svrl.envs.atari_games import GAMES, Game, human_normalised
-    from svrl.envs.catalogue import describe_env, from_factory, known_environments, make_env
     from svrl.envs.control import features
+    from svrl.envs.make import describe_env, known_environments, make_env
     from svrl.envs.vector import EnvSpec, Step, VectorEnv, step
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "VectorEnv",
     "describe_env",
     "features",
-    "from_factory",
     "human_normalised",
     "known_environments",
     "make_env",
@@ -35,12 +34,11 @@ _PLACES = {
     "Game": "atari_games",
     "Step": "vector",
     "VectorEnv": "vector",
-    "describe_env": "catalogue",
+    "describe_env": "make",
     "features": "control",
-    "from_factory": "catalogue",
     "human_normalised": "atari_games",
-    "known_environments": "catalogue",
-    "make_env": "catalogue",
+    "known_environments": "make",
+    "make_env": "make",
     "step": "vector",
 }
 

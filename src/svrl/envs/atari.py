@@ -10,7 +10,7 @@ Three things about the native environment that are easily got wrong:
 - Its own report of a lost life ends the episode as far as its flags tell. So lives are compared here, step
   by step. Some games count down to 0 and go on (Bank Heist plays its last life at 0): any fall counts
   while the game goes on. At the end of a game the lives are those of the next one, and say nothing.
-- It reports last observations of all lanes once any has ended; only those of ended lanes mean anything.
+- It reports last observations of all games once any has ended; only those of ended ones mean anything.
 - A step in which the game ends, or is cut off, may show the screen from before it as its newest frame.
 
 The emulators cannot be cloned or saved, so `capture` gives None: a resumed run begins new games.
@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from svrl.envs.atari_games import Game
-from svrl.envs.lanes import checked_actions
-from svrl.envs.vector import EnvSpec, Step
+from svrl.envs.vector import EnvSpec, Step, checked_actions
 
 FRAME_LIMIT = 108_000
 NOOP_MAX = 30
@@ -34,7 +33,7 @@ SIDE = 84
 _PICTURE = (420, 320)
 
 
-class AtariLanes:
+class AtariVectorEnv:
     """N games of one kind, stepped by native threads.
 
     Attributes:
@@ -56,9 +55,9 @@ class AtariLanes:
 
         Args:
             game: Which.
-            seeds: One for each lane.
+            seeds: One for each game.
             sticky: Probability with which a frame repeats the action of the frame before it.
-            threads: Native threads at most; with 0 one for each lane, as long as there are cores. A lane plays the
+            threads: Native threads at most; with 0 one for each game, as long as there are cores. A game is the
                 same whichever of them steps it.
             frame_limit: Frames after which a game is cut off.
             noop_max: A game begins after fewer frames than this, drawn uniformly.
@@ -91,7 +90,7 @@ class AtariLanes:
         self._newest = np.zeros((self.count, STACK, SIDE, SIDE), dtype=np.uint8)
 
     def reset(self) -> np.ndarray:
-        """Begin a game in every lane. The seeds serve the first time; later games go on with their streams."""
+        """Begin all games. The seeds serve the first time; later games go on with their streams."""
         observations, info = self._native.reset(seed=self._seeds)
         self._seeds = None
         self._lives, self._newest = info["lives"], observations
@@ -124,14 +123,14 @@ class AtariLanes:
         """
         raise ValueError(f"{self.spec.id} cannot be restored, for its emulators cannot be saved. Begin new games.")
 
-    def render(self, lane: int = 0) -> np.ndarray:
+    def render(self, index: int = 0) -> np.ndarray:
         """The newest frame in grey, (420, 320, 3): twice the size of the console's screen."""
         rows, columns = (np.arange(size) * SIDE // size for size in _PICTURE)
-        grey = self._newest[lane, -1][rows[:, None], columns]
+        grey = self._newest[index, -1][rows[:, None], columns]
         return np.repeat(grey[:, :, None], 3, axis=2)
 
     def close(self) -> None:
-        """End the native threads; the lanes cannot be used afterwards."""
+        """End the native threads; the games cannot be used afterwards."""
         self._native = None
 
 

@@ -14,9 +14,10 @@ ones, where it reports the game.
 from __future__ import annotations
 
 import csv
-import difflib
 from dataclasses import dataclass
 from importlib.resources import files
+
+from svrl.runtime.names import nearest_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +73,7 @@ def find_game(name: str) -> Game:
     for game in GAMES.values():
         if game.name.replace("_", "") == squeezed:
             return game
-    close = difflib.get_close_matches(plain, GAMES, n=3, cutoff=0.5)
-    hint = f"The nearest: {', '.join(close)}." if close else f"Choose one of {', '.join(GAMES)}."
+    hint = nearest_name(plain, GAMES, most=3)
     raise ValueError(f"Atari has no game {short!r} among the {len(GAMES)} known. {hint}")
 
 

@@ -1,8 +1,8 @@
 """The control tasks as environments: what planning solves exactly can be learned from samples, too.
 
-All lanes move together. A lane starts uniformly in the box, is moved by the task's step with the task's
+All copies move together. A copy starts uniformly in the box, is moved by the task's step with the task's
 noise, as in a rollout, and is paid the task's reward. Nothing is terminal: a task whose goal
-pays for ever goes on paying. Every lane is cut off after 200 steps, which is a truncation.
+pays for ever goes on paying. Every copy is cut off after 200 steps, which is a truncation.
 
 An agent sees features of the state, each about as large as 1, in the order of the axes:
 
@@ -23,8 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.envs.lanes import checked_actions, is_finite, not_finite
-from svrl.envs.vector import EnvSpec, Step
+from svrl.envs.vector import EnvSpec, Step, check_finite, checked_actions
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 
@@ -66,18 +65,18 @@ def task_with(name: str, actions: int = 0) -> ControlTask:
     return make_task(name, levels=levels)
 
 
-class ControlLanes:
+class ControlVectorEnv:
     """N copies of a control task.
 
     Attributes:
         spec: Observations (f,), float32.
         count: N.
         task: What is simulated.
-        states: (N, d), float64, where the lanes are.
+        states: (N, d), float64, where the copies are.
     """
 
     def __init__(self, task: ControlTask, count: int, *, seed: int, step_limit: int = STEP_LIMIT) -> None:
-        """Make the lanes; one generator, from the seed, serves all of them."""
+        """Make the copies; one generator, from the seed, serves all of them."""
         self.task = task
         self.count = count
         self.spec = EnvSpec(
@@ -99,7 +98,7 @@ class ControlLanes:
         self._actions = torch.zeros(count, dtype=torch.int64)
 
     def reset(self) -> np.ndarray:
-        """Begin an episode in every lane."""
+        """Begin an episode in every copy."""
         self.states = self._starts(self.count)
         self._elapsed = np.zeros(self.count, dtype=np.int64)
         return features(self.task, self.states)
@@ -109,7 +108,7 @@ class ControlLanes:
         self._actions = torch.tensor(checked_actions(actions, self.spec, self.count))
 
     def recv(self) -> Step:
-        """Move all lanes at once.
+        """Move all copies at once.
 
         Raises:
             ValueError: If a reward or a state is not finite.
@@ -119,10 +118,8 @@ class ControlLanes:
         self.states = self.task.move(self.states, inputs, self._disturbances())
         self._elapsed += 1
         final = observations = features(self.task, self.states)
-        for what, numbers in (("a reward", rewards), ("an observation", final)):
-            if not is_finite(numbers):
-                lane = int(np.argwhere(~np.isfinite(numbers))[0][0])
-                raise not_finite(self.spec.id, what, numbers[lane], int(self._elapsed[lane]))
+        check_finite(self.spec.id, "a reward", rewards)
+        check_finite(self.spec.id, "an observation", final)
         truncated = self._elapsed >= self._limit
         ended = np.flatnonzero(truncated)
         if len(ended):
@@ -145,23 +142,22 @@ class ControlLanes:
         """Go back to what `capture` saw.
 
         Raises:
-            ValueError: If it was captured from another task, or from another number of lanes.
+            ValueError: If it was captured from another task, or from another number of copies.
         """
         if dict(state["task"]) != self.task.describe() or len(state["states"]) != self.count:
-            held = f"{len(state['states'])} lanes of {dict(state['task'])}"
             raise ValueError(
-                f"The state is of {held}, not of {self.count} lanes of {self.task.describe()}. Begin anew."
+                f"The state is of other environments than {self.count} of {self.task.describe()}. Begin anew."
             )
         self.states = torch.from_numpy(np.array(state["states"], dtype=np.float64))
         self._elapsed = np.array(state["elapsed"], dtype=np.int64)
         self._generator.set_state(torch.from_numpy(np.array(state["generator"], dtype=np.uint8)))
         return features(self.task, self.states)
 
-    def render(self, lane: int = 0) -> np.ndarray:
+    def render(self, index: int = 0) -> np.ndarray:
         """Where the state is in the box of the first two axes, (200, 200, 3); the second axis points up."""
         picture = np.full((_PICTURE, _PICTURE, 3), 24, dtype=np.uint8)
         picture[_PICTURE // 2, :] = picture[:, _PICTURE // 2] = 80
-        place = ((self.states[lane] - self._low) / self._span * (_PICTURE - 1)).round().long().tolist()
+        place = ((self.states[index] - self._low) / self._span * (_PICTURE - 1)).round().long().tolist()
         column, row = place[0], _PICTURE - 1 - (place[1] if len(place) > 1 else _PICTURE // 2)
         picture[max(row - _DOT, 0) : row + _DOT + 1, max(column - _DOT, 0) : column + _DOT + 1] = (255, 200, 60)
         return picture

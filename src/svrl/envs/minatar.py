@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import colorsys
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 
-from svrl.envs.catalogue import MINATAR
-from svrl.envs.lanes import checked_actions, empty_step, with_endings
-from svrl.envs.snapshot import attributes, read, write
-from svrl.envs.vector import EnvSpec, Step
+from svrl.envs.gymnasium import GymnasiumVectorEnv
+from svrl.envs.make import MINATAR
+from svrl.envs.vector import EnvSpec
 from svrl.runtime.names import nearest_name
 
 ACTION_NAMES = ("noop", "left", "up", "right", "down", "fire")
@@ -29,7 +30,47 @@ FRAME_LIMIT = 100_000
 _PIXELS = 16
 
 
-class MinAtarLanes:
+class MinAtarGame(gymnasium.Env[np.ndarray, Any]):
+    """One game.
+
+    Attributes:
+        game: The game itself, as MinAtar makes it.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+    render_mode = "rgb_array"
+
+    def __init__(self, name: str, sticky: float) -> None:
+        self.game = _environment_class()(name, sticky_action_prob=sticky, difficulty_ramping=True)
+        self.observation_space = spaces.Box(0, 1, (self.game.n_channels, 10, 10), np.uint8)
+        self.action_space = spaces.Discrete(len(ACTION_NAMES))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin a game."""
+        if seed is not None:
+            self.game.seed(seed)
+            self.game.last_action = 0
+        self.game.reset()
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One frame."""
+        reward, terminal = self.game.act(action)
+        return self._observation(), reward, terminal, False, {}
+
+    def render(self) -> np.ndarray:
+        """The grid, (160, 160, 3), a colour for each channel; a later channel covers an earlier one."""
+        grid = self.game.state()
+        picture = np.zeros((10, 10, 3), dtype=np.uint8)
+        for channel in range(grid.shape[2]):
+            picture[grid[:, :, channel]] = _colour(channel, grid.shape[2])
+        return picture.repeat(_PIXELS, axis=0).repeat(_PIXELS, axis=1)
+
+    def _observation(self) -> np.ndarray:
+        return self.game.state().transpose(2, 0, 1).astype(np.uint8)
+
+
+class MinAtarVectorEnv(GymnasiumVectorEnv):
     """N games of MinAtar, stepped one after another.
 
     Attributes:
@@ -44,130 +85,57 @@ class MinAtarLanes:
 
         Args:
             game: One of `MINATAR`; hyphens count as underscores.
-            seeds: One for each lane.
+            seeds: One for each game.
             sticky: Probability with which the action before is repeated.
             frame_limit: Frames after which a game is cut off.
 
         Raises:
             ValueError: If there is no such game, or minatar is not installed.
         """
-        name = _found(game)
-        environment = _environment_class()
-        self.count = len(seeds)
-        self._games = [environment(name, sticky_action_prob=sticky, difficulty_ramping=True) for _ in seeds]
-        for one, seed in zip(self._games, seeds, strict=True):
-            one.seed(seed)
-        self.spec = EnvSpec(
+        name = game.lower().replace("-", "_")
+        if name not in MINATAR:
+            raise ValueError(f"MinAtar has no game {game!r}. {nearest_name(name, MINATAR)}")
+        spec = EnvSpec(
             id=f"minatar/{name}",
             family="minatar",
-            frame_shape=(self._games[0].n_channels, 10, 10),
+            frame_shape=MinAtarGame(name, sticky).observation_space.shape or (),
             dtype="uint8",
             n_actions=len(ACTION_NAMES),
             action_names=ACTION_NAMES,
         )
-        self._limit = frame_limit
-        self._elapsed = [0] * self.count
-        self._actions: list[int] = []
+        super().__init__(
+            lambda: TimeLimit(MinAtarGame(name, sticky), frame_limit), seeds=seeds, name=spec.id, spec=spec
+        )
 
-    def reset(self) -> np.ndarray:
-        """Begin a game in every lane."""
-        for game in self._games:
-            game.reset()
-        self._elapsed = [0] * self.count
-        return self._observations()
+    def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
+        """Of one generator, which serves the game and its stickiness, and the action that may be repeated."""
+        game = env.get_wrapper_attr("game")
+        return {"random": game.random.get_state(legacy=False), "last_action": game.last_action}
 
-    def send(self, actions: np.ndarray) -> None:
-        """Keep the actions; the work is done by `recv`."""
-        self._actions = checked_actions(actions, self.spec, self.count)
-
-    def recv(self) -> Step:
-        """Step one game after another."""
-        step = empty_step(self.spec, self.count)
-        endings: dict[int, np.ndarray] = {}
-        for lane, (game, action) in enumerate(zip(self._games, self._actions, strict=True)):
-            step.rewards[lane], terminal = game.act(action)
-            self._elapsed[lane] += 1
-            if terminal or self._elapsed[lane] >= self._limit:
-                endings[lane] = game.state().transpose(2, 0, 1)
-                step.terminal[lane], step.truncated[lane] = terminal, not terminal
-                game.reset()
-                self._elapsed[lane] = 0
-            step.observations[lane] = game.state().transpose(2, 0, 1)
-        return with_endings(step, endings)
-
-    def capture(self) -> dict[str, Any]:
-        """The attributes of every game, its generator among them."""
-        lanes = [write([attributes(game, apart={"env"}), attributes(game.env)]) for game in self._games]
-        return {"game": self.spec.id, "lanes": lanes, "elapsed": list(self._elapsed)}
-
-    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Go back to what `capture` saw.
-
-        Raises:
-            ValueError: If it was captured from other games, or is damaged.
-        """
-        if state["game"] != self.spec.id or len(state["lanes"]) != self.count:
-            held = f"{len(state['lanes'])} lanes of {state['game']}"
-            raise ValueError(f"The state is of {held}, not of {self.count} lanes of {self.spec.id}. Begin anew.")
-        for game, lane in zip(self._games, state["lanes"], strict=True):
-            try:
-                outer, inner = read(lane)
-            except (KeyError, IndexError, TypeError) as error:
-                raise ValueError(f"The state of {self.spec.id} is damaged and cannot be restored.") from error
-            vars(game).update(outer)
-            vars(game.env).update(inner)
-        self._elapsed = [int(frames) for frames in state["elapsed"]]
-        return self._observations()
-
-    def render(self, lane: int = 0) -> np.ndarray:
-        """The grid, (160, 160, 3), a colour for each channel; a later channel covers an earlier one."""
-        grid = self._games[lane].state()
-        picture = np.zeros((10, 10, 3), dtype=np.uint8)
-        for channel in range(grid.shape[2]):
-            picture[grid[:, :, channel]] = _colour(channel, grid.shape[2])
-        return picture.repeat(_PIXELS, axis=0).repeat(_PIXELS, axis=1)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _observations(self) -> np.ndarray:
-        observations = empty_step(self.spec, self.count).observations
-        for lane, game in enumerate(self._games):
-            observations[lane] = game.state().transpose(2, 0, 1)
-        return observations
-
-
-def _found(game: str) -> str:
-    name = game.lower().replace("-", "_")
-    if name in MINATAR:
-        return name
-    raise ValueError(f"MinAtar has no game {game!r}. {nearest_name(name, MINATAR)}")
+    def _set_random_state(self, env: gymnasium.Env, state: Mapping[str, Any]) -> None:
+        game = env.get_wrapper_attr("game")
+        game.seed(0)  # game and stickiness have generators apart until they are seeded
+        game.random.set_state(state["random"])
+        game.last_action = state["last_action"]
 
 
 def _environment_class() -> Any:
-    try:
-        with _quiet_import():
-            from minatar import Environment  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise ValueError('MinAtar needs minatar: pip install "svrl[minatar]"') from error
-    return Environment
-
-
-@contextmanager
-def _quiet_import() -> Iterator[None]:
-    """Keep minatar from warning that its own windows need seaborn, and from setting up logging while it does."""
+    """MinAtar's class. Its import would warn that windows of its own need seaborn, and set up logging to say so."""
     root, silence = logging.getLogger(), logging.NullHandler()
 
-    def drop(record: logging.LogRecord) -> bool:
+    def keep(record: logging.LogRecord) -> bool:
         return "minatar" not in record.pathname
 
     root.addHandler(silence)
-    root.addFilter(drop)
+    root.addFilter(keep)
     try:
-        yield
+        from minatar import Environment  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError as error:
+        raise ValueError('MinAtar needs minatar: pip install "svrl[minatar]"') from error
     finally:
-        root.removeFilter(drop)
+        root.removeFilter(keep)
         root.removeHandler(silence)
+    return Environment
 
 
 def _colour(channel: int, channels: int) -> tuple[int, int, int]:

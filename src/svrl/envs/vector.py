@@ -1,7 +1,7 @@
 """The one interface between environments and agents: N copies of an environment, stepped together.
 
 An environment that ends starts again at once, inside the same step. So every step is one true
-transition in each of the N lanes, and says everything about it: the observation to act on next, the
+transition of each of the N, and says everything about it: the observation to act on next, the
 observation that the action led to (the last of an episode, where one ended), the raw reward, and
 three flags that are easily confused:
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.random import SeedSequence
 
 Family = Literal["atari", "minatar", "control", "gymnasium"]
 
@@ -37,7 +38,7 @@ class EnvSpec:
         n_actions: A.
         action_names: A names, for people.
         first_action: What the environment calls action 0.
-        space: Of a Gymnasium environment, its observation space as `svrl.envs.observations.as_json` describes it.
+        space: Of a Gymnasium environment, its observation space as `svrl.envs.observations.space_as_json` gives it.
     """
 
     id: str
@@ -93,7 +94,7 @@ class VectorEnv(Protocol):
     count: int
 
     def reset(self) -> np.ndarray:
-        """Begin an episode in every lane; observations (N, *observation_shape)."""
+        """Begin an episode in every environment; observations (N, *observation_shape)."""
         ...
 
     def send(self, actions: np.ndarray) -> None:
@@ -112,8 +113,8 @@ class VectorEnv(Protocol):
         """Go back to what `capture` saw; the observations to act on."""
         ...
 
-    def render(self, lane: int = 0) -> np.ndarray:
-        """A picture of one lane, (H, W, 3), uint8."""
+    def render(self, index: int = 0) -> np.ndarray:
+        """A picture of one environment, (H, W, 3), uint8."""
         ...
 
     def close(self) -> None:
@@ -125,3 +126,45 @@ def step(env: VectorEnv, actions: np.ndarray) -> Step:
     """Send and receive."""
     env.send(actions)
     return env.recv()
+
+
+def env_seeds(seed: int, count: int) -> tuple[int, ...]:
+    """A seed in [0, 2^31) for each of `count` environments: the k-th from SeedSequence([seed, k]), whatever the count.
+
+    Raises:
+        ValueError: If the seed is negative or there is no environment.
+    """
+    if count < 1:
+        raise ValueError(f"At least 1 environment is needed, got {count}.")
+    if seed < 0:
+        raise ValueError(f"A seed is a whole number from 0, got {seed}.")
+    return tuple(int(SeedSequence([seed, index]).generate_state(1)[0]) >> 1 for index in range(count))
+
+
+def checked_actions(actions: np.ndarray, spec: EnvSpec, count: int) -> list[int]:
+    """Actions (N,) as a list.
+
+    Raises:
+        ValueError: If they are not N whole numbers, each that of an action.
+    """
+    given = np.asarray(actions)
+    if given.shape != (count,) or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"{count} environments {spec.id} need whole numbers of shape ({count},) as actions, "
+            f"got {given.dtype} of shape {given.shape}."
+        )
+    chosen: list[int] = given.tolist()
+    if min(chosen) < 0 or max(chosen) >= spec.n_actions:
+        raise ValueError(f"{spec.id} has actions 0 to {spec.n_actions - 1}, got {min(chosen)} to {max(chosen)}.")
+    return chosen
+
+
+def check_finite(name: str, what: str, numbers: np.ndarray) -> None:
+    """Refuse nan and infinity: from them an agent would learn nothing, and say nothing.
+
+    Raises:
+        ValueError: If a number is not finite; it says that the environment `name` gave `what`, as in "a reward".
+    """
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+        wrong = numbers[~np.isfinite(numbers)][0]
+        raise ValueError(f"{name} gave {what} that is not finite ({wrong}). Repair the environment.")

@@ -8,7 +8,7 @@
 P[s][a] = [(probability, next state, reward, done), ...], and the probabilities of their first states. Wrappers around
 them, a limit of steps among them, are not in P.
 
-**Tasks.** Importing this file registers every task of the catalogue: one lane of `svrl.envs.control`, which says what
+**Tasks.** Importing this file registers every task of the catalogue: one copy in `svrl.envs.control`, which says what
 is observed, drawn and paid, or begun where options={"state": ...} says. np_random seeds it. Nothing is terminal, and an
 episode is cut off after 200 steps. info["state"] is the state itself, (d,), float64, in the units of the task's axes.
 
@@ -33,7 +33,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from svrl.envs.control import STEP_LIMIT, ControlLanes, features
+from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
 from svrl.mdp.catalogue import TASKS
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
@@ -151,10 +151,10 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
                 f"actions and variant choose a task by name, and {task.name} was given whole. Leave them out."
             )
         self.task, self.render_mode = task, render_mode
-        self._lane = ControlLanes(task, 1, seed=0, step_limit=sys.maxsize)
+        self._copy = ControlVectorEnv(task, 1, seed=0, step_limit=sys.maxsize)
         self._begun = False
         self.action_space = spaces.Discrete(task.n_actions)
-        self.observation_space = spaces.Box(-1.0, 1.0, self._lane.spec.frame_shape, np.float32)
+        self.observation_space = spaces.Box(-1.0, 1.0, self._copy.spec.frame_shape, np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -174,12 +174,12 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         super().reset(seed=seed)
         if seed is not None or not self._begun:
             drawn = int(self.np_random.integers(2**63))
-            self._lane = ControlLanes(self.task, 1, seed=drawn, step_limit=sys.maxsize)
-        observation = self._lane.reset()[0]
+            self._copy = ControlVectorEnv(self.task, 1, seed=drawn, step_limit=sys.maxsize)
+        observation = self._copy.reset()[0]
         self._begun = True
         if options and options["state"] is not None:
-            self._lane.states = self._checked(options["state"])
-            observation = features(self.task, self._lane.states)[0]
+            self._copy.states = self._checked(options["state"])
+            observation = features(self.task, self._copy.states)[0]
         return observation, self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -190,16 +190,16 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("Call reset before the first step.")
-        self._lane.send(np.array([action]))
-        made = self._lane.recv()
+        self._copy.send(np.array([action]))
+        made = self._copy.recv()
         return made.final_observations[0], float(made.rewards[0]), False, False, self._info()
 
     def render(self) -> np.ndarray | None:
         """Where the state is in the box of the first two axes, (200, 200, 3), uint8; None without a render mode."""
-        return None if self.render_mode is None or not self._begun else self._lane.render()
+        return None if self.render_mode is None or not self._begun else self._copy.render()
 
     def _info(self) -> dict[str, Any]:
-        return {"state": self._lane.states.numpy()[0].copy()}
+        return {"state": self._copy.states.numpy()[0].copy()}
 
     def _checked(self, given: Any) -> Tensor:
         """A state (1, d), if it is in the box."""

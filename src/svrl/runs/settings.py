@@ -135,7 +135,7 @@ def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
 
 @functools.cache
 def _environments() -> frozenset[str]:
-    from svrl.envs.catalogue import known_environments
+    from svrl.envs.make import known_environments
 
     return frozenset(known_environments())
 
@@ -175,10 +175,10 @@ def why_not_here(env: str) -> str | None:
         return sentence if importlib.util.find_spec(module) is None else None
     if family_of(env) != "gymnasium" or ":" in env:
         return None
-    from svrl.envs.catalogue import describe_env
+    from svrl.envs.make import describe_env
 
     try:
-        describe_env(env, trusted=False)
+        describe_env(env)
     except ValueError as error:
         return str(error)
     return None

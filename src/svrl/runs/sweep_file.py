@@ -195,7 +195,7 @@ def _values(name: str, value: Any, kind: str) -> Sequence[Any]:
         raise ValueError(f"the axis {name} has no value.")
     if name != SUBJECT[kind] or not any(isinstance(one, str) and "*" in one for one in values):
         return values
-    from svrl.envs.catalogue import known_environments
+    from svrl.envs.make import known_environments
     from svrl.mdp.catalogue import TASKS
 
     known = known_environments() if name == "env" else ["toy", *TASKS]

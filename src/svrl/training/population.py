@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from svrl.agents.config import AgentConfig, Precision, default_precision
-from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
+from svrl.envs.make import EnvSource
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.training.gpu import release

@@ -1,0 +1,255 @@
+"""N Gymnasium environments with discrete actions, stepped one after another.
+
+`svrl.envs.observations` says what an agent sees of an observation. Actions that do not begin at 0 are numbered from 0
+here. An episode that ends by a rule and by a limit in the same step has ended by the rule: its value does not go on.
+
+Gymnasium's `PassiveEnvChecker` looks at the first reset and the first step. What an environment raises, or gives that
+cannot be taken over, arrives as a ValueError that names it.
+
+The loop is our own, for `gymnasium.vector.SyncVectorEnv` does two things that training cannot have. It keeps the last
+observation of an episode without copying it, so that an environment which writes all its observations to one array
+loses it in the reset. And it batches the infos, which nobody reads here, and fails where their shapes differ.
+
+A game is saved as the state of its random numbers when it began and the actions since, and restored by playing it
+again. That holds for Gymnasium's classic and toy-text environments and for MinAtar, whose games are made of nothing
+else. What other environments hold is not known: `capture` gives None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from svrl.envs.observations import Observations, space_as_json
+from svrl.envs.vector import EnvSpec, Step, check_finite, checked_actions
+
+_RESET = "reset(seed=..., options=...) -> (observation, info)"
+_STEP = "step(action) -> (observation, reward, terminated, truncated, info)"
+_REPLAYED = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "svrl.envs.minatar")
+"""Modules whose environments are restored by playing their games again."""
+
+
+class GymnasiumVectorEnv:
+    """N Gymnasium environments.
+
+    Attributes:
+        spec: What they look like.
+        count: N.
+        environments: The N environments themselves.
+    """
+
+    def __init__(
+        self, make: Callable[[], Any], *, seeds: tuple[int, ...], name: str, spec: EnvSpec | None = None
+    ) -> None:
+        """Make N environments.
+
+        Args:
+            make: Makes one, a new one at each call.
+            seeds: One for each environment, given to its first reset.
+            name: What to call it.
+            spec: Of environments whose observations an agent sees as they are; otherwise it follows from the spaces.
+
+        Raises:
+            ValueError: If it cannot be made, its actions are not discrete, or its observations of no fixed size.
+        """
+        self.count = len(seeds)
+        self.environments = [_made(make, name) for _ in seeds]
+        if len({id(env.unwrapped) for env in self.environments}) < self.count:
+            raise ValueError(f"The function of {name} gave the same environment twice. Make a new one at each call.")
+        actions, space = self.environments[0].action_space, self.environments[0].observation_space
+        if not isinstance(actions, spaces.Discrete):
+            raise ValueError(
+                f"{name} has actions of {type(actions).__name__}, and only discrete ones can be learned. "
+                "The tasks control/TASK have discretised ones, as in control/inverted-pendulum."
+            )
+        self._first_action = int(actions.start)
+        self._view = Observations(space, name) if spec is None else Observations.of(spec)
+        self.spec = spec or EnvSpec(
+            id=name,
+            family="gymnasium",
+            frame_shape=self._view.shape,
+            dtype=self._view.dtype,
+            high=self._view.high,
+            n_actions=int(actions.n),
+            action_names=tuple(str(self._first_action + k) for k in range(int(actions.n))),
+            first_action=self._first_action,
+            space=space_as_json(space),
+        )
+        self._seeds: tuple[int | None, ...] = seeds
+        self._actions: list[int] = []
+        self._games: list[tuple[Any, list[int]]] | None = None
+        """How each game began and the actions since, where games can be played again."""
+        self._newest = self._unseen()
+
+    def reset(self) -> np.ndarray:
+        """Begin an episode in every environment; the seeds serve the first time.
+
+        Raises:
+            ValueError: If an environment fails, or gives numbers that are not finite.
+        """
+        seeds, self._seeds = self._seeds, (None,) * self.count
+        if all(_is_replayed(env) for env in self.environments):
+            self._games = [(None, []) for _ in seeds]
+        observations = self._unseen()
+        for index, seed in enumerate(seeds):
+            self._begin(index, observations, seed)
+        check_finite(self.spec.id, "an observation", observations)
+        self._newest = observations
+        return observations
+
+    def send(self, actions: np.ndarray) -> None:
+        """Keep the actions; the work is done by `recv`."""
+        self._actions = checked_actions(actions, self.spec, self.count)
+
+    def recv(self) -> Step:
+        """Step one environment after another.
+
+        Raises:
+            ValueError: If an environment fails, or gives numbers that are not finite.
+        """
+        observations, rewards = self._unseen(), np.zeros(self.count)
+        terminal, truncated, life_lost = np.zeros((3, self.count), dtype=bool)
+        last: dict[int, np.ndarray] = {}
+        for index, action in enumerate(self._actions):
+            rewards[index], terminal[index], truncated[index] = self._act(index, action, observations)
+            if terminal[index] or truncated[index]:
+                last[index] = observations[index].copy()
+                self._begin(index, observations)
+        check_finite(self.spec.id, "a reward", rewards)
+        check_finite(self.spec.id, "an observation", observations)
+        final = observations
+        if last:
+            final = observations.copy()
+            final[list(last)] = list(last.values())
+            check_finite(self.spec.id, "an observation", final)
+        self._newest = observations
+        return Step(observations, final, rewards, terminal, truncated & ~terminal, life_lost)
+
+    def limit_games(self, steps: int) -> bool:
+        """Cut games off after so many steps, unless Gymnasium knows of a limit; whether that was so."""
+        env = self.environments[0]
+        spec = env.spec
+        if spec is not None and (spec.max_episode_steps or "max_num_frames_per_episode" in spec.kwargs):
+            return False
+        if any(isinstance(layer, TimeLimit) for layer in _layers(env)):
+            return False
+        self.environments = [TimeLimit(env, steps) for env in self.environments]
+        return True
+
+    def capture(self) -> dict[str, Any] | None:
+        """How each game began and the actions since, or None if games cannot be played again."""
+        if self._games is None:
+            return None
+        games = [{"start": start, "actions": np.array(actions, dtype=np.int64)} for start, actions in self._games]
+        return {"env": self.spec.id, "games": games, "observations": self._newest.copy()}
+
+    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
+        """Play the games again that `capture` saw.
+
+        Raises:
+            ValueError: If they are of other environments, or go another way this time.
+        """
+        if state.get("env") != self.spec.id or len(state["games"]) != self.count:
+            raise ValueError(f"The state is of other environments than {self.count} of {self.spec.id}. Begin anew.")
+        self._seeds, observations = (None,) * self.count, self._unseen()
+        self._games = [(None, []) for _ in range(self.count)]
+        for index, game in enumerate(state["games"]):
+            self._begin(index, observations, game["start"])
+            for action in game["actions"].tolist():
+                self._act(index, action, observations)
+        if not np.array_equal(observations, state["observations"]):
+            raise ValueError(f"The games of {self.spec.id} went another way when they were played again. Begin anew.")
+        self._newest = observations
+        return observations
+
+    def render(self, index: int = 0) -> np.ndarray:
+        """What the environment draws.
+
+        Raises:
+            ValueError: If it was made without pictures, or what draws them is not installed.
+        """
+        env = self.environments[index]
+        try:
+            picture = env.render() if env.render_mode == "rgb_array" else None
+        except gymnasium.error.DependencyNotInstalled as error:
+            how = 'Run: pip install "svrl[video]".' if "pygame" in str(error) else str(error)
+            raise ValueError(f"Pictures of {self.spec.id} need a package that is not installed. {how}") from error
+        if not isinstance(picture, np.ndarray):
+            raise ValueError(f"{self.spec.id} draws no pictures. Make it with render=True, or render_mode='rgb_array'.")
+        return picture
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self.environments:
+            env.close()
+
+    def _unseen(self) -> np.ndarray:
+        return np.empty((self.count, *self.spec.observation_shape), dtype=self.spec.dtype)
+
+    def _begin(self, index: int, observations: np.ndarray, start: Any = None) -> None:
+        """Begin an episode in one environment; what the agent sees goes into its row of `observations`.
+
+        It begins from a seed, from what `_random_state` gave once, or, without a start, where the random numbers stand.
+        """
+        env = self.environments[index]
+        try:
+            if isinstance(start, Mapping):
+                self._set_random_state(env, start)
+            if self._games is not None:
+                self._games[index] = (self._random_state(env) if start is None else start, [])
+            seen, _ = env.reset(seed=start if isinstance(start, int) else None)
+            observations[index] = self._view(seen)
+        except Exception as error:  # the environment is other people's code
+            raise ValueError(f"{self.spec.id} failed in {_RESET}: {error!r}") from error
+
+    def _act(self, index: int, action: int, observations: np.ndarray) -> tuple[float, bool, bool]:
+        """Step one environment: reward, terminated, truncated; the observation goes into its row."""
+        try:
+            seen, reward, terminated, truncated, _ = self.environments[index].step(action + self._first_action)
+            observations[index] = self._view(seen)
+            if not isinstance(reward, float):  # an array of one number counts as that number
+                reward = float(np.asarray(reward).item())
+        except Exception as error:  # the environment is other people's code
+            raise ValueError(f"{self.spec.id} failed in {_STEP}: {error!r}") from error
+        if self._games is not None:
+            self._games[index][1].append(action)
+        return reward, bool(terminated), bool(truncated)
+
+    def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
+        """Where its random numbers stand, between two episodes."""
+        return env.unwrapped.np_random.bit_generator.state
+
+    def _set_random_state(self, env: gymnasium.Env, state: Mapping[str, Any]) -> None:
+        env.unwrapped.np_random.bit_generator.state = state
+
+
+def _made(make: Callable[[], Any], name: str) -> gymnasium.Env:
+    """A new environment, inside Gymnasium's checker."""
+    try:
+        env = make()
+        if isinstance(env, gymnasium.Env):
+            checked = any(isinstance(layer, PassiveEnvChecker) for layer in _layers(env))
+            return env if checked else PassiveEnvChecker(env)
+    except Exception as error:  # anything may happen in other people's constructors
+        raise ValueError(f"{name} could not be made: {error!r}") from error
+    raise ValueError(f"The function of {name} must return a gymnasium.Env, got {env!r}.")
+
+
+def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
+    """The wrappers, outermost first, and the environment itself."""
+    layers = [env]
+    while isinstance(layers[-1], gymnasium.Wrapper):
+        layers.append(layers[-1].env)
+    return layers
+
+
+def _is_replayed(env: gymnasium.Env) -> bool:
+    """Whether it is one of those that are restored by playing again, in the wrappers that `gymnasium.make` puts on."""
+    *wrappers, bare = _layers(env)
+    usual = all(type(wrapper) in (TimeLimit, OrderEnforcing, PassiveEnvChecker) for wrapper in wrappers)
+    return usual and type(bare).__module__.startswith(_REPLAYED)

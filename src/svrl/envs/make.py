@@ -1,0 +1,135 @@
+"""Environments by name: make_env("atari/breakout", 8, seed=0).
+
+A name is atari/GAME, minatar/GAME, control/TASK, or the id of any Gymnasium environment with discrete
+actions; a function that makes a Gymnasium environment does as well. Libraries are imported only for the family that
+is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from svrl.envs.atari_games import GAMES, find_game
+from svrl.runtime.names import near_names
+
+if TYPE_CHECKING:
+    from svrl.envs.vector import EnvSpec, VectorEnv
+
+EnvSource = str | Callable[[], Any]
+"""The name of an environment ("CartPole-v1", "atari/breakout"), or a function that makes one of your own."""
+
+MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+CONTROL = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole", "three-motor-pendulum")
+CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1")
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Held while environments are made: registries and imports of other libraries are not made for several threads."""
+
+
+def known_environments() -> list[str]:
+    """Names to offer: every game and task, and some of Gymnasium's, which knows many more."""
+    families = (("atari", tuple(GAMES)), ("minatar", MINATAR), ("control", CONTROL))
+    return [*(f"{family}/{name}" for family, names in families for name in names), *CLASSIC]
+
+
+def name_of(source: EnvSource) -> str:
+    """What to call an environment in run directories and tables."""
+    return source if isinstance(source, str) else getattr(source, "__name__", type(source).__name__)
+
+
+def make_env(
+    id: EnvSource,  # noqa: A002
+    count: int,
+    *,
+    seed: int,
+    sticky: float = 0.0,
+    actions: int = 0,
+    threads: int = 0,
+    render: bool = False,
+) -> VectorEnv:
+    """N environments.
+
+    Args:
+        id: A name, as in "atari/breakout", "minatar/asterix", "control/inverted-pendulum" or "CartPole-v1"; or a
+            function without arguments that makes a `gymnasium.Env` with discrete actions, a new one at each call.
+            "package:Name-v0" imports the package: do not pass such a name on from a file.
+        count: N.
+        seed: Of everything random in them, as far as they draw from their own generator. The k-th environment of a
+            seed is the same for every N, but in control tasks.
+        sticky: Probability that Atari or MinAtar repeats the last action.
+        actions: Discretised actions of a control task; 0 takes the task's own number.
+        threads: Native threads of Atari, which change no result; with 0 ale-py takes one for each environment, as long
+            as there are cores. The others have none.
+        render: Whether pictures will be wanted; Gymnasium has to know beforehand.
+
+    Raises:
+        ValueError: With the nearest name, if there is no such environment; with the pip command, if its package is
+            missing; if it cannot be made or learned; if a setting is out of range or belongs to another family.
+    """
+    if not isinstance(id, str) and not callable(id):
+        raise ValueError(
+            "Give the name of an environment, or a function without arguments that makes one; "
+            f"got {type(id).__name__}. Write lambda: gymnasium.make(...)."
+        )
+    if not 0.0 <= sticky <= 1.0:
+        raise ValueError(f"sticky is a probability in [0, 1], got {sticky}.")
+    if actions < 0 or threads < 0:
+        raise ValueError(f"actions and threads are 0 or more, got {actions} and {threads}.")
+    family, _, short = id.partition("/") if isinstance(id, str) else ("", "", "")
+    if actions and family != "control":
+        raise ValueError(
+            f"{name_of(id)} has its own actions; their number can be set for control/TASK alone, got {actions}."
+        )
+    if sticky and family not in ("atari", "minatar"):
+        raise ValueError(
+            f"{name_of(id)} has no sticky actions, only Atari and MinAtar do; got sticky {sticky}. Set it to 0."
+        )
+    from svrl.envs.vector import env_seeds
+
+    seeds = env_seeds(seed, count)
+    with _ONE_AT_A_TIME:
+        if family == "atari":
+            from svrl.envs.atari import AtariVectorEnv
+
+            return AtariVectorEnv(find_game(short), seeds=seeds, sticky=sticky, threads=threads)
+        if family == "minatar":
+            from svrl.envs.minatar import MinAtarVectorEnv
+
+            return MinAtarVectorEnv(short, seeds=seeds, sticky=sticky)
+        if family == "control":
+            from svrl.envs.control import ControlVectorEnv, task_with
+
+            return ControlVectorEnv(task_with(short, actions), count, seed=seeds[0])
+        from svrl.envs.gymnasium import GymnasiumVectorEnv
+
+        make = _registered(id, render=render) if isinstance(id, str) else id
+        return GymnasiumVectorEnv(make, seeds=seeds, name=name_of(id))
+
+
+def describe_env(id: EnvSource, actions: int = 0) -> EnvSpec:  # noqa: A002
+    """What an environment looks like from outside; one is made and closed for it, as by `make_env`.
+
+    Raises:
+        ValueError: As `make_env`.
+    """
+    env = make_env(id, 1, seed=0, actions=actions)
+    env.close()
+    return env.spec
+
+
+def _registered(name: str, *, render: bool) -> Callable[[], Any]:
+    """A function that makes an environment by its Gymnasium id."""
+    import gymnasium
+
+    if ":" not in name:  # otherwise a package is imported first, which registers it
+        try:
+            gymnasium.spec(name)
+        except gymnasium.error.Error as error:
+            near = near_names(name, known_environments())
+            hint = f"Did you mean {near[0]}?" if near else str(error)
+            raise ValueError(f"There is no environment {name!r}. {hint}") from error
+    # A class that draws nothing need not know the argument.
+    pictures: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
+    return lambda: gymnasium.make(name, **pictures)

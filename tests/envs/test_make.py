@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+
+import svrl.envs
+from svrl.envs.make import describe_env, known_environments, make_env
+
+
+def test_names_to_offer() -> None:
+    names = known_environments()
+    assert len(names) == len(set(names)) >= 57 + 5 + 5
+    assert {"atari/breakout", "minatar/asterix", "control/cart-pole", "CartPole-v1"} <= set(names)
+
+
+def test_offering_names_imports_nothing_heavy() -> None:
+    heavy = ("numpy", "torch", "gymnasium", "ale_py", "minatar")
+    code = (
+        "import sys; from svrl.envs.make import known_environments; known_environments(); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", svrl.envs.__all__)
+def test_public_names_are_there(name: str) -> None:
+    assert getattr(svrl.envs, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("CartPole-v11", {}, "Did you mean CartPole-v1?"),
+        ("breakout", {}, "Did you mean atari/breakout?"),
+        ("atari/pongg", {}, "Did you mean pong?"),
+        ("zzzzqqqq", {}, "There is no environment 'zzzzqqqq'"),
+        ("no_such_package:Thing-v0", {}, "could not be made: ModuleNotFoundError"),
+        ("Pendulum-v1", {}, "only discrete ones can be learned.*control/inverted-pendulum"),
+        ("CartPole-v1", {"sticky": 0.25}, "only Atari and MinAtar"),
+        ("CartPole-v1", {"actions": 5}, "control/TASK alone"),
+        ("minatar/breakout", {"sticky": 1.5}, r"probability in \[0, 1\]"),
+        ("control/cart-pole", {"actions": -1}, "0 or more"),
+        ("CartPole-v1", {"seed": -1}, "from 0, got -1"),
+        ("CartPole-v1", {"count": 0}, "At least 1 environment"),
+        (CartPoleEnv, {"sticky": 0.25}, "CartPoleEnv has no sticky actions"),
+        (CartPoleEnv(), {}, "a function without arguments that makes one; got CartPoleEnv"),
+    ],
+)
+def test_what_cannot_be_made_is_answered_in_a_sentence(name: Any, settings: dict, sentence: str) -> None:
+    order = {"count": 1, "seed": 0, **settings}
+    with pytest.raises(ValueError, match=sentence):
+        make_env(name, order.pop("count"), **order)
+
+
+MODULE = """
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Broken(CartPoleEnv):
+    def __init__(self):
+        raise KeyError("licence")
+
+gymnasium.register("Broken-v0", entry_point=Broken)
+gymnasium.register("Pole-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
+"""
+
+
+def test_a_name_with_a_module_imports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_games.py").write_text(MODULE)
+    (tmp_path / "torn_games.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, sentence in (
+        ("toy_games:Nope-v0", "toy_games:Nope-v0 could not be made: NameNotFound"),
+        ("toy_games:Broken-v0", r"toy_games:Broken-v0 could not be made: KeyError\('licence'\)"),
+        ("torn_games:Nope-v0", "torn_games:Nope-v0 could not be made: ZeroDivisionError"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            describe_env(name)
+    assert describe_env("toy_games:Pole-v0").n_actions == 2
