@@ -10,7 +10,6 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,17 +144,6 @@ def median_seconds(calls: Sequence[tuple[Callable[[], object], ...]], repeats: i
     """
     best = [[min(seconds(call) for _ in range(repeats)) for call in turn] for turn in calls]
     return [statistics.median(times) for times in zip(*best, strict=True)]
-
-
-@contextmanager
-def torch_threads(count: int = 1) -> Iterator[None]:
-    """Torch on so many threads for a while."""
-    earlier = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(earlier)
 
 
 def device_name(device: torch.device) -> str:

@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import LIBRARIES, Library, sb3_model
-from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, torch_threads, wait
+from benchmarks.rows import Parts, Row, device_name, median_seconds, peer, seconds, wait
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
 from svrl.agents.cuda_graph import stream_of
 from svrl.agents.learner import GraphedBursts, Learner
@@ -36,6 +36,7 @@ from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.catalogue import make_env
 from svrl.envs.vector import EnvSpec, step
+from svrl.runtime.threads import torch_threads
 
 GAME = "atari/frostbite"
 LIMITS = {"cpu": 2.0, "cuda": 3.0}

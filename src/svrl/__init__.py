@@ -69,9 +69,9 @@ if TYPE_CHECKING:
     )
     from svrl.mdp import (
         Axis,
-        Chain,
         ControlTask,
         GridMDP,
+        MarkovRewardProcess,
         Model,
         NoisyBackups,
         Sampler,
@@ -128,7 +128,6 @@ __all__ = [
     "Batch",
     "Bernoulli",
     "Certificate",
-    "Chain",
     "CoarseActions",
     "Completion",
     "ContractBroken",
@@ -146,6 +145,7 @@ __all__ = [
     "HardImpute",
     "IncumbentIteration",
     "LowRankPolicy",
+    "MarkovRewardProcess",
     "Method",
     "Model",
     "ModifiedPolicyIteration",

@@ -20,11 +20,14 @@ COMPILES = """
 import numpy as np
 from svrl.matrix import compiling
 compiling.AFTER = 0.001
-from svrl.mdp.grid_kernel import backup_plane_at
+from svrl.mdp.grid_kernel import backup_at
 zeros = np.zeros(9)
 index = np.zeros(1, np.int64)
 for real in (np.float32, np.float64):
-    backup_plane_at(np.zeros(1, np.int32), zeros, zeros, zeros, np.zeros(9, real), 3, 0.9, index, 0, 1, np.zeros(1))
+    backup_at(
+        np.zeros(1, np.int32), zeros[:2, None], zeros, zeros[:1], np.zeros(9, real), np.arange(4), 0.9, index, 0, 1,
+        np.zeros(1)
+    )
 """
 
 

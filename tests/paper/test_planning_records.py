@@ -21,9 +21,9 @@ from svrl.paper.experiments.noisy_simulator import EXPERIMENT as NOISY
 from svrl.paper.experiments.noisy_simulator import KIND as NOISY_PLAN
 from svrl.paper.experiments.noisy_simulator import method_of as noisy_method_of
 from svrl.paper.experiments.toy_rank import KIND as TOY
-from svrl.planning.low_rank_policy import low_rank_policy
+from svrl.planning.policy import low_rank_policy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
-from svrl.planning.structured import paper_svp
+from svrl.planning.svp import paper_svp
 from svrl.planning.value_iteration import ValueIteration
 
 VERSIONS = {OPTIMUM.name: 1, PLANNED.name: 1, LOW_RANK.name: 1, NOISY_PLAN.name: 1, TOY.name: 1}

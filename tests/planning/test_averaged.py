@@ -14,9 +14,10 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Sampler
 from svrl.mdp.simulator import NoisyBackups
 from svrl.planning.averaged import NO_STRUCTURE, AveragedStructuredIteration, AveragedValueIteration
-from svrl.planning.evaluation import evaluate_policy, policy_loss, solve_exactly
+from svrl.planning.evaluation import evaluate_policy, policy_loss
 from svrl.planning.method import Method
 from svrl.planning.plan import DIVERGED, advance, begin, conclude, plan
+from svrl.planning.policy_iteration import solve_exactly
 
 from .oracles import Dense, low_rank_model, small_grid
 
@@ -78,7 +79,7 @@ def last(sampler: Sampler, method: Method, seed: int = 0) -> dict[str, Tensor]:
     run = begin(sampler, method, seed=seed)
     for _ in advance(sampler, method, run):
         pass
-    return run.state.memory
+    return run.state
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 10, 61])
@@ -92,11 +93,11 @@ def test_without_noise_it_is_damped_value_iteration(iterations: int):
         fresh.append(DENSE.backup(v))
         q = q + (fresh[-1] - q) / (1.0 + (1.0 - DENSE.discount) * t)
         v = q.max(1)
-        assert np.abs(run.state.memory["q"].numpy() - q).max() < 1e-4
+        assert np.abs(run.state.q.numpy() - q).max() < 1e-4
         assert np.abs(run.state.v.numpy() - v).max() < 1e-4
         # Each step shrinks the error by 1 - a_t (1 - discount), and the product of those telescopes.
         bound = DENSE.discount * np.abs(BEST).max() / (1.0 + (1.0 - DENSE.discount) * t)
-        assert np.abs(run.state.memory["q"].numpy() - optimum).max() <= bound + 1e-4
+        assert np.abs(run.state.q.numpy() - optimum).max() <= bound + 1e-4
     found = conclude(sampler, method, run)
     halves = [fresh[t] for t in range(iterations // 2, iterations)]
     parities = [halves[k::2] for k in (0, 1) if halves[k::2]]
@@ -134,9 +135,9 @@ def test_the_average_is_the_one_by_hand(observe: float, samples: int):
     memory = last(sampler, method)
     q, visits = sampler.averaged()
     seen = visits > 0
-    assert np.abs(memory["q"].numpy() - q)[seen].max() < 1e-3
+    assert np.abs(memory.q.numpy() - q)[seen].max() < 1e-3
     best = np.where(seen, q, -np.inf)
-    assert np.array_equal(memory["policy"].numpy(), best.argmax(1))
+    assert np.array_equal(memory.policy.numpy(), best.argmax(1))
     if observe == 1.0:
         assert bool((visits == 15).all())
 
@@ -150,8 +151,8 @@ def test_a_fixed_rank_takes_the_leading_directions_of_the_average(observe: float
     mean = q.mean(1, keepdims=True)
     u, s, vt = np.linalg.svd(q - mean)
     expected = (u[:, :3] * s[:3]) @ vt[:3] + mean
-    assert np.abs(memory["estimate"].numpy() - expected).max() < 0.02
-    assert np.array_equal(memory["policy"].numpy(), memory["estimate"].numpy().argmax(1))
+    assert np.abs(memory.estimate.numpy() - expected).max() < 0.02
+    assert np.array_equal(memory.policy.numpy(), memory.estimate.numpy().argmax(1))
 
 
 def test_the_last_word_is_the_mean_of_the_second_half():
@@ -179,12 +180,12 @@ def test_fresh_samples_confirm_signal_and_not_noise(observe: float):
     sampler = Fixed(signal(), 5.0)
     method = AveragedStructuredIteration(rank=12, observe=observe, max_iterations=100)
     memory = last(sampler, method)
-    agreement = memory["agreement"]
+    agreement = memory.agreement
     assert agreement.shape == (12,)
     assert bool((agreement[:3] > 0.9).all())
     assert bool((agreement[:3] < 1.1).all())
     assert bool((agreement[3:].abs() < 0.35).all())
-    error = (memory["estimate"] - sampler.mean).square().mean().sqrt()
+    error = (memory.estimate - sampler.mean).square().mean().sqrt()
     plain = (torch.from_numpy(sampler.averaged()[0]) - sampler.mean).square().mean().sqrt()
     assert float(error) < 0.5 * float(plain)
 
@@ -200,7 +201,7 @@ def test_only_what_is_confirmed_is_kept():
 def test_confirmed_shares_are_running_means_and_scale_their_direction():
     # Without noise a sample confirms all of every direction, if it is the same matrix again.
     quiet = Fixed(signal(), 0.0)
-    agreement = last(quiet, AveragedStructuredIteration(rank=3, max_iterations=10))["agreement"]
+    agreement = last(quiet, AveragedStructuredIteration(rank=3, max_iterations=10)).agreement
     assert agreement.tolist() == pytest.approx([1.0, 1.0, 1.0], abs=1e-4)
     # A sampler that halves what it says after the first time is confirmed by half, forgetting the rest.
     halving = Fixed(signal(), 0.0, discount=0.01)
@@ -208,9 +209,9 @@ def test_confirmed_shares_are_running_means_and_scale_their_direction():
     run = begin(halving, method)
     for _ in advance(halving, method, run):
         halving.mean = 0.5 * halving.mean
-    assert run.state.memory["agreement"].tolist() == pytest.approx([0.5, 0.5, 0.5], abs=1e-3)
-    centred = run.state.memory["q"] - run.state.memory["q"].mean(1, keepdim=True)
-    shown = run.state.memory["estimate"] - run.state.memory["estimate"].mean(1, keepdim=True)
+    assert run.state.agreement.tolist() == pytest.approx([0.5, 0.5, 0.5], abs=1e-3)
+    centred = run.state.q - run.state.q.mean(1, keepdim=True)
+    shown = run.state.estimate - run.state.estimate.mean(1, keepdim=True)
     assert float((shown - 0.5 * centred).abs().max()) < 1e-2
 
 
@@ -278,7 +279,7 @@ def test_what_was_never_sampled_is_never_chosen_without_structure():
     run = begin(sampler, method)
     for _ in advance(sampler, method, run):
         seen = torch.from_numpy(sampler.averaged()[1] > 0)
-        chosen = seen[torch.arange(60), run.state.memory["policy"]]
+        chosen = seen[torch.arange(60), run.state.policy]
         assert bool(chosen[seen.any(1)].all())
         assert bool((run.state.v[seen.any(1)] == -3.0).all())
         assert not bool(run.state.v[~seen.any(1)].any()), "others keep what they started from"

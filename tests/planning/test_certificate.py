@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.tabular import TabularMDP
 from svrl.planning.certificate import certify_on_sample, certify_plan, never_ends
-from svrl.planning.evaluation import evaluate_policy, solve_exactly
+from svrl.planning.evaluation import evaluate_policy
+from svrl.planning.policy_iteration import solve_exactly
 
 from .oracles import Dense, Watched, small_grid
 

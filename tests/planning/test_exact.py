@@ -15,7 +15,7 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
-from svrl.planning.chain import chain_values, linear_solution, residual_of, sweeps
+from svrl.planning.evaluation import chain_values, linear_solution, residual_of, sweeps
 from svrl.planning.method import Method
 from svrl.planning.plan import plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
@@ -304,7 +304,7 @@ def test_bad_settings_are_refused(make: Any, complaint: str):
 @pytest.mark.parametrize("ending", [False, True])
 def test_sweeps_of_a_chain_are_its_backups(ending: bool):
     model = random_mdp(11, ending=ending)
-    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    chain = model.policy_chain(torch.zeros(model.n_states, dtype=torch.int64))
     v = torch.linspace(-3, 5, model.n_states, dtype=torch.float64)
     kept, expected = v.clone(), v
     for _ in range(5):
@@ -319,7 +319,7 @@ def test_sweeps_of_a_chain_are_its_backups(ending: bool):
 def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
     model = random_mdp(12, discount=discount)
     policy = torch.zeros(model.n_states, dtype=torch.int64)
-    chain = model.under(policy)
+    chain = model.policy_chain(policy)
     start = torch.zeros(model.n_states, dtype=torch.float64)
     v, left, reads = chain_values(chain, start, 1e-10, solver)
     assert left == residual_of(chain, v) <= 1e-10
@@ -330,14 +330,14 @@ def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
 
 def test_a_residual_that_rounding_forbids_ends_the_sweeps():
     model = random_mdp(13)
-    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    chain = model.policy_chain(torch.zeros(model.n_states, dtype=torch.int64))
     _, left, _ = chain_values(chain, torch.zeros(model.n_states, dtype=torch.float64), 1e-300)
     assert left <= 1e-13
 
 
 def test_a_linear_solver_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatch):
     model = random_mdp(14)
-    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    chain = model.policy_chain(torch.zeros(model.n_states, dtype=torch.int64))
     start = torch.ones(model.n_states, dtype=torch.float64)
     monkeypatch.setitem(linear_solution.__globals__["_SOLVERS"], "krylov", lambda a, b, c: (np.full(len(b), np.nan), 3))
     v, reads = linear_solution(chain, "krylov", start)

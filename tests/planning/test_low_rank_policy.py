@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import FactorALS, SoftImpute
-from svrl.planning.low_rank_policy import low_rank_policy
+from svrl.planning.policy import low_rank_policy
 
 from .oracles import Dense, low_rank_model, small_grid
 

@@ -13,7 +13,7 @@ from svrl.mdp.simulator import NoisyBackups
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS, make_method
 from svrl.planning.method import Method
 from svrl.planning.plan import DIVERGED, plan
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.svp import StructuredValueIteration, paper_svp
 
 from .oracles import small_grid
 

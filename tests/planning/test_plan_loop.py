@@ -16,19 +16,19 @@ from torch import Tensor
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.simulator import NoisyBackups, Simulator
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
-from svrl.planning.cross_iteration import CrossValueIteration
-from svrl.planning.evaluation import evaluate_policy
-from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Found, Method, State
-from svrl.planning.plan import DIVERGED, OUT_OF_ITERATIONS, TraceRow, advance, begin, conclude, plan
-from svrl.planning.sampled_iteration import (
+from svrl.planning.baselines import (
     AsyncValueIteration,
     CoarseActions,
     IncumbentIteration,
     RowMeanUpdate,
     SampledMax,
 )
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.evaluation import evaluate_policy
+from svrl.planning.meter import Ledger, Meter
+from svrl.planning.method import Method, MethodResult, State
+from svrl.planning.plan import DIVERGED, OUT_OF_ITERATIONS, TraceRow, advance, begin, conclude, plan
+from svrl.planning.svp import StructuredValueIteration, paper_svp
 from svrl.planning.value_iteration import ValueIteration
 
 from .oracles import Dense, Watched, flat_grid, pendulum, small_grid
@@ -61,8 +61,8 @@ class Turns:
         state.v = self.rule(state.v)
         return state
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
-        return Found(policy=torch.zeros(meter.n_states, dtype=torch.int64), v=state.v)
+    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> MethodResult:
+        return MethodResult(policy=torch.zeros(meter.n_states, dtype=torch.int64), v=state.v)
 
 
 @pytest.mark.parametrize(

@@ -120,19 +120,6 @@ def check_threads(count: int | None) -> None:
         raise BadInputError(f"--threads must be between 1 and {MOST_THREADS}, got {count}.")
 
 
-@contextmanager
-def torch_threads(count: int | None) -> Iterator[None]:
-    """Set torch's CPU threads for a while; None leaves them."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    try:
-        torch.set_num_threads(count or earlier)
-        yield
-    finally:
-        torch.set_num_threads(earlier)
-
-
 def check_folder(flag: str, path: Path) -> None:
     """Refuse a file that shall be written to a folder that is not there, before any work."""
     folder = path.parent

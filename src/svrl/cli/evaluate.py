@@ -13,10 +13,10 @@ from svrl.cli.answers import (
     say,
     sentences,
     tell,
-    torch_threads,
 )
 from svrl.cli.flags import Device, Json, Seed
 from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, check_numbers, working_with
+from svrl.runtime.threads import torch_threads
 
 
 def evaluate_run(

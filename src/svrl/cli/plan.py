@@ -19,11 +19,11 @@ from svrl.cli.answers import (
     print_table,
     say,
     tell,
-    torch_threads,
 )
 from svrl.cli.flags import Device, Json, command_line, flagged, given_of, with_fields
 from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS, METHODS, TASKS, VARIANTS, PlanSettings, plan_and_judge, plan_in_directory
+from svrl.runtime.threads import torch_threads
 
 
 @with_fields(

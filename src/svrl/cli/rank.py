@@ -18,11 +18,11 @@ from svrl.cli.answers import (
     print_json,
     sentences,
     tell,
-    torch_threads,
     writing_to,
 )
 from svrl.cli.flags import Device, Json, Seed
 from svrl.cli.run_agent import EnvAgain, RunFolder, check_numbers, check_run, working_with
+from svrl.runtime.threads import torch_threads
 
 _KINDS = (
     ("as it is", "energy", ""),

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.cli.answers import BadInputError, answering, print_json, sentences, tell, torch_threads, writing_to
+from svrl.cli.answers import BadInputError, answering, print_json, sentences, tell, writing_to
 from svrl.cli.flags import Json, Seed
 from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, check_numbers, working_with
+from svrl.runtime.threads import torch_threads
 
 if TYPE_CHECKING:
     import numpy as np

@@ -135,11 +135,12 @@ def _minatar(name: str, order: _Order) -> VectorEnv:
 
 
 def _control(name: str, order: _Order) -> VectorEnv:
-    from svrl.envs.control import ControlLanes, task_with
+    from svrl.envs.control import ControlLanes
     from svrl.envs.lanes import lane_seeds
+    from svrl.mdp.catalogue import make_task
 
     seed = lane_seeds(order.seed, order.count)[0]
-    return ControlLanes(task_with(name, order.actions), order.count, seed=seed)
+    return ControlLanes(make_task(name, actions=order.actions or None), order.count, seed=seed)
 
 
 def _gymnasium(name: str, order: _Order) -> VectorEnv:

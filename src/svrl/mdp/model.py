@@ -5,7 +5,7 @@ returns Bellman backups
 
     Q(s, a) = r(s, a) + discount * E[v(next state)]
 
-in the dtype and on the device of `v`. Planners never see transitions, except through `under`,
+in the dtype and on the device of `v`. Planners never see transitions, except through `policy_chain`,
 the Markov chain of one fixed policy.
 """
 
@@ -25,7 +25,7 @@ LARGEST_VALUE = 1e30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chain:
+class MarkovRewardProcess:
     """The Markov chain and the reward of one fixed policy: v = reward + discount * P v.
 
     Attributes:
@@ -110,7 +110,7 @@ class Model(Protocol):
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
 
-    def under(self, policy: Tensor) -> Chain:
+    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,), int64."""
 
 
@@ -159,3 +159,9 @@ def check_problem(name: str, problem: object, *kinds: Any) -> None:
             f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. "
             "A ControlTask becomes a model on its grid: GridMDP(task)."
         )
+
+
+def summary(model: Model | Sampler, name: str, *more: str) -> str:
+    """How a model prints: GridMDP('mountain-car', 2,500 states, 1,000 actions, discount 0.95, table, on cpu)."""
+    sizes = (f"{model.n_states:,} states", f"{model.n_actions:,} actions", f"discount {model.discount:g}")
+    return f"{type(model).__name__}({', '.join((repr(name), *sizes, *more, f'on {model.device}'))})"

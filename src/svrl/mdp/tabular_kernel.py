@@ -19,7 +19,7 @@ from torch import Tensor
 
 from svrl.matrix.compiling import njit
 from svrl.mdp.model import sparse_rows
-from svrl.mdp.threads import share_out
+from svrl.runtime.threads import share_out
 
 # Sums of a few gathered numbers are 2 to 5 times slower once reassociation lets LLVM make vectors of them.
 COMPILE: dict[str, Any] = {

@@ -20,6 +20,7 @@ from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of, this_version
 from svrl.runtime.provenance import provenance
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, STATE, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
+from svrl.runtime.threads import torch_threads
 
 Ended = Literal["done", "failed", "stopped", "killed", "busy", "broken"]
 """How an attempt ended. busy: another process has the run. broken: the store cannot be written to, so no run can go on.
@@ -180,19 +181,6 @@ def _compute(store: Store, attempt: Attempt, terms: Terms, signals: Signals) -> 
         if any(told.get(name, "") != value for name, value in result.trained.items()):
             told["trained"] = result.trained
         store.keep(spec, result, told)
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """CPU threads of torch for a block."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(earlier)
 
 
 def threads_of(folder: Path, otherwise: int) -> int:

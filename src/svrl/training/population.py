@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.environment import EnvSource
 from svrl.agents.training import Training
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
+from svrl.runtime.threads import torch_threads
 from svrl.training.gpu import release
 from svrl.training.listeners import Progress, Unseen
 from svrl.training.session import Habits, train_in_directory
@@ -160,7 +159,7 @@ def train_queue(
     def work() -> None:
         while signals.came is None and (member := next_run()) is not None:
             seen = signals if together == 1 else signals.of_one_run()
-            with _torch_threads(member.threads if together == 1 else None):
+            with torch_threads(member.threads if together == 1 else None):
                 outcome = _outcome(member, manner or Manner(), seen)
             ended(member, outcome)
 
@@ -254,19 +253,7 @@ def _shared(threads: int | None) -> Iterator[None]:
     # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
     sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
     try:
-        with _torch_threads(threads):
+        with torch_threads(threads):
             yield
     finally:
         sys.setswitchinterval(earlier)
-
-
-@contextmanager
-def _torch_threads(count: int | None) -> Iterator[None]:
-    earlier = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
-        yield
-    finally:
-        if count is not None:
-            torch.set_num_threads(earlier)

@@ -17,7 +17,7 @@ from svrl.paper.experiments import control
 from svrl.paper.experiments.control import OPTIMUM, TASKS
 from svrl.paper.experiments.control_svp import grid
 from svrl.paper.verdicts import percent
-from svrl.planning.low_rank_policy import low_rank_policy
+from svrl.planning.policy import low_rank_policy
 from svrl.plots.style import letter, new_figure
 from svrl.runs.spec import Kind, Result, RunSpec, Work
 

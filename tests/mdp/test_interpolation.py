@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from svrl.mdp.cells import locate
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid_table import Quadrature, tabulate
+from svrl.mdp.interpolation import locate
 
 SPECIAL = [-3e6, -1e5, -7.5, -2.0, -1.0, -0.0, 0.3, 1.0, 2.0, 2.0 + 1e-15, 9.99, 1e5, 2.9e6]
 

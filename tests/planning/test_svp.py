@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from svrl.matrix import Estimate, Estimator, FactorALS, Observed, RowMean, SoftI
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.planning.plan import advance, begin, conclude, plan
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.svp import StructuredValueIteration, paper_svp
 
 from .oracles import Dense, Watched, low_rank_model, pendulum, small_grid
 
@@ -62,7 +63,7 @@ def test_with_all_pairs_it_is_value_iteration(estimator: Estimator):
         q = DENSE.backup(exact)
         exact = q.max(1)
         assert np.abs(run.state.v.numpy() - exact).max() < 1e-12
-        assert np.abs(q[np.arange(S), run.state.memory["policy"].numpy()] - exact).max() < 1e-12
+        assert np.abs(q[np.arange(S), run.state.policy.numpy()] - exact).max() < 1e-12
     result = conclude(GRID, method, run)
     assert np.abs(result.v.numpy() - DENSE.backup(exact).max(1)).max() < 1e-12
     assert np.array_equal(result.policy.numpy(), DENSE.backup(exact).argmax(1))
@@ -88,7 +89,7 @@ def test_whatever_the_estimator_says_values_stay_below(estimator: Estimator):
     for _ in advance(GRID, method, run):
         after, q = run.state.v.numpy(), DENSE.backup(before)
         assert float((after - q.max(1)).max()) <= 1e-12
-        assert np.abs(q[np.arange(S), run.state.memory["policy"].numpy()] - after).max() <= 1e-12
+        assert np.abs(q[np.arange(S), run.state.policy.numpy()] - after).max() <= 1e-12
         assert float((after - BEST).max()) <= 1e-12
         before = after.copy()
     assert not run.state.outcome
@@ -196,8 +197,8 @@ def test_the_last_estimate_starts_the_next(warm: bool):
     first, *others = listener.starts
     assert first is None
     for k, start in enumerate(others, 1):
-        assert isinstance(start, Tensor) == warm
-        assert not warm or bool((start == float(k)).all())  # type: ignore[attr-defined]
+        assert isinstance(start, Estimate) == warm
+        assert not warm or bool((start.matrix == float(k)).all())  # type: ignore[attr-defined]
 
 
 def test_factors_start_the_next_estimation():
@@ -252,9 +253,13 @@ def test_a_seed_is_a_plan():
     assert [row.backups for row in one.trace] != [row.backups for row in other.trace]
 
 
-def test_an_empty_row_is_named():
-    with pytest.raises(ValueError, match=r"svp observed no action of state \d+, .* Observe more than 0.1"):
-        plan(GRID, StructuredValueIteration(observe=0.1, cover=False))
+@pytest.mark.parametrize("final_sweep", [True, False])
+def test_an_empty_row_is_an_outcome(final_sweep: bool):
+    found = plan(GRID, StructuredValueIteration(observe=0.1, cover=False, final_sweep=final_sweep))
+    assert re.fullmatch(r"svp observed no action of state \d+, .* Observe more than 0.1\.", found.outcome)
+    assert found.iterations == len(found.trace) == 1
+    assert found.q is None
+    assert found.policy.shape == found.v.shape == (S,)
 
 
 def test_fewer_than_one_action_a_state_is_refused_at_once():
