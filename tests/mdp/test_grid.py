@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from svrl.mdp import grid, grid_table
-from svrl.mdp.control_task import FAR, Axis, ControlTask, coordinates
+from svrl.mdp.control_task import Axis, ControlTask, coordinates
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.grid_kernel import locate_inside
 from svrl.mdp.grid_table import PlainBackups, Quadrature
-from svrl.mdp.interpolation import locate
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.model import Model
 
@@ -162,25 +160,6 @@ def test_the_kernels_and_their_twin_agree(dimensions: int, nodes: int, dtype: to
     plain = PlainBackups(weights=model._weights, offsets=model._offsets, discount=model.discount)
     twin = plain.expected(v, model._table).reshape(model.n_states, -1)
     assert far(model.backup(v), twin) < (1e-12 if dtype == torch.float64 else 2e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_places_are_found_as_by_the_twin(dtype: torch.dtype):
-    task = made_up(3, periodic=(0, 2))
-    generator = torch.Generator().manual_seed(3)
-    x = 6.0 * torch.randn(4000, 3, generator=generator, dtype=torch.float64)
-    ends = torch.tensor(
-        [[axis.low, axis.high, math.nextafter(axis.low, -9.0), 1e6] for axis in task.axes], dtype=torch.float64
-    )
-    x = torch.cat([x, torch.cartesian_prod(*ends), task.states()])
-    base, fraction = torch.empty(len(x), dtype=torch.int32), torch.empty(3, len(x), dtype=dtype)
-    low, high = (np.array([getattr(axis, end) for axis in task.axes]) for end in ("low", "high"))
-    axes = low, high, FAR, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
-    assert locate_inside(x.numpy(), *axes, 0, len(x), base.numpy(), fraction.numpy())
-    twin = locate(task, task.inside(x), dtype)
-    assert torch.equal(base, twin[0])
-    assert torch.equal(fraction, twin[1])
-    assert bool(((fraction >= 0) & (fraction <= 1)).all())
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])

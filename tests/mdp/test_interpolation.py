@@ -43,6 +43,8 @@ def test_the_twin_agrees_to_the_last_bit(dimensions: int, periodic: bool, dtype:
     task = task_of(dimensions, periodic)
     generator = torch.Generator().manual_seed(0)
     places = spread * torch.randn(5000, dimensions, generator=generator, dtype=torch.float64)
+    ends = torch.tensor([[a.low, a.high, math.nextafter(a.low, -9.0), 1e6] for a in task.axes], dtype=torch.float64)
+    places = torch.cat([places, torch.cartesian_prod(*ends).reshape(-1, dimensions), task.states()])
     base, fraction = located(task, places, dtype)
     twin_base, twin_fraction = locate(task, task.inside(places), dtype)
     assert torch.equal(base, twin_base)

@@ -29,10 +29,10 @@ def test_the_kernels_and_their_twin_agree(dtype: torch.dtype, kind: str, ends: b
     twin, v = Products(mdp.entries), mdp._values(values(6, 40, dtype))
     states, actions = torch.arange(0, 40, 3), torch.arange(14) % 6
     pairs = [
-        (mdp.backup(v), twin.all(v)),
+        (mdp.backup(v), twin.block(v)),
         (mdp.backup_at(v, states, actions), twin.pairs(v, states, actions)),
-        (mdp.backup_rows(v, states), twin.rows(v, states)),
-        (mdp.backup_columns(v, actions), twin.columns(v, actions)),
+        (mdp.backup_rows(v, states), twin.block(v, states=states)),
+        (mdp.backup_columns(v, actions), twin.block(v, actions=actions)),
         (mdp.improve(v)[0], twin.improve(v)[0]),
     ]
     for ours, theirs in pairs:
@@ -117,8 +117,8 @@ def test_empty_lists_give_empty_backups():
     none, v = torch.tensor([], dtype=torch.int64), values(1, 7)
     for engine in (mdp._engine, Products(mdp.entries)):
         assert engine.pairs(v, none, none).shape == (0,)
-        assert engine.rows(v, none).shape == (0, 3)
-        assert engine.columns(v, none).shape == (7, 0)
+        assert engine.block(v, states=none).shape == (0, 3)
+        assert engine.block(v, actions=none).shape == (7, 0)
 
 
 def test_values_with_a_gradient_or_a_stride_are_read_as_they_are():

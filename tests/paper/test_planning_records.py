@@ -31,7 +31,7 @@ VERSIONS = {OPTIMUM.name: 1, PLANNED.name: 1, LOW_RANK.name: 1, NOISY_PLAN.name:
 PLANNED_METHODS = {
     "async": "4dff2a5cb7f6f44a",
     "coarse": "3aa8fec92ce29a1d",
-    "cross": "01b306d308fbfe36",
+    "cross": "b3d4545202102490",
     "incumbent": "47cabed9cf35a733",
     "paper-svp": "f79391ccbf65f9c6",
     "row-mean-update": "205fa97b25b1d6b9",

@@ -12,7 +12,7 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.double_integrator import double_integrator
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.mountain_car import mountain_car
-from svrl.mdp.task_parts import unknown
+from svrl.mdp.task_parts import Switches, unknown
 from svrl.mdp.three_motor_pendulum import MOTORS, three_motor_pendulum
 
 TASKS: dict[str, Callable[..., ControlTask]] = {
@@ -42,7 +42,7 @@ def make_task(name: str, *, actions: int | None = None, noise: float | None = No
     """
     if not isinstance(name, str) or name not in TASKS:
         raise unknown("The catalogue", "task", name, TASKS)
-    known = inspect.signature(TASKS[name]).parameters
+    known = [*inspect.signature(TASKS[name]).parameters, *Switches.__annotations__]
     given = {switch: value for switch, value in switches.items() if value is not None}
     for switch in given:
         if switch not in known:

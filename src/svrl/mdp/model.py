@@ -68,9 +68,8 @@ def check_values(name: str, rewards: tuple[float, float], discount: float) -> No
         )
 
 
-@runtime_checkable
-class Model(Protocol):
-    """A known model: tabular, or a grid over a control task."""
+class Problem(Protocol):
+    """What models and samplers have in common."""
 
     @property
     def n_states(self) -> int:
@@ -86,7 +85,7 @@ class Model(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the model's arrays are, and where `v` must be."""
+        """Where the arrays are, and where `v` must be."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -94,6 +93,11 @@ class Model(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """What a result must say about the problem: name, variant, sizes, switches. JSON types only."""
+
+
+@runtime_checkable
+class Model(Problem, Protocol):
+    """A known model: tabular, or a grid over a control task."""
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
@@ -115,31 +119,8 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class Sampler(Protocol):
+class Sampler(Problem, Protocol):
     """A model that can only be sampled: backups come with noise, and every sample counts."""
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-
-    @property
-    def discount(self) -> float:
-        """In (0, 1)."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the arrays are."""
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Bounds on the expected reward of a pair; with the discount they bound every value."""
-
-    def describe(self) -> dict[str, Any]:
-        """What a result must say about the problem. JSON types only."""
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
         """Noisy backups of all pairs (S, A), each the mean of `count` samples."""

@@ -162,7 +162,7 @@ class TabularMDP:
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
-        return self._engine.all(self._values(v))
+        return self._engine.block(self._values(v))
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep: the maximum over actions (S,), and its first action (S,) int64. Terminal states give 0, 0."""
@@ -179,11 +179,11 @@ class TabularMDP:
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
         """All actions of some states, (K, A)."""
-        return self._engine.rows(self._values(v), self._listed(states, self.n_states, "state"))
+        return self._engine.block(self._values(v), states=self._listed(states, self.n_states, "state"))
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
-        return self._engine.columns(self._values(v), self._listed(actions, self.n_actions, "action"))
+        return self._engine.block(self._values(v), actions=self._listed(actions, self.n_actions, "action"))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,): transitions that end an episode are left out of it."""

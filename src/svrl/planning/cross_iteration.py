@@ -25,6 +25,8 @@ from svrl.planning.sampling import SampledState, first_policy, first_values, set
 
 BLOCK = 1 << 22
 """Entries of Q formed at once while looking for maxima."""
+CUT = 1e-6
+"""Singular values of the crossing G below this share of the largest are left out."""
 HELD_OUT = 64
 """Rows, and columns, whose crossings judge the factors."""
 FAR_OFF = 0.25
@@ -53,24 +55,20 @@ class CrossValueIteration:
 
     Attributes:
         rank: Rows and columns backed up in an iteration, r.
-        cut: Singular values of the crossing G below this share of the largest are left out.
-        refresh: Iterations between two choices of rows and columns.
         final_sweep: End with one full sweep, counted in the ledger.
         tolerance: Stop once the mean change of V is below this share of the attainable range.
         max_iterations: Most iterations.
     """
 
     rank: int = 12
-    cut: float = 1e-6
-    refresh: int = 1
     final_sweep: bool = False
     tolerance: float = 1e-6
     max_iterations: int = 300
     name = "cross"
 
     def __post_init__(self) -> None:
-        check_whole("CrossValueIteration", rank=self.rank, refresh=self.refresh, max_iterations=self.max_iterations)
-        check_positive("CrossValueIteration", cut=self.cut, tolerance=self.tolerance)
+        check_whole("CrossValueIteration", rank=self.rank, max_iterations=self.max_iterations)
+        check_positive("CrossValueIteration", tolerance=self.tolerance)
 
     def begin(self, meter: Meter, v: Tensor | None) -> CrossState:
         """Pessimistic values; rows and columns are drawn in the first step."""
@@ -85,11 +83,9 @@ class CrossValueIteration:
         c = meter.backup_columns(state.v, columns)
         r = meter.backup_rows(state.v, state.rows)
         with meter.estimating():
-            left, right = skeleton(c, r, columns, self.cut)
+            left, right = skeleton(c, r, columns)
             proposed = argmax_of_product(left, right)
-            if (state.iteration + 1) % self.refresh == 0:
-                state.rows = pivots(c, self.rank)
-                state.columns = pivots(r.mT, self.rank)
+            state.rows, state.columns = pivots(c, self.rank), pivots(r.mT, self.rank)
         states = torch.arange(meter.n_states, device=meter.device)
         value = meter.backup_at(state.v, states, proposed)
         best = c.max(1)
@@ -139,7 +135,7 @@ class CrossValueIteration:
         return torch.randperm(count, generator=generator, device=meter.device)[: self.rank]
 
 
-def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float) -> tuple[Tensor, Tensor]:
+def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float = CUT) -> tuple[Tensor, Tensor]:
     """Factors left (S, k) and right (k, A) of C G^+ R; directions of G below `cut` of its norm are left out."""
     u, s, vt = torch.linalg.svd(r[:, columns], full_matrices=False)
     keep = s > cut * s[0]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.matrix.rank import PAPER_ENERGY, spectrum
+from svrl.matrix.rank import PAPER_ENERGY, ranks_at, spectrum
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.model import Model
 from svrl.planning.certificate import SampleCertificate, certify_on_sample
@@ -179,8 +179,7 @@ def ranks(found: Plan, model: Model) -> dict[str, Any]:
     counts = []
     for centred in (False, True):
         squares = torch.as_tensor(spectrum(_square(q, centred))).double().square()
-        tail = squares.flip(0).cumsum(0).flip(0)  # summed from the smallest up: no cancellation
-        counts += [int((tail > (1.0 - energy) * tail[0]).sum()) for energy in (PAPER_ENERGY, TIGHT_ENERGY)]
+        counts += [int(ranks_at(squares, energy)) for energy in (PAPER_ENERGY, TIGHT_ENERGY)]
     return dict(zip(names, counts, strict=True))
 
 
