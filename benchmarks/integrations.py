@@ -26,7 +26,8 @@ import torch
 from gymnasium import Env, spaces
 from torch import nn
 
-from benchmarks.rows import Parts, Row, in_turns, torch_threads, version
+from benchmarks.rows import Parts, Row, in_turns, version
+from svrl.runtime.threads import torch_threads
 
 LIMIT = 5.0
 """Percent of an update that structure may add."""

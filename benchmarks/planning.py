@@ -24,17 +24,19 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from benchmarks.rows import Parts, Row, median_seconds, peer, timed, torch_threads, wait
+from benchmarks.rows import Parts, Row, median_seconds, peer, timed, wait
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.grid_table import Quadrature, corner_offsets, tabulate
+from svrl.mdp.grid_table import Quadrature, tabulate
+from svrl.mdp.interpolation import corner_offsets
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Method
 from svrl.planning.plan import advance, begin, plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
-from svrl.planning.structured import StructuredValueIteration
+from svrl.planning.svp import StructuredValueIteration
 from svrl.runtime.device import usable_cores
+from svrl.runtime.threads import torch_threads
 
 RESIDUAL = 1e-6
 TURNS, REPEATS = 7, 3

@@ -6,8 +6,7 @@ import importlib
 import importlib.metadata
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -102,17 +101,6 @@ def median_seconds(rounds: Sequence[Sequence[Callable[[], object]]], repeats: in
     """Of each competitor, the median over rounds of the best of a few repeats."""
     medians: list[float] = np.median(in_turns(rounds, repeats), axis=0).tolist()
     return medians
-
-
-@contextmanager
-def torch_threads(count: int = 1) -> Iterator[None]:
-    """Torch on so many threads for a while."""
-    earlier = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(earlier)
 
 
 def device_name(device: torch.device) -> str:

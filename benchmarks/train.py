@@ -24,13 +24,14 @@ import torch
 from gymnasium import spaces
 
 from benchmarks.authors import complete_targets
-from benchmarks.rows import Parts, Row, device_name, peer, timed, torch_threads
+from benchmarks.rows import Parts, Row, device_name, peer, timed
 from svrl.agents.acting import epsilon_at
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig
 from svrl.agents.events import Stepped
 from svrl.agents.training import Training
 from svrl.envs.make import make_env
 from svrl.envs.vector import VectorEnv, step
+from svrl.runtime.threads import torch_threads
 
 GAME = "atari/frostbite"
 ROUNDS = 3

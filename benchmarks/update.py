@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import sb3_model
-from benchmarks.rows import Parts, Row, device_name, in_turns, median_seconds, peer, timed, torch_threads, wait
+from benchmarks.rows import Parts, Row, device_name, in_turns, median_seconds, peer, timed, wait
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
 from svrl.agents.cuda_graph import stream_of
 from svrl.agents.learner import GraphedBursts, Learner
@@ -34,6 +34,7 @@ from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import make_env
 from svrl.envs.vector import EnvSpec, step
+from svrl.runtime.threads import torch_threads
 
 GAME = "atari/frostbite"
 LIMITS = {"cpu": 2.0, "cuda": 3.0}

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from svrl.agents.study import distinct_rows
-from svrl.envs.control import task_with
 from svrl.matrix.rank import approximate_rank
+from svrl.mdp.catalogue import make_task
 from svrl.paper.catalogue import load_experiment
 from svrl.paper.claim import Evidence
 from svrl.paper.experiments import control_learning, control_ways, gains, trainings
@@ -143,7 +143,7 @@ def print_together(evidence: Evidence, arms: Sequence[str], envs: Sequence[str])
 
 def print_best_ranks(env: str, batch: int) -> None:
     """Mean ranks of the best Q of a control task on batches of distinct grid states."""
-    task = task_with(env.removeprefix(CONTROL), control_learning.ACTIONS)
+    task = make_task(env.removeprefix(CONTROL), actions=control_learning.ACTIONS)
     q = QStarError.of(task, discount=control_learning.DISCOUNT).q_star
     batches = q[distinct_rows(2_000, batch, len(q), torch.Generator().manual_seed(0))]
     for words, some in (("", batches), ("row-centred ", batches - batches.mean(-1, keepdim=True))):

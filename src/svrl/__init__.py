@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     )
     from svrl.mdp import (
         Axis,
-        Chain,
         ControlTask,
         GridMDP,
+        MarkovRewardProcess,
         Model,
         NoisyBackups,
         Sampler,
@@ -126,7 +126,6 @@ __all__ = [
     "Batch",
     "Bernoulli",
     "Certificate",
-    "Chain",
     "CoarseActions",
     "Completion",
     "ContractBroken",
@@ -143,6 +142,7 @@ __all__ = [
     "HardImpute",
     "IncumbentIteration",
     "LowRankPolicy",
+    "MarkovRewardProcess",
     "Method",
     "Model",
     "ModifiedPolicyIteration",

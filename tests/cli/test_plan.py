@@ -53,7 +53,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
     """Values of a policy by a dense solve."""
-    chain = model.under(torch.from_numpy(policy))
+    chain = model.policy_chain(torch.from_numpy(policy))
     return np.linalg.solve(np.eye(100) - model.discount * chain.transitions.to_dense().numpy(), chain.reward.numpy())
 
 

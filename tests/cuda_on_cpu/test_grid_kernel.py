@@ -21,7 +21,8 @@ from svrl.mdp import grid_cuda
 from svrl.mdp.cart_pole import cart_pole
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_cuda import GpuTable, TableArgument
-from svrl.mdp.grid_table import Table, interpolate
+from svrl.mdp.grid_table import PlainBackups, Table
+from svrl.mdp.interpolation import interpolate
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.runtime import nvrtc
 from svrl.runtime.nvrtc import NoCompilerError, compile_source
@@ -87,7 +88,7 @@ def twin(grid: GpuTable, v: Tensor) -> Tensor:
     """Q (S, A) as `GridMDP` has it without kernels."""
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     offsets = [sum(corner) for corner in itertools.product(*((0, stride) for stride in strides))]
-    found = interpolate(v, grid.table, torch.tensor(offsets)).reshape(-1, len(grid.weights))
+    found = interpolate(v, grid.table.base, grid.table.fraction, torch.tensor(offsets)).reshape(-1, len(grid.weights))
     q = grid.table.reward.to(v.dtype) + grid.discount * (found @ grid.weights.to(v.dtype))
     return q.reshape(math.prod(grid.shape), -1)
 
@@ -294,13 +295,13 @@ def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: 
     expected = answers(plain, v)
     model._gpu = model._on_gpu()
     with monkeypatch.context() as patch:
-        for other in ("_backup", "_improve", "_backup_at"):
-            patch.setattr(model, other, refuse)
+        patch.setattr(model, "_backups", None)
         found = answers(model, v)
     assert max(far(one, other) for one, other in zip(found, expected, strict=True)) < 1e-12
     table = model._table
     assert table is not None
-    assert far(model.improve(v)[0], model._expected(v, table).reshape(task.n_states, -1).max(1).values) < 1e-12
+    torch_twin = PlainBackups(weights=model._weights, offsets=model._offsets, discount=model.discount)
+    assert far(model.improve(v)[0], torch_twin.expected(v, table).reshape(task.n_states, -1).max(1).values) < 1e-12
     monkeypatch.setattr(grid_cuda, "compiled", refuse)
     assert all(torch.equal(one, other) for one, other in zip(answers(model, v), expected, strict=True))
 

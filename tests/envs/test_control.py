@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.envs.control import ControlVectorEnv, features, task_with
+from svrl.envs.control import ControlVectorEnv, features
 from svrl.envs.make import CONTROL, make_env
 from svrl.envs.vector import step
 from svrl.mdp.catalogue import TASKS, make_task
@@ -90,9 +90,9 @@ def test_200_steps_and_no_more() -> None:
 
 def test_numbers_of_actions() -> None:
     assert make_env("control/inverted-pendulum", 1, seed=0).spec.n_actions == 1000
-    assert task_with("three-motor-pendulum", 27).n_actions == 27
-    with pytest.raises(ValueError, match="The nearest is 125"):
-        task_with("three-motor-pendulum", 100)
+    assert make_env("control/three-motor-pendulum", 1, seed=0, actions=27).spec.n_actions == 27
+    with pytest.raises(ValueError, match="Near it are 125 and 64"):
+        make_env("control/three-motor-pendulum", 1, seed=0, actions=100)
     with pytest.raises(ValueError, match="at least 2"):
         make_env("control/cart-pole", 1, seed=0, actions=1)
     with pytest.raises(ValueError, match="Did you mean mountain-car"):

@@ -17,20 +17,19 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.simulator import NoisyBackups, Simulator
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
-from svrl.planning.cross_iteration import CrossValueIteration
-from svrl.planning.low_rank_policy import low_rank_policy
-from svrl.planning.method import Method
-from svrl.planning.plan import plan
-from svrl.planning.policy import GreedyPolicy
-from svrl.planning.rollout import rollout
-from svrl.planning.sampled_iteration import (
+from svrl.planning.baselines import (
     AsyncValueIteration,
     CoarseActions,
     IncumbentIteration,
     RowMeanUpdate,
     SampledMax,
 )
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.method import Method
+from svrl.planning.plan import plan
+from svrl.planning.policy import GreedyPolicy, low_rank_policy
+from svrl.planning.rollout import rollout
+from svrl.planning.svp import StructuredValueIteration, paper_svp
 from svrl.runtime import nvrtc
 from svrl.runtime.nvrtc import NoCompilerError
 
@@ -71,7 +70,7 @@ def optimum(model: GridMDP) -> tuple[Tensor, Tensor]:
 
 
 def worth(model: GridMDP, policy: Tensor) -> Tensor:
-    chain = model.under(policy.cpu())
+    chain = model.policy_chain(policy.cpu())
     identity = torch.eye(model.n_states, dtype=torch.float64)
     return torch.linalg.solve(identity - model.discount * chain.transitions.to_dense(), chain.reward)
 
@@ -96,7 +95,7 @@ def test_backups_agree(name: str, nodes: int, mode: str, dtype: torch.dtype):
     assert far(best, most) < room
     assert float((here.backup(v).gather(1, first.cpu()[:, None]).squeeze(1) - best).abs().max()) < room
     policy = actions[torch.arange(task.n_states) % 500]
-    chain, other = here.under(policy), there.under(policy.cuda())
+    chain, other = here.policy_chain(policy), there.policy_chain(policy.cuda())
     assert far(chain.backup(v.double()), other.backup(w.double())) < room
     assert here.reward_range == pytest.approx(there.reward_range, abs=1e-6)
 

@@ -35,7 +35,7 @@ from svrl.planning.plan import plan
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
 from svrl.planning.rollout import draw_starts, rollout
-from svrl.planning.structured import StructuredValueIteration
+from svrl.planning.svp import StructuredValueIteration
 
 EPISODES = 600
 
@@ -250,7 +250,7 @@ def test_the_agent_is_greedy_for_the_q_of_the_plan(pendulum: GridMDP, kept: str)
     assert (found.q is not None, found.factors is not None) == (kept == "dense Q", kept == "factors")
     q = pendulum.backup(found.v) if kept == "values" else found.q
     if found.factors is not None:
-        q = found.factors[0] @ found.factors[1]
+        q = found.factors[0] @ found.factors[1].mT
     states = draw_starts(pendulum.task, 1000, torch.Generator().manual_seed(4))
     expected = GreedyPolicy(task=pendulum.task, q=q).actions(states).numpy()
     chosen = agent_from_plan(found, pendulum).act(features(pendulum.task, states), {"state": states.numpy()})

@@ -14,7 +14,7 @@ from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.toy import toy_mdp
-from svrl.planning.evaluation import solve_exactly
+from svrl.planning.policy_iteration import solve_exactly
 
 
 def random_parts(seed: int, n_states: int = 9, n_actions: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +148,7 @@ def test_what_is_read_answers_bit_for_bit(kind: str, tmp_path: Path) -> None:
         assert torch.equal(back.backup(v), model.backup(v))
     policy = torch.arange(9) % 4
     for part in ("reward", "transitions"):
-        ours, theirs = (getattr(one.under(policy), part) for one in (model, back))
+        ours, theirs = (getattr(one.policy_chain(policy), part) for one in (model, back))
         assert torch.equal(ours.to_dense(), theirs.to_dense())
 
 

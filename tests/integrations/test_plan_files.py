@@ -11,10 +11,10 @@ from svrl.integrations.plan_files import save_q
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.planning.cross_iteration import CrossValueIteration
-from svrl.planning.evaluation import evaluate_policy, solve_exactly
+from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.plan import Plan, plan
-from svrl.planning.policy_iteration import ModifiedPolicyIteration
-from svrl.planning.structured import StructuredValueIteration
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, solve_exactly
+from svrl.planning.svp import StructuredValueIteration
 from svrl.planning.value_iteration import ValueIteration
 
 MODEL = GridMDP(make_task("double-integrator", states=(9, 9), actions=8))
@@ -37,7 +37,7 @@ def test_numpy_reads_what_was_planned_and_the_certified_error_holds(found: Plan,
     if found.factors is not None:
         for name, factor in zip(("left", "right"), found.factors, strict=True):
             np.testing.assert_array_equal(back[name], factor)
-        q = back["left"] @ back["right"]
+        q = back["left"] @ back["right"].T
     else:
         np.testing.assert_array_equal(back["q"], q)
     np.testing.assert_array_equal(back["v"], found.v)

@@ -18,7 +18,7 @@ from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.plan import plan
 from svrl.planning.policy_iteration import PolicyIteration
-from svrl.planning.structured import StructuredValueIteration
+from svrl.planning.svp import StructuredValueIteration
 from svrl.planning.value_iteration import ValueIteration
 
 if importlib.util.find_spec("quantecon") is None:
@@ -136,7 +136,7 @@ def test_q_comes_along() -> None:
     np.testing.assert_array_equal(result_from_plan(dense, grid).q, dense.q)
     factors = plan(grid, CrossValueIteration(rank=3, max_iterations=3))
     assert factors.factors is not None
-    np.testing.assert_allclose(result_from_plan(factors, grid).q, factors.factors[0] @ factors.factors[1])
+    np.testing.assert_allclose(result_from_plan(factors, grid).q, factors.factors[0] @ factors.factors[1].mT)
     values = plan(grid, PolicyIteration())
     assert result_from_plan(values, grid).q is None
     np.testing.assert_allclose(evaluate_policy(grid, values.policy), result_from_plan(values, grid).v, atol=1e-6)

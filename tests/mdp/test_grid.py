@@ -12,12 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from svrl.mdp import grid
-from svrl.mdp.cells import locate
-from svrl.mdp.cells_kernel import locate_inside
-from svrl.mdp.control_task import FAR, Axis, ControlTask, coordinates
+from svrl.mdp import grid, grid_table
+from svrl.mdp.control_task import Axis, ControlTask, coordinates
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.grid_table import Quadrature
+from svrl.mdp.grid_table import PlainBackups, Quadrature
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.model import Model
 
@@ -159,27 +157,9 @@ def test_the_kernels_and_their_twin_agree(dimensions: int, nodes: int, dtype: to
     task = made_up(dimensions, noise=0.2)
     model = GridMDP(task, noise_nodes=nodes, mode="table")
     v = values(task, dtype)
-    twin = model._expected(v, model._table).reshape(model.n_states, -1)
+    plain = PlainBackups(weights=model._weights, offsets=model._offsets, discount=model.discount)
+    twin = plain.expected(v, model._table).reshape(model.n_states, -1)
     assert far(model.backup(v), twin) < (1e-12 if dtype == torch.float64 else 2e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_places_are_found_as_by_the_twin(dtype: torch.dtype):
-    task = made_up(3, periodic=(0, 2))
-    generator = torch.Generator().manual_seed(3)
-    x = 6.0 * torch.randn(4000, 3, generator=generator, dtype=torch.float64)
-    ends = torch.tensor(
-        [[axis.low, axis.high, math.nextafter(axis.low, -9.0), 1e6] for axis in task.axes], dtype=torch.float64
-    )
-    x = torch.cat([x, torch.cartesian_prod(*ends), task.states()])
-    base, fraction = torch.empty(len(x), dtype=torch.int32), torch.empty(3, len(x), dtype=dtype)
-    low, high = (np.array([getattr(axis, end) for axis in task.axes]) for end in ("low", "high"))
-    axes = low, high, FAR, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
-    assert locate_inside(x.numpy(), *axes, 0, len(x), base.numpy(), fraction.numpy())
-    twin = locate(task, task.inside(x), dtype)
-    assert torch.equal(base, twin[0])
-    assert torch.equal(fraction, twin[1])
-    assert bool(((fraction >= 0) & (fraction <= 1)).all())
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
@@ -247,7 +227,7 @@ def test_a_policy_has_its_chain(dimensions: int, nodes: int):
     model = GridMDP(task, noise_nodes=nodes)
     v = values(task)
     policy = torch.randint(task.n_actions, (task.n_states,), generator=torch.Generator().manual_seed(1))
-    chain = model.under(policy)
+    chain = model.policy_chain(policy)
     ones = torch.ones(task.n_states, dtype=torch.float64)
     assert far(chain.transitions @ ones, ones) < 1e-12
     assert float(chain.transitions.values().min()) >= 0.0
@@ -356,7 +336,7 @@ def test_the_table_takes_what_it_says(nodes: int):
 
 @pytest.mark.parametrize(("dimensions", "nodes"), [(2, 1), (2, 2), (3, 1), (4, 1)])
 def test_threads_change_nothing(dimensions: int, nodes: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(grid, "LEAST", 64)
+    monkeypatch.setattr(grid_table, "LEAST", 64)
     task = made_up(dimensions, noise=0.1)
     one, two, three = (GridMDP(task, noise_nodes=nodes, threads=threads) for threads in (1, 2, 3))
     v = values(task)
@@ -451,6 +431,6 @@ def test_a_pair_that_is_not_there_is_refused(storage: grid.Mode, action: int):
     with pytest.raises((ValueError, IndexError)):
         model.backup_at(values(model.task), torch.tensor([1]), torch.tensor([action]))
     with pytest.raises((ValueError, IndexError)):
-        model.under(torch.full((model.n_states,), action))
+        model.policy_chain(torch.full((model.n_states,), action))
     with pytest.raises(ValueError, match="one action for each"):
-        model.under(torch.zeros(model.n_states - 1, dtype=torch.int64))
+        model.policy_chain(torch.zeros(model.n_states - 1, dtype=torch.int64))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svrl.mdp import tabular_kernel
-from svrl.mdp.model import Chain, Model
+from svrl.mdp.model import MarkovRewardProcess, Model
 from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.tabular_kernel import Products
 
@@ -29,10 +29,10 @@ def test_the_kernels_and_their_twin_agree(dtype: torch.dtype, kind: str, ends: b
     twin, v = Products(mdp.entries), mdp._values(values(6, 40, dtype))
     states, actions = torch.arange(0, 40, 3), torch.arange(14) % 6
     pairs = [
-        (mdp.backup(v), twin.all(v)),
+        (mdp.backup(v), twin.block(v)),
         (mdp.backup_at(v, states, actions), twin.pairs(v, states, actions)),
-        (mdp.backup_rows(v, states), twin.rows(v, states)),
-        (mdp.backup_columns(v, actions), twin.columns(v, actions)),
+        (mdp.backup_rows(v, states), twin.block(v, states=states)),
+        (mdp.backup_columns(v, actions), twin.block(v, actions=actions)),
         (mdp.improve(v)[0], twin.improve(v)[0]),
     ]
     for ours, theirs in pairs:
@@ -117,8 +117,8 @@ def test_empty_lists_give_empty_backups():
     none, v = torch.tensor([], dtype=torch.int64), values(1, 7)
     for engine in (mdp._engine, Products(mdp.entries)):
         assert engine.pairs(v, none, none).shape == (0,)
-        assert engine.rows(v, none).shape == (0, 3)
-        assert engine.columns(v, none).shape == (7, 0)
+        assert engine.block(v, states=none).shape == (0, 3)
+        assert engine.block(v, actions=none).shape == (7, 0)
 
 
 def test_values_with_a_gradient_or_a_stride_are_read_as_they_are():
@@ -135,8 +135,8 @@ def test_a_policys_chain_backs_up_like_its_pairs(kind: str, ends: bool):
     terminal = np.array([0, 0, 1, 0, 0, 1, 0], bool) if ends else None
     mdp = TabularMDP(**kinds()[kind](p, r), discount=0.9, terminal=terminal)
     policy = torch.tensor([0, 2, 1, 1, 0, 2, 2])
-    chain, v = mdp.under(policy), values(3, 7)
-    assert isinstance(chain, Chain)
+    chain, v = mdp.policy_chain(policy), values(3, 7)
+    assert isinstance(chain, MarkovRewardProcess)
     assert chain.transitions.layout == torch.sparse_csr
     assert chain.transitions.dtype == chain.reward.dtype == torch.float64
     assert torch.allclose(chain.backup(v), mdp.backup_at(v, torch.arange(7), policy), rtol=0, atol=1e-12)
@@ -174,14 +174,14 @@ def test_a_transition_that_is_done_pays_and_ends():
     # Half of the time state 0 ends with reward 6; otherwise it stays, for nothing: v = 3 + .9 / 2 v.
     mdp = TabularMDP.from_toy_text({0: {0: [(0.5, 0, 6.0, True), (0.5, 0, 0.0, False)]}}, 0.9)
     assert float(solve(mdp)[0]) == pytest.approx(3 / (1 - 0.45), abs=1e-9)
-    assert float(mdp.under(torch.tensor([0])).transitions.to_dense()) == 0.5
+    assert float(mdp.policy_chain(torch.tensor([0])).transitions.to_dense()) == 0.5
 
 
 def test_a_problem_of_one_step_has_no_transitions_left():
     mdp = TabularMDP.from_toy_text({0: {0: [(1.0, 0, 2.0, True)], 1: [(1.0, 0, 5.0, True)]}}, 0.9)
     v = torch.tensor([100.0], dtype=torch.float64)
     assert mdp.improve(v)[0].tolist() == Products(mdp.entries).improve(v)[0].tolist() == [5.0]
-    assert mdp.under(torch.tensor([1])).backup(v).tolist() == [5.0]
+    assert mdp.policy_chain(torch.tensor([1])).backup(v).tolist() == [5.0]
 
 
 def test_the_range_of_rewards_bounds_every_value_also_where_episodes_end():
@@ -255,7 +255,7 @@ def test_cuda_agrees_with_the_cpu(kind: str, ends: bool):
         (here.backup_rows(v, states), there.backup_rows(w, cuda_states)),
         (here.backup_columns(v, actions), there.backup_columns(w, cuda_actions)),
         (here.improve(v)[0], there.improve(w)[0]),
-        (here.under(here.improve(v)[1]).backup(v), there.under(there.improve(w)[1]).backup(w)),
+        (here.policy_chain(here.improve(v)[1]).backup(v), there.policy_chain(there.improve(w)[1]).backup(w)),
     ]
     for ours, theirs in pairs:
         assert theirs.is_cuda

@@ -189,8 +189,8 @@ def test_wrong_questions_are_refused():
         (lambda: mdp.backup_columns(v, torch.tensor([True])), "whole numbers"),
         (lambda: mdp.backup_at(v, one, torch.tensor([0, 1])), "one action for each state"),
         (lambda: mdp.backup_at(v, one[None], one[None]), "one axis"),
-        (lambda: mdp.under(one), "7 states"),
-        (lambda: mdp.under(torch.full((7,), 3)), "no action 3"),
+        (lambda: mdp.policy_chain(one), "7 states"),
+        (lambda: mdp.policy_chain(torch.full((7,), 3)), "no action 3"),
     ]
     for question, message in questions:
         with pytest.raises(ValueError, match=message):

@@ -21,9 +21,9 @@ from svrl.paper.experiments.noisy_simulator import EXPERIMENT as NOISY
 from svrl.paper.experiments.noisy_simulator import KIND as NOISY_PLAN
 from svrl.paper.experiments.noisy_simulator import method_of as noisy_method_of
 from svrl.paper.experiments.toy_rank import KIND as TOY
-from svrl.planning.low_rank_policy import low_rank_policy
+from svrl.planning.policy import low_rank_policy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
-from svrl.planning.structured import paper_svp
+from svrl.planning.svp import paper_svp
 from svrl.planning.value_iteration import ValueIteration
 
 VERSIONS = {OPTIMUM.name: 1, PLANNED.name: 1, LOW_RANK.name: 1, NOISY_PLAN.name: 1, TOY.name: 1}
@@ -31,7 +31,7 @@ VERSIONS = {OPTIMUM.name: 1, PLANNED.name: 1, LOW_RANK.name: 1, NOISY_PLAN.name:
 PLANNED_METHODS = {
     "async": "4dff2a5cb7f6f44a",
     "coarse": "3aa8fec92ce29a1d",
-    "cross": "01b306d308fbfe36",
+    "cross": "b3d4545202102490",
     "incumbent": "47cabed9cf35a733",
     "paper-svp": "f79391ccbf65f9c6",
     "row-mean-update": "205fa97b25b1d6b9",

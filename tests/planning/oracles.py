@@ -13,7 +13,7 @@ from torch import Tensor
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
-from svrl.mdp.model import Chain, Model
+from svrl.mdp.model import MarkovRewardProcess, Model
 from svrl.mdp.tabular import TabularMDP
 
 
@@ -96,8 +96,8 @@ class Watched:
         self.seen[:, actions] = True
         return self._counted(self.model.backup_columns(v, actions))
 
-    def under(self, policy: Tensor) -> Chain:
-        return self.model.under(policy)
+    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
+        return self.model.policy_chain(policy)
 
     def _counted(self, values: Tensor) -> Tensor:
         self.backups += values.numel()

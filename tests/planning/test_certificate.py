@@ -8,10 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import svrl
 from svrl.mdp.catalogue import make_task
 from svrl.mdp.tabular import TabularMDP
 from svrl.planning.certificate import certify_on_sample, certify_plan, never_ends
-from svrl.planning.evaluation import evaluate_policy, solve_exactly
+from svrl.planning.evaluation import evaluate_policy
+from svrl.planning.policy_iteration import solve_exactly
 
 from .oracles import Dense, Watched, small_grid
 
@@ -189,3 +191,16 @@ def test_the_loss_bound_of_a_poor_policy_is_above_its_loss_but_not_by_much():
     policy = torch.zeros(model.n_states, dtype=torch.int64)
     loss = float((v - evaluate_policy(model, policy)).max())
     assert loss - 2e-9 <= certify_plan(model, v, policy).loss_bound <= loss + 1e-7
+
+
+def test_rows_rounded_to_more_or_less_than_one_stay_inside_the_certificate():
+    thirds = np.full((3, 1, 3), np.float32(1 / 3), np.float32)
+    less = np.zeros((2, 1, 2))
+    less[:, :, 0] = 1 - 9e-7
+    for transitions, discount in ((thirds, 0.9999), (less, 0.999)):
+        states = len(transitions)
+        model = svrl.TabularMDP(transitions=transitions, rewards=np.ones((states, 1)), discount=discount)
+        truth = 1.0 / (1.0 - discount * float(transitions[0, 0].astype(np.float64).sum()))
+        found = svrl.certify_plan(model, torch.full((states,), 1.0 / (1.0 - discount), dtype=torch.float64))
+        assert float(found.lower[0]) <= truth + 1e-6
+        assert float(found.upper[0]) >= truth - 1e-6

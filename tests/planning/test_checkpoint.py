@@ -9,13 +9,13 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.simulator import NoisyBackups
 from svrl.planning.averaged import AveragedStructuredIteration
+from svrl.planning.baselines import AsyncValueIteration, IncumbentIteration, RowMeanUpdate
 from svrl.planning.checkpoint import load_run, plan_resumably, save_run
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.meter import Meter
 from svrl.planning.method import Method, State
 from svrl.planning.plan import Plan, Run, advance, begin, plan
-from svrl.planning.sampled_iteration import AsyncValueIteration, IncumbentIteration, RowMeanUpdate
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.svp import StructuredValueIteration, paper_svp
 
 METHODS: list[Method] = [
     StructuredValueIteration(observe=0.4, max_iterations=12),
@@ -25,6 +25,7 @@ METHODS: list[Method] = [
     RowMeanUpdate(max_iterations=12),
     IncumbentIteration(max_iterations=12),
 ]
+METHOD = AsyncValueIteration(max_iterations=5)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_an_interrupted_plan_goes_on_to_the_same_result(model: GridMDP, tmp_path
     path = tmp_path / "checkpoint.pt"
     with pytest.raises(KeyboardInterrupt):
         plan_resumably(model, method, path, seed=3, watch=stop_after(count))
-    assert load_run(path)[0].state.iteration == count
+    assert load_run(path, model, method)[0].state.iteration == count
     same(plan_resumably(model, method, path, seed=3), plan(model, method, seed=3))
 
 
@@ -86,7 +87,7 @@ def test_an_exception_inside_a_step_leaves_the_checkpoint_before_it(model: GridM
     path = tmp_path / "checkpoint.pt"
     with pytest.raises(KeyboardInterrupt):
         plan_resumably(model, Breaks(max_iterations=12), path, every=0.0)
-    assert load_run(path)[0].state.iteration == 4
+    assert load_run(path, model, METHOD)[0].state.iteration == 4
     method = AsyncValueIteration(max_iterations=12)
     same(plan_resumably(model, method, path), plan(model, method))
 
@@ -94,7 +95,7 @@ def test_an_exception_inside_a_step_leaves_the_checkpoint_before_it(model: GridM
 def test_the_last_checkpoint_has_all_steps(model: GridMDP, tmp_path: Path):
     path, method = tmp_path / "checkpoint.pt", AsyncValueIteration(max_iterations=5)
     found = plan_resumably(model, method, path)
-    assert load_run(path)[0].state.iteration == 5
+    assert load_run(path, model, METHOD)[0].state.iteration == 5
     same(plan_resumably(model, method, path), found)
 
 
@@ -102,12 +103,12 @@ def test_checkpoints_come_as_often_as_asked(model: GridMDP, tmp_path: Path):
     path, seen = tmp_path / "c.pt", []
 
     def watch(run: Run) -> None:
-        seen.append(load_run(path)[0].state.iteration if path.exists() else 0)
+        seen.append(load_run(path, model, METHOD)[0].state.iteration if path.exists() else 0)
 
     plan_resumably(model, AsyncValueIteration(max_iterations=5), path, every=0.0, watch=watch)
     assert seen == [0, 1, 2, 3, 4]
     plan_resumably(model, AsyncValueIteration(max_iterations=5), tmp_path / "d.pt", every=1e9, watch=watch)
-    assert load_run(tmp_path / "d.pt")[0].state.iteration == 5
+    assert load_run(tmp_path / "d.pt", model, METHOD)[0].state.iteration == 5
 
 
 def test_notes_are_kept_and_given_back(model: GridMDP, tmp_path: Path):
@@ -137,13 +138,16 @@ def test_what_is_saved_is_what_is_read(model: GridMDP, tmp_path: Path):
     for _, _row in zip(range(3), advance(model, method, run), strict=False):
         pass
     save_run(run, tmp_path / "c.pt")
-    again, _ = load_run(tmp_path / "c.pt")
+    again, _ = load_run(tmp_path / "c.pt", model, method)
     assert again.trace == run.trace
     assert again.ledger == run.ledger
-    assert set(again.state.memory) == set(run.state.memory)
-    for name, tensor in run.state.memory.items():
-        assert again.state.memory[name].dtype == tensor.dtype
-        assert torch.equal(again.state.memory[name], tensor)
+    assert type(again.state) is type(run.state)
+    for name in ("v", "policy", "q"):
+        one, other = getattr(again.state, name), getattr(run.state, name)
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    factors = again.state.start.factors, run.state.start.factors
+    assert all(torch.equal(one, other) for one, other in zip(*factors, strict=True))
     assert torch.equal(torch.rand(5, generator=again.generator), torch.rand(5, generator=run.generator))
 
 
@@ -158,24 +162,31 @@ def test_another_problem_or_seed_is_refused(model: GridMDP, tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a file", b"not a file of ours"])
-def test_a_damaged_file_gets_a_sentence(tmp_path: Path, content: bytes):
+def test_a_damaged_file_gets_a_sentence(model: GridMDP, tmp_path: Path, content: bytes):
     (tmp_path / "c.pt").write_bytes(content)
     with pytest.raises(ValueError, match="damaged"):
-        load_run(tmp_path / "c.pt")
+        load_run(tmp_path / "c.pt", model, METHOD)
 
 
 def test_files_of_other_formats_get_a_sentence(model: GridMDP, tmp_path: Path):
     path = tmp_path / "c.pt"
     torch.save({"something": 1}, path)
     with pytest.raises(ValueError, match="damaged"):
-        load_run(path)
+        load_run(path, model, METHOD)
     save_run(begin(model, AsyncValueIteration()), path)
     torch.save({**torch.load(path, weights_only=True), "format": 0}, path)
     with pytest.raises(ValueError, match="another version"):
-        load_run(path)
+        load_run(path, model, METHOD)
 
 
-def test_reading_runs_no_code(tmp_path: Path):
+def test_a_checkpoint_of_another_method_is_refused(model: GridMDP, tmp_path: Path):
+    path = tmp_path / "c.pt"
+    plan_resumably(model, METHOD, path)
+    with pytest.raises(ValueError, match="not a run of cross"):
+        plan_resumably(model, CrossValueIteration(rank=5), path)
+
+
+def test_reading_runs_no_code(model: GridMDP, tmp_path: Path):
     torch.save({"format": 1, "state": Path("a")}, tmp_path / "c.pt")
     with pytest.raises(ValueError, match="damaged"):
-        load_run(tmp_path / "c.pt")
+        load_run(tmp_path / "c.pt", model, METHOD)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from svrl.mdp.tabular import TabularMDP
-from svrl.planning.evaluation import PolicyLoss, evaluate_policy, policy_loss, solve_exactly
+from svrl.planning.evaluation import PolicyLoss, evaluate_policy, policy_loss
+from svrl.planning.policy_iteration import solve_exactly
 
 from .oracles import Dense, flat_grid, low_rank_model, small_grid
 

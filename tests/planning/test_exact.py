@@ -9,13 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.inverted_pendulum import inverted_pendulum
-from svrl.mdp.model import Model
+from svrl.mdp.simulator import NoisyBackups
 from svrl.mdp.tabular import TabularMDP
-from svrl.planning.chain import chain_values, linear_solution, residual_of, sweeps
+from svrl.planning.evaluation import chain_values, linear_solution, residual_of, sweeps
 from svrl.planning.method import Method
 from svrl.planning.plan import plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
@@ -52,28 +51,6 @@ def corridor(length: int = 9, discount: float = 0.8) -> TabularMDP:
     reward = torch.zeros(length, 2, dtype=torch.float64)
     reward[-1] = 1.0
     return TabularMDP.deterministic(following=following, rewards=reward, discount=discount)
-
-
-class Noisy:
-    """A sampler with Gaussian noise on every backup of a model."""
-
-    def __init__(self, model: Model, level: float) -> None:
-        self.model, self.level = model, level
-        self.n_states, self.n_actions = model.n_states, model.n_actions
-        self.discount, self.device, self.reward_range = model.discount, model.device, model.reward_range
-
-    def describe(self) -> dict[str, Any]:
-        return self.model.describe()
-
-    def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
-        q = self.model.backup(v)
-        noise = torch.randn(q.shape, generator=generator, dtype=q.dtype)
-        return q + self.level / count**0.5 * noise
-
-    def sample_at(
-        self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
-    ) -> Tensor:
-        return self.sample(v, generator, count)[states, actions]
 
 
 @pytest.mark.parametrize("method", TIGHT, ids=repr)
@@ -246,7 +223,7 @@ def test_actions_that_tie_do_not_keep_policy_iteration_busy():
 
 def test_noisy_value_iteration_samples_all_pairs_once_an_iteration():
     model = small_grid()
-    problem = Noisy(model, 0.05)
+    problem = NoisyBackups(model, 0.05)
     found = plan(problem, ValueIteration(max_iterations=40), seed=1)
     assert found.iterations == 40
     assert found.ledger.backups == 40 * model.n_states * model.n_actions
@@ -261,50 +238,21 @@ def test_noisy_value_iteration_samples_all_pairs_once_an_iteration():
 def test_equal_noise_in_all_states_is_no_convergence():
     # With one state all changes are equal, and their span is 0 from the first sample on.
     one = TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), discount=0.9)
-    found = plan(Noisy(one, 0.1), ValueIteration(max_iterations=200))
+    found = plan(NoisyBackups(one, 0.1), ValueIteration(max_iterations=200))
     assert not found.converged
     assert float(found.v[0]) == pytest.approx(10.0, abs=1.5)
 
 
 def test_without_noise_a_sampler_is_planned_on_like_its_model():
     model = random_mdp(6)
-    sampled = plan(Noisy(model, 0.0), ValueIteration(stop="sup"))
+    sampled = plan(NoisyBackups(model, 0.0), ValueIteration(stop="sup"))
     assert torch.equal(sampled.v, plan(model, ValueIteration(stop="sup")).v)
-
-
-@pytest.mark.parametrize("method", [ModifiedPolicyIteration(), PolicyIteration()], ids=repr)
-def test_policy_iteration_needs_a_model(method: Method):
-    with pytest.raises(ValueError, match="needs exact backups"):
-        plan(Noisy(random_mdp(0), 0.1), method)
-
-
-def test_running_out_of_iterations_is_an_outcome():
-    found = plan(random_mdp(1, discount=0.999), ValueIteration(stop="sup", max_iterations=3))
-    assert not found.converged
-    assert found.iterations == 3
-
-
-@pytest.mark.parametrize(
-    ("make", "complaint"),
-    [
-        (lambda: ValueIteration(stop="soon"), "stop rule 'soon'"),  # type: ignore[arg-type]
-        (lambda: ValueIteration(tolerance=0.0), "tolerance above 0"),
-        (lambda: ValueIteration(max_iterations=0), "at least 1 iteration"),
-        (lambda: ModifiedPolicyIteration(sweeps=-1), "0 sweeps or more"),
-        (lambda: ModifiedPolicyIteration(tolerance=float("nan")), "tolerance above 0"),
-        (lambda: PolicyIteration(solver="magic"), "solver 'magic'"),  # type: ignore[arg-type]
-        (lambda: PolicyIteration(max_iterations=0), "at least 1 iteration"),
-    ],
-)
-def test_bad_settings_are_refused(make: Any, complaint: str):
-    with pytest.raises(ValueError, match=complaint):
-        make()
 
 
 @pytest.mark.parametrize("ending", [False, True])
 def test_sweeps_of_a_chain_are_its_backups(ending: bool):
     model = random_mdp(11, ending=ending)
-    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    chain = model.policy_chain(torch.zeros(model.n_states, dtype=torch.int64))
     v = torch.linspace(-3, 5, model.n_states, dtype=torch.float64)
     kept, expected = v.clone(), v
     for _ in range(5):
@@ -319,7 +267,7 @@ def test_sweeps_of_a_chain_are_its_backups(ending: bool):
 def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
     model = random_mdp(12, discount=discount)
     policy = torch.zeros(model.n_states, dtype=torch.int64)
-    chain = model.under(policy)
+    chain = model.policy_chain(policy)
     start = torch.zeros(model.n_states, dtype=torch.float64)
     v, left, reads = chain_values(chain, start, 1e-10, solver)
     assert left == residual_of(chain, v) <= 1e-10
@@ -330,14 +278,14 @@ def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
 
 def test_a_residual_that_rounding_forbids_ends_the_sweeps():
     model = random_mdp(13)
-    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    chain = model.policy_chain(torch.zeros(model.n_states, dtype=torch.int64))
     _, left, _ = chain_values(chain, torch.zeros(model.n_states, dtype=torch.float64), 1e-300)
     assert left <= 1e-13
 
 
 def test_a_linear_solver_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyPatch):
     model = random_mdp(14)
-    chain = model.under(torch.zeros(model.n_states, dtype=torch.int64))
+    chain = model.policy_chain(torch.zeros(model.n_states, dtype=torch.int64))
     start = torch.ones(model.n_states, dtype=torch.float64)
     monkeypatch.setitem(linear_solution.__globals__["_SOLVERS"], "krylov", lambda a, b, c: (np.full(len(b), np.nan), 3))
     v, reads = linear_solution(chain, "krylov", start)

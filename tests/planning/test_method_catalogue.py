@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
 from svrl.matrix import FactorALS, HardImpute, SoftImpute
 from svrl.mdp.simulator import NoisyBackups
+from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
+from svrl.planning.baselines import (
+    AsyncValueIteration,
+    CoarseActions,
+    IncumbentIteration,
+    RowMeanUpdate,
+    SampledMax,
+)
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS, make_method
+from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Method
 from svrl.planning.plan import DIVERGED, plan
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
+from svrl.planning.svp import StructuredValueIteration, paper_svp
+from svrl.planning.value_iteration import ValueIteration
 
 from .oracles import small_grid
 
@@ -80,21 +93,59 @@ def test_every_estimator_plans(estimator: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("svpp", "svp"), ("asynch", "async"), ("sampled-maxi", "sampled-max"), ("averagd", "averaged")]
+    ("asked", "answer"),
+    [
+        ({"name": "svpp"}, "There is no method 'svpp'. Did you mean svp?"),
+        ({"name": "sampled-maxi"}, "There is no method 'sampled-maxi'. Did you mean sampled-max?"),
+        ({"name": "zzzzzz"}, "Choose one of async, "),
+        ({"name": "svp", "estimator": "soft-imput"}, "There is no estimator 'soft-imput'. Did you mean soft-impute?"),
+    ],
 )
-def test_a_near_miss_is_named(name: str, near: str):
-    with pytest.raises(ValueError, match=re.escape(f"There is no method '{name}'. Did you mean {near}?")):
-        make_method(name)
+def test_a_wrong_name_is_answered_with_the_near_miss(asked: dict[str, str], answer: str):
+    with pytest.raises(ValueError, match=re.escape(answer)):
+        make_method(**asked)
 
 
-def test_a_far_miss_gets_the_list():
-    with pytest.raises(ValueError, match=r"Choose one of async, .*coarse"):
-        make_method("zzzzzz")
+SHARED = [{"observe": 0.0}, {"observe": 1.1}, {"observe": float("nan")}, {"max_iterations": 0}]
+REFUSED: dict[Callable[..., Method], list[dict[str, Any]]] = {
+    AsyncValueIteration: SHARED,
+    SampledMax: SHARED,
+    RowMeanUpdate: SHARED,
+    IncumbentIteration: [*SHARED, {"challengers": 0}],
+    StructuredValueIteration: [*SHARED, {"max_iterations": 2.5}],
+    AveragedValueIteration: [*SHARED, {"samples": 0}],
+    AveragedStructuredIteration: [
+        *SHARED,
+        *({"samples": 0}, {"rank": 0}, {"least": 1.0}, {"least": -0.1}, {"memory": 1.0}),
+    ],
+    CoarseActions: [{"actions": 0}, {"tolerance": -1.0}, {"max_iterations": 0}],
+    CrossValueIteration: [{"rank": 0}, {"tolerance": float("nan")}, {"max_iterations": 0}],
+    ValueIteration: [{"stop": "soon"}, {"tolerance": 0.0}, {"max_iterations": 0}],
+    ModifiedPolicyIteration: [{"sweeps": -1}, {"tolerance": float("nan")}, {"max_iterations": 0}],
+    PolicyIteration: [{"solver": "magic"}, {"max_iterations": 0}],
+}
 
 
-def test_an_unknown_estimator_is_named():
-    with pytest.raises(ValueError, match=r"There is no estimator 'soft-imput'. Did you mean soft-impute\?"):
-        make_method("svp", estimator="soft-imput")
+@pytest.mark.parametrize(
+    ("kind", "options"), [(kind, options) for kind, each in REFUSED.items() for options in each], ids=str
+)
+def test_wrong_parameters_are_refused_by_name(kind: type, options: dict[str, Any]):
+    name = "svp" if kind is StructuredValueIteration else kind.__name__
+    with pytest.raises(ValueError, match=name):
+        kind(**options)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_seed_is_a_plan(name: str):
+    problem = NoisyBackups(GRID, 0.2) if METHODS[name].noisy else GRID
+    method = make_method(name, iterations=4, **({"observe": 0.7} if "observe" in METHODS[name].takes else {}))
+    one, same, other = (plan(problem, method, seed=seed) for seed in (4, 4, 5))
+    assert torch.equal(one.v, same.v)
+    assert torch.equal(one.policy, same.policy)
+    assert one.ledger.backups == same.ledger.backups
+    drawn = METHODS[name].noisy or name not in ("policy-iteration", "modified-policy-iteration", "coarse")
+    assert torch.equal(one.v, other.v) != drawn
+    assert (one.seed, other.seed) == (4, 5)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -107,7 +158,7 @@ def test_every_method_plans_where_it_says_it_can(name: str):
         assert result.ledger.backups == noisy.calls > 0
     else:
         result = plan(GRID, method)
-        with pytest.raises(ValueError, match="needs exact backups"):
+        with pytest.raises(ValueError, match=r"needs exact backups.*averaged-svp"):
             plan(noisy, method)
     assert result.name == name
     assert result.policy.shape == (GRID.n_states,)

@@ -9,9 +9,13 @@ import pytest
 import torch
 from scipy.interpolate import RegularGridInterpolator
 
+from svrl.matrix import FactorALS, SoftImpute
 from svrl.mdp.control_task import Axis, ControlTask
-from svrl.planning.policy import GreedyPolicy, corners, greedy_twin
+from svrl.mdp.interpolation import corners
+from svrl.planning.policy import GreedyPolicy, greedy_twin, low_rank_policy
 from svrl.planning.rollout import draw_starts
+
+from .oracles import Dense, low_rank_model, small_grid
 
 SHAPES = [(7,), (5, 6), (4, 5, 3), (3, 4, 2, 5)]
 DTYPES = [torch.float32, torch.float64]
@@ -39,7 +43,7 @@ def task_of(shape: tuple[int, ...], actions: int, periodic: bool = False) -> Con
 
 def factors(task: ControlTask, rank: int, dtype: torch.dtype, seed: int = 3) -> tuple[torch.Tensor, ...]:
     source = seeded(seed)
-    shapes = ((task.n_states, rank), (task.n_actions, rank), (task.n_states,))
+    shapes = ((task.n_states, rank), (task.n_actions, rank))
     return tuple(torch.randn(shape, generator=source, dtype=torch.float64).to(dtype) for shape in shapes)
 
 
@@ -98,20 +102,19 @@ def test_at_grid_states_it_is_the_greedy_action_of_their_rows(shape: tuple[int, 
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 700])
-@pytest.mark.parametrize("kind", ["dense", "factors", "factors and offset"])
+@pytest.mark.parametrize("kind", ["dense", "factors"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.dtype, count: int):
     task = task_of(shape, 101)
-    left, right, offset = factors(task, 5, dtype)
+    left, right = factors(task, 5, dtype)
     policy = {
         "dense": GreedyPolicy(task=task, q=left @ right.mT),
         "factors": GreedyPolicy(task=task, left=left, right=right),
-        "factors and offset": GreedyPolicy(task=task, left=left, right=right, offset=offset),
     }[kind]
     states = draw_starts(task, count, seeded(4))
     actions, values = policy.greedy(states)
-    twin_actions, twin_values = greedy_twin(task, states, policy.table, policy.right, policy.offset)
+    twin_actions, twin_values = greedy_twin(task, states, policy.table, policy.right)
     assert actions.dtype == torch.int64
     assert values.dtype == dtype
     torch.testing.assert_close(values, twin_values, rtol=SLACK[dtype], atol=10 * SLACK[dtype])
@@ -122,10 +125,10 @@ def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.d
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_factors_and_the_matrix_they_make_are_one_policy(dtype: torch.dtype):
     task = task_of((6, 7), 50)
-    left, right, offset = factors(task, 3, dtype)
+    left, right = factors(task, 3, dtype)
     states = draw_starts(task, 500, seeded())
-    dense = GreedyPolicy(task=task, q=left @ right.mT + offset[:, None]).greedy(states)
-    short = GreedyPolicy(task=task, left=left, right=right, offset=offset).greedy(states)
+    dense = GreedyPolicy(task=task, q=left @ right.mT).greedy(states)
+    short = GreedyPolicy(task=task, left=left, right=right).greedy(states)
     torch.testing.assert_close(dense[1], short[1], rtol=SLACK[dtype], atol=10 * SLACK[dtype])
     assert float((dense[0] == short[0]).double().mean()) > 0.99
 
@@ -133,7 +136,7 @@ def test_factors_and_the_matrix_they_make_are_one_policy(dtype: torch.dtype):
 @pytest.mark.usefixtures("two_threads")
 def test_threads_make_no_difference():
     task = task_of((20, 20), 1000)
-    left, right, _ = factors(task, 4, torch.float64)
+    left, right = factors(task, 4, torch.float64)
     states = draw_starts(task, 997, seeded())
     policy = GreedyPolicy(task=task, q=left @ right.mT)
     both = policy.greedy(states)
@@ -149,7 +152,7 @@ def test_threads_make_no_difference():
 def test_of_equal_actions_the_first_is_taken(actions: int, dtype: torch.dtype, factored: bool):
     # Vector code and its remainder must round alike, or a copy of the best action may win.
     task = task_of((5, 6, 4), actions)
-    left, right, _ = factors(task, 4, dtype)
+    left, right = factors(task, 4, dtype)
     if factored:
         policy = GreedyPolicy(task=task, left=left, right=right[:1].expand(actions, -1))
     else:
@@ -157,7 +160,7 @@ def test_of_equal_actions_the_first_is_taken(actions: int, dtype: torch.dtype, f
     states = draw_starts(task, 200, seeded())
     chosen, values = policy.greedy(states)
     assert not bool(chosen.any())
-    twin_chosen, twin_values = greedy_twin(task, states, policy.table, policy.right, None)
+    twin_chosen, twin_values = greedy_twin(task, states, policy.table, policy.right)
     if not factored:
         assert not bool(twin_chosen.any())
         return
@@ -199,7 +202,7 @@ def test_numpy_and_float32_states_are_welcome():
 
 def test_what_does_not_fit_is_refused():
     task = task_of((5, 6), 8)
-    left, right, offset = factors(task, 3, torch.float64)
+    left, right = factors(task, 3, torch.float64)
     q = left @ right.mT
     for bad in ({}, {"q": q, "left": left, "right": right}, {"left": left}, {"q": q, "right": right}):
         with pytest.raises(ValueError, match="either q, or left and right"):
@@ -209,7 +212,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"needs q of shape \(30, 8\)"):
         GreedyPolicy(task=task, q=q.mT)
     with pytest.raises(ValueError, match="one precision"):
-        GreedyPolicy(task=task, q=q, offset=offset.float())
+        GreedyPolicy(task=task, left=left, right=right.float())
     with pytest.raises(ValueError, match="needs finite q"):
         GreedyPolicy(task=task, q=q / 0.0)
     policy = GreedyPolicy(task=task, q=q)
@@ -219,16 +222,58 @@ def test_what_does_not_fit_is_refused():
         policy.actions(torch.full((4, 2), float("nan")))
 
 
+def optimal(dense: Dense) -> torch.Tensor:
+    return torch.from_numpy(dense.backup(dense.optimum()))
+
+
+def test_a_matrix_of_low_rank_gives_back_its_policy():
+    dense = Dense.of(low_rank_model())
+    q = optimal(dense)
+    found = low_rank_policy(q, seeded(), observe=0.4, estimator=FactorALS(rank=3, ridge=1e-4, tolerance=1e-9))
+    assert float((found.q - q).abs().max()) < 1e-2
+    assert torch.equal(found.policy, found.q.argmax(1))
+    # Peaks between two actions are near ties: the policy is the same up to what those are worth.
+    assert float((found.policy == q.argmax(1)).double().mean()) > 0.95
+    assert dense.loss(found.policy) < 1e-3
+    assert found.observe == 0.4
+    assert int(found.estimate.rank) == 3
+
+
+def test_all_entries_are_the_greedy_policy():
+    q = optimal(Dense.of(small_grid())).float()
+    found = low_rank_policy(q, seeded(), observe=1.0)
+    assert torch.equal(found.q, q)
+    assert torch.equal(found.policy, q.argmax(1))
+
+
+def test_the_authors_rule_is_the_default_and_keeps_observed_entries():
+    dense = Dense.of(low_rank_model())
+    q = optimal(dense)
+    plain = low_rank_policy(q, seeded(1))
+    same = low_rank_policy(
+        q, seeded(1), estimator=SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
+    )
+    assert torch.equal(plain.q, same.q)
+    kept = plain.q == q.float()
+    assert float(kept.double().mean()) == pytest.approx(0.5, abs=0.05)
+    assert dense.loss(plain.policy) < 0.5 * dense.loss(np.zeros(len(q), int))
+
+
+def test_an_empty_row_is_named():
+    with pytest.raises(ValueError, match="row"):
+        low_rank_policy(torch.ones(50, 4), seeded(), observe=0.1)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_cpu_and_cuda_agree(dtype: torch.dtype):
     task = task_of((9, 8, 7), 300, periodic=True)
-    left, right, offset = factors(task, 4, dtype)
+    left, right = factors(task, 4, dtype)
     states = draw_starts(task, 2000, seeded()) * 1.2
-    here = GreedyPolicy(task=task, left=left, right=right, offset=offset).greedy(states)
-    there = GreedyPolicy(task=task, left=left.cuda(), right=right.cuda(), offset=offset.cuda()).greedy(states.cuda())
-    dense = GreedyPolicy(task=task, q=(left @ right.mT + offset[:, None]).cuda()).greedy(states.cuda())
+    here = GreedyPolicy(task=task, left=left, right=right).greedy(states)
+    there = GreedyPolicy(task=task, left=left.cuda(), right=right.cuda()).greedy(states.cuda())
+    dense = GreedyPolicy(task=task, q=(left @ right.mT).cuda()).greedy(states.cuda())
     for actions, values in (there, dense):
         assert values.is_cuda
         torch.testing.assert_close(values.cpu(), here[1], rtol=1e-4 if dtype == torch.float32 else 1e-11, atol=1e-5)

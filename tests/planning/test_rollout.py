@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import svrl
 from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.planning.policy import GreedyPolicy
@@ -197,3 +198,17 @@ def test_cuda_sees_the_same_starts_and_noise(name: str):
     # Rounding may tip a tie between actions, after which two trajectories part: compare the first steps.
     torch.testing.assert_close(there.states[:4].cpu(), here.states[:4], rtol=1e-9, atol=1e-9)
     assert there.metric.keys() == here.metric.keys()
+
+
+def test_numpy_arrays_are_welcome():
+    task = svrl.make_task("double-integrator", states=(np.int64(9), np.int64(9)), actions=7)
+    model = svrl.GridMDP(task)
+    v, policy = svrl.solve_exactly(model)
+    q = model.backup(v.numpy())
+    assert svrl.policy_loss(v.numpy(), v.numpy()).mean == 0.0
+    svrl.certify_plan(model, v.numpy(), policy.numpy())
+    svrl.certify_on_sample(model, v.numpy(), policy.numpy(), np.arange(5))
+    greedy = svrl.GreedyPolicy(task=task, q=q)
+    greedy.actions(np.zeros((3, 2)))
+    svrl.rollout(task, greedy, starts=np.zeros((3, 2)), generator=torch.Generator().manual_seed(0), steps=5)
+    svrl.low_rank_policy(q.numpy(), torch.Generator().manual_seed(0), observe=0.9)

@@ -10,13 +10,13 @@ from svrl.matrix import approximate_rank
 from svrl.mdp.double_integrator import double_integrator
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.toy import toy_mdp
+from svrl.planning.baselines import AsyncValueIteration, CoarseActions, SampledMax
 from svrl.planning.method import Method
 from svrl.planning.plan import Plan, advance, begin, conclude, plan
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import rollout
-from svrl.planning.sampled_iteration import AsyncValueIteration, CoarseActions, SampledMax
 from svrl.planning.score import INTERPOLATED, NEAREST, Judge, NearestPolicy, Recorder, ranks
-from svrl.planning.structured import StructuredValueIteration
+from svrl.planning.svp import StructuredValueIteration
 from svrl.planning.value_iteration import ValueIteration
 
 
@@ -131,7 +131,7 @@ def test_without_a_task_returns_are_exact_values():
     judge = Judge(model, None, starts=10, seed=0)
     found = plan(model, SampledMax(observe=0.5, max_iterations=3))
     score = judge.score(found)
-    chain = model.under(found.policy)
+    chain = model.policy_chain(found.policy)
     own = np.linalg.solve(np.eye(40) - 0.95 * chain.transitions.to_dense().numpy(), chain.reward.numpy())
     assert score.discounted_return == pytest.approx(own.mean(), rel=1e-7)
     assert score.policy_loss == pytest.approx(judge.optimal.discounted_return - own.mean(), rel=1e-5)

@@ -9,11 +9,14 @@ from svrl.runtime.jit import SENTENCE
 
 OURS = """
 import numpy as np
-from svrl.mdp.grid_kernel import backup_plane_at
+from svrl.mdp.grid_kernel import backup_at
 zeros = np.zeros(9)
 index = np.zeros(1, np.int64)
 for real in (np.float32, np.float64):
-    backup_plane_at(np.zeros(1, np.int32), zeros, zeros, zeros, np.zeros(9, real), 3, 0.9, index, 0, 1, np.zeros(1))
+    backup_at(
+        np.zeros(1, np.int32), zeros[:2, None], zeros, zeros[:1], np.zeros(9, real), np.arange(4), 0.9, index, 0, 1,
+        np.zeros(1)
+    )
 """
 THEIRS = """
 from svrl.runtime.jit import njit

@@ -14,7 +14,6 @@ so that the two ends of a periodic axis look the same, and a pendulum shows the 
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +23,6 @@ import torch
 from torch import Tensor
 
 from svrl.envs.vector import EnvSpec, Step, check_finite, checked_actions
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 
 STEP_LIMIT = 200
@@ -40,29 +38,6 @@ def features(task: ControlTask, states: Tensor | np.ndarray) -> np.ndarray:
         scaled = (2.0 * at[..., k] - (axis.low + axis.high)) / (axis.high - axis.low)
         columns += [np.sin(math.pi * scaled), np.cos(math.pi * scaled)] if axis.periodic else [scaled]
     return np.stack(columns, -1).astype(np.float32)
-
-
-def task_with(name: str, actions: int = 0) -> ControlTask:
-    """A task of the catalogue with as many actions as asked for.
-
-    Args:
-        name: Of the task.
-        actions: Their number; 0 takes the task's own.
-
-    Raises:
-        ValueError: If there is no such task, or it cannot have that many actions.
-    """
-    if name not in TASKS or actions == 0:
-        return make_task(name)
-    if "levels" not in inspect.signature(TASKS[name]).parameters:
-        return make_task(name, actions=actions)
-    levels = round(actions ** (1 / 3))
-    if levels**3 != actions:
-        raise ValueError(
-            f"{name} has as many actions as a cube, one level for each of three motors; got {actions}. "
-            f"The nearest is {max(levels, 2) ** 3}."
-        )
-    return make_task(name, levels=levels)
 
 
 class ControlVectorEnv:

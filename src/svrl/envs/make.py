@@ -99,9 +99,10 @@ def make_env(
 
             return MinAtarVectorEnv(short, seeds=seeds, sticky=sticky)
         if family == "control":
-            from svrl.envs.control import ControlVectorEnv, task_with
+            from svrl.envs.control import ControlVectorEnv
+            from svrl.mdp.catalogue import make_task
 
-            return ControlVectorEnv(task_with(short, actions), count, seed=seeds[0])
+            return ControlVectorEnv(make_task(short, actions=actions or None), count, seed=seeds[0])
         from svrl.envs.gymnasium import GymnasiumVectorEnv
 
         make = _registered(id, render=render) if isinstance(id, str) else id

@@ -34,12 +34,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
-from svrl.mdp.catalogue import TASKS
+from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler
 from svrl.mdp.tabular import TabularMDP
-from svrl.mdp.task_options import task_with
 from svrl.planning.plan import Plan
 from svrl.planning.policy import GreedyPolicy, Policy
 
@@ -145,7 +144,7 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(f"A control task draws in the mode rgb_array, got render_mode={render_mode!r}.")
         if not isinstance(task, ControlTask):
-            task = task_with(task, actions=actions or None, variant=variant)
+            task = make_task(task, actions=actions or None, variant=variant)
         elif actions or variant is not None:
             raise ValueError(
                 f"actions and variant choose a task by name, and {task.name} was given whole. Leave them out."
@@ -321,7 +320,7 @@ def agent_from_plan(found: Plan, model: Model | Sampler | None = None) -> Planne
         policy = GreedyPolicy(task=model.task, q=found.q)
     elif found.factors is not None and all(_finite(factor) for factor in found.factors):
         left, right = found.factors
-        policy = GreedyPolicy(task=model.task, left=left, right=right.mT)
+        policy = GreedyPolicy(task=model.task, left=left, right=right)
     else:
         policy = GreedyPolicy(task=model.task, q=model.backup(found.v))
     return PlannedAgent(policy=policy, task=model.task)

@@ -74,7 +74,7 @@ def tabulated(model: Model) -> TabularMDP:
     n_states, n_actions = model.n_states, model.n_actions
     rewards, of_actions = np.empty((n_states, n_actions)), []
     for action in range(n_actions):
-        chain = model.under(torch.full((n_states,), action, dtype=torch.int64, device=model.device))
+        chain = model.policy_chain(torch.full((n_states,), action, dtype=torch.int64, device=model.device))
         rewards[:, action] = chain.reward.cpu().numpy()
         rows = chain.transitions
         of_actions.append(_csr(rows.values(), rows.col_indices(), rows.crow_indices(), (n_states, n_states)))

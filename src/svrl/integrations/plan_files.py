@@ -1,6 +1,6 @@
 """A plan's Q in a file, .npz, which numpy.load reads.
 
-    q (S, A), or left (S, r) and right (r, A) with Q = left right; v (S,); policy (S,)
+    q (S, A), or left (S, r) and right (A, r) with Q = left right'; v (S,); policy (S,)
     method, outcome    texts; the empty outcome is success
     discount           and, where the model is given, certified_error and loss_bound
 
@@ -42,7 +42,7 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
         q, kept = found.q, {"q": found.q}
     elif found.factors is not None:
         left, right = found.factors
-        q, kept = left @ right, {"left": left, "right": right}
+        q, kept = left @ right.mT, {"left": left, "right": right}
     elif model is not None:
         q = model.backup(found.v)
         kept = {"q": q}

@@ -113,7 +113,7 @@ def result_from_plan(found: Plan, problem: DiscreteDP | Model) -> DPSolveResult:
 
 
 def _q(found: Plan) -> np.ndarray | None:
-    q = found.factors[0] @ found.factors[1] if found.q is None and found.factors is not None else found.q
+    q = found.factors[0] @ found.factors[1].mT if found.q is None and found.factors is not None else found.q
     return None if q is None else q.cpu().numpy()
 
 

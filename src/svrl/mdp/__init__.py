@@ -4,7 +4,7 @@ from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import Axis, ControlTask, coordinates
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import TimeToGoal, UprightNorm
-from svrl.mdp.model import Chain, Model, Sampler
+from svrl.mdp.model import MarkovRewardProcess, Model, Sampler
 from svrl.mdp.simulator import NoisyBackups, Simulator
 from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.toy import toy_mdp
@@ -12,9 +12,9 @@ from svrl.mdp.toy import toy_mdp
 __all__ = [
     "TASKS",
     "Axis",
-    "Chain",
     "ControlTask",
     "GridMDP",
+    "MarkovRewardProcess",
     "Model",
     "NoisyBackups",
     "Sampler",

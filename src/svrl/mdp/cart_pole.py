@@ -19,13 +19,14 @@ saved by any policy: read the share of upright starts beside the norm of the ang
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.metric import UprightNorm
-from svrl.mdp.task_parts import Motion, UpdateOrder, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
+from svrl.mdp.task_parts import Motion, Switches, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
 
 NAME = "cart-pole"
 GRAVITY = 9.8
@@ -49,24 +50,17 @@ def cart_pole(
     variant: str = "paper",
     states: tuple[int, int, int, int] = (10, 10, 10, 10),
     actions: int = 1000,
-    time_step: float | None = None,
-    reward_offset: float | None = None,
-    update_order: UpdateOrder | None = None,
+    **switches: Unpack[Switches],
 ) -> ControlTask:
     """The paper's cart-pole.
 
     Args:
-        variant: "paper" or "authors", which are the same here; the other arguments override one thing where
-            they are not None.
+        variant: "paper" or "authors", which are the same here.
         states: Grid points of angle, angular speed, position and speed.
         actions: Forces, evenly spaced over [-10, 10].
-        time_step: tau, in seconds.
-        reward_offset: Added to every reward.
-        update_order: "together" or "speed-first".
+        **switches: See `svrl.mdp.task_parts.Switches`.
     """
-    motion = chosen(NAME, variant, VARIANTS).but(
-        time_step=time_step, reward_offset=reward_offset, update_order=update_order
-    )
+    motion = chosen(NAME, variant, VARIANTS).replaced(switches)
     axes = grid_axes(
         NAME,
         states,

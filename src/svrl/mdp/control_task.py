@@ -16,6 +16,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,12 @@ class ControlTask:
     def shape(self) -> tuple[int, ...]:
         """Grid points of each axis."""
         return tuple(axis.points for axis in self.axes)
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The axes as compiled loops take them: low and high, points, and whether periodic, each (d,)."""
+        low, high = (np.array([getattr(axis, end) for axis in self.axes], np.float64) for end in ("low", "high"))
+        return low, high, np.array(self.shape), np.array([axis.periodic for axis in self.axes])
 
     @property
     def n_states(self) -> int:

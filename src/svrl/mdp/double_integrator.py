@@ -12,11 +12,13 @@ which the authors test by x == 0, and that never happens. Here the goal is |x| <
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from torch import Tensor
 
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.metric import TimeToGoal
-from svrl.mdp.task_parts import Motion, UpdateOrder, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
+from svrl.mdp.task_parts import Motion, Switches, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
 
 NAME = "double-integrator"
 NEAR = 0.1
@@ -33,24 +35,17 @@ def double_integrator(
     variant: str = "paper",
     states: tuple[int, int] = (50, 50),
     actions: int = 1000,
-    time_step: float | None = None,
-    reward_offset: float | None = None,
-    update_order: UpdateOrder | None = None,
+    **switches: Unpack[Switches],
 ) -> ControlTask:
     """The paper's double integrator.
 
     Args:
-        variant: "paper" or "authors", which are the same here; the other arguments override one thing where
-            they are not None.
+        variant: "paper" or "authors", which are the same here.
         states: Grid points of position and speed.
         actions: Forces, evenly spaced over [-1, 1].
-        time_step: tau, in seconds.
-        reward_offset: Added to every reward.
-        update_order: "together" or "speed-first".
+        **switches: See `svrl.mdp.task_parts.Switches`.
     """
-    motion = chosen(NAME, variant, VARIANTS).but(
-        time_step=time_step, reward_offset=reward_offset, update_order=update_order
-    )
+    motion = chosen(NAME, variant, VARIANTS).replaced(switches)
     axes = grid_axes(NAME, states, ("position (m)", -3.0, 3.0), ("speed (m/s)", -3.0, 3.0))
 
     def accelerations(at: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:

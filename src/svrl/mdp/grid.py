@@ -19,10 +19,9 @@ from torch import Tensor
 
 from svrl.matrix.parameters import check_whole
 from svrl.mdp.control_task import ControlTask
-from svrl.mdp.grid_table import Quadrature, Table, bytes_per_pair, corner_offsets, interpolate, tabulate
-from svrl.mdp.model import Chain, sparse_rows
-from svrl.mdp.summary import summary
-from svrl.mdp.threads import share_out
+from svrl.mdp.grid_table import CompiledBackups, PlainBackups, Quadrature, Table, bytes_per_pair, tabulate
+from svrl.mdp.interpolation import corner_offsets, corner_weights
+from svrl.mdp.model import MarkovRewardProcess, sparse_rows, summary
 from svrl.runtime.device import check_device
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ BLOCK = 1 << 19
 """Pairs worked on at once while tabulating or on a GPU: their temporary arrays stay in tens of megabytes."""
 GPU_BLOCK = 1 << 22
 """Pairs of a stored table that a GPU works on at once: fewer, and launching takes longer than the work."""
-LEAST = 1 << 14
-"""Pairs worth a thread."""
 
 
 class GridMDP:
@@ -102,6 +99,9 @@ class GridMDP:
             )
         self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
         self._table = self._fill(progress) if self.storage == "table" else None
+        parts: dict[str, Any] = {"weights": self._weights, "offsets": self._offsets, "discount": task.discount}
+        on_cpu = self.device.type == "cpu"
+        self._backups = CompiledBackups(**parts, threads=self.threads) if on_cpu else PlainBackups(**parts)
         self._gpu = self._on_gpu() if self.device.type == "cuda" else None
 
     def __repr__(self) -> str:
@@ -152,10 +152,10 @@ class GridMDP:
         v = self._checked(v)
         if self._gpu is not None and (found := self._gpu.backup(v)) is not None:
             return found
-        out = torch.empty(self.n_states * self.n_actions, dtype=v.dtype, device=self.device)
+        out = torch.empty(self.n_states, self.n_actions, dtype=v.dtype, device=self.device)
         for part, table in self._tables():
-            self._backup(v, table, out[part.start * self.n_actions : part.stop * self.n_actions])
-        return out.reshape(self.n_states, self.n_actions)
+            self._backups.all(v, table, out[part].view(-1))
+        return out
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
@@ -165,7 +165,7 @@ class GridMDP:
         best = torch.empty(self.n_states, dtype=v.dtype, device=self.device)
         action = torch.empty(self.n_states, dtype=torch.int64, device=self.device)
         for part, table in self._tables():
-            self._improve(v, table, best[part], action[part])
+            self._backups.improve(v, table, best[part], action[part])
         return best, action
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
@@ -181,11 +181,11 @@ class GridMDP:
             return found
         out = torch.empty(len(states), dtype=v.dtype, device=self.device)
         if self._table is not None:
-            self._backup_at(v, self._table, states * self.n_actions + actions, out)
+            self._backups.listed(v, self._table, states * self.n_actions + actions, out)
             return out
         for low in range(0, len(states), BLOCK):
             some = slice(low, low + BLOCK)
-            self._backup(v, self._tabulate(self._states[states[some]], self._actions[actions[some]]), out[some])
+            self._backups.all(v, self._tabulate(self._states[states[some]], self._actions[actions[some]]), out[some])
         return out
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
@@ -204,23 +204,19 @@ class GridMDP:
         pairs = every.repeat_interleave(len(actions)), actions.repeat(self.n_states)
         return self.backup_at(v, *pairs).reshape(self.n_states, -1)
 
-    def under(self, policy: Tensor) -> Chain:
+    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,): every state leads to the corners of one cell (per node)."""
         if policy.shape != (self.n_states,):
             raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
         self._check_numbers("action", policy, self.n_actions)
         table = self._tabulate(self._states, self._actions[policy])
-        corners = len(self._offsets)
-        weight = torch.ones(1, len(table.base), dtype=torch.float64, device=self.device)
-        for fraction in table.fraction.double():
-            weight = torch.stack([weight * (1 - fraction), weight * fraction], 1).reshape(-1, len(table.base))
-        weight = weight.mT * self._weights.repeat(self.n_states)[:, None]
+        weight = corner_weights(table.fraction.double()).mT * self._weights.repeat(self.n_states)[:, None]
         column = table.base.to(torch.int64)[:, None] + self._offsets
-        width = corners * len(self._weights)
+        width = len(self._offsets) * len(self._weights)
         rows = torch.arange(self.n_states + 1, device=self.device) * width
         size = (self.n_states, self.n_states)
         transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
-        return Chain(reward=table.reward.double(), transitions=transitions, discount=self.discount)
+        return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, discount=self.discount)
 
     def _checked(self, v: Tensor) -> Tensor:
         """Values as the kernels need them; they index without looking."""
@@ -253,22 +249,12 @@ class GridMDP:
         if self._table is not None and self.device.type == "cpu":
             yield slice(0, self.n_states), self._table
             return
-        nodes = len(self._weights)
         for part in self._parts(BLOCK if self._table is None else GPU_BLOCK):
             if self._table is None:
                 yield part, self._tabulate(self._states[part, None], self._actions)
-                continue
-            pairs = slice(part.start * self.n_actions, part.stop * self.n_actions)
-            entries = slice(pairs.start * nodes, pairs.stop * nodes)
-            table = self._table
-            yield (
-                part,
-                Table(
-                    base=table.base[entries],
-                    fraction=table.fraction[:, entries],
-                    reward=table.reward[pairs],
-                ),
-            )
+            else:
+                pairs = slice(part.start * self.n_actions, part.stop * self.n_actions)
+                yield part, self._table.part(pairs, len(self._weights))
 
     def _fill(self, progress: Callable[[int, int], None] | None) -> Table:
         pairs = self.n_states * self.n_actions
@@ -294,72 +280,6 @@ class GridMDP:
         from svrl.mdp.grid_cuda import GpuTable
 
         return GpuTable(table=self._table, weights=self._weights, shape=self.task.shape, discount=self.discount)
-
-    def _expected(self, v: Tensor, table: Table) -> Tensor:
-        """The twin of the kernels: backups of all pairs of a table, in plain torch."""
-        values = interpolate(v, table, self._offsets)
-        if len(self._weights) > 1:
-            values = values.reshape(-1, len(self._weights)) @ self._weights.to(v.dtype)
-        return table.reward.to(v.dtype) + self.discount * values
-
-    @property
-    def _plane(self) -> bool:
-        return self.task.dimensions == 2 and len(self._weights) == 1
-
-    def _backup(self, v: Tensor, table: Table, out: Tensor) -> None:
-        if self.device.type != "cpu":
-            out[:] = self._expected(v, table)
-            return
-        from svrl.mdp import grid_kernel
-
-        arrays, tail = self._arguments(v, table)
-        kernel = grid_kernel.backup_plane if self._plane else grid_kernel.backup_any
-        result = out.numpy()
-        share_out(lambda low, high: kernel(*arrays, *tail, low, high, result), len(out), self.threads, least=LEAST)
-
-    def _backup_at(self, v: Tensor, table: Table, index: Tensor, out: Tensor) -> None:
-        if self.device.type != "cpu":
-            for low in range(0, len(index), 4 * BLOCK):
-                some = index[low : low + 4 * BLOCK]
-                nodes = torch.arange(len(self._weights), device=self.device)
-                entries = (some[:, None] * len(self._weights) + nodes).reshape(-1)
-                part = Table(
-                    base=table.base[entries],
-                    fraction=table.fraction[:, entries],
-                    reward=table.reward[some],
-                )
-                out[low : low + 4 * BLOCK] = self._expected(v, part)
-            return
-        from svrl.mdp import grid_kernel
-
-        arrays, tail = self._arguments(v, table)
-        kernel = grid_kernel.backup_plane_at if self._plane else grid_kernel.backup_any_at
-        where, result = index.numpy(), out.numpy()
-        share_out(
-            lambda low, high: kernel(*arrays, *tail, where, low, high, result), len(out), self.threads, least=LEAST
-        )
-
-    def _improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
-        if self.device.type != "cpu":
-            top = self._expected(v, table).reshape(len(best), self.n_actions).max(1)
-            best[:], action[:] = top.values, top.indices
-            return
-        from svrl.mdp import grid_kernel
-
-        arrays, tail = self._arguments(v, table)
-        kernel = grid_kernel.improve_plane if self._plane else grid_kernel.improve_any
-        most, first, n = best.numpy(), action.numpy(), self.n_actions
-        least = max(1, LEAST // n)
-        share_out(
-            lambda low, high: kernel(*arrays, *tail, n, low, high, most, first), len(best), self.threads, least=least
-        )
-
-    def _arguments(self, v: Tensor, table: Table) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """A table and what goes with it, as the kernels take them."""
-        base, fraction, reward, values = table.base.numpy(), table.fraction.numpy(), table.reward.numpy(), v.numpy()
-        if self._plane:
-            return (base, fraction[0], fraction[1], reward, values), (int(self._offsets[2]), self.discount)
-        return (base, fraction, reward, self._weights.numpy(), values), (self._offsets.numpy(), self.discount)
 
 
 def memory_available(device: torch.device) -> int:

@@ -1,4 +1,4 @@
-"""The compact table of a grid: where every pair leads, as a cell, a place in it, and a reward.
+"""The compact table of a grid: where every pair leads, as a cell, a place in it, and a reward; and backups from it.
 
 A next state falls into one cell of the grid. Its value is interpolated from the cell's 2^d corners,
 so a pair needs one corner (int32), d fractions and a reward: 16 bytes in two dimensions and float32,
@@ -7,20 +7,22 @@ against 40 and more for the same thing as a sparse matrix.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.mdp.cells import locate
+from svrl.mdp import grid_kernel
 from svrl.mdp.control_task import FAR, ControlTask
+from svrl.mdp.interpolation import interpolate, locate_inside
 from svrl.mdp.model import LARGEST_VALUE
-from svrl.mdp.threads import share_out
+from svrl.runtime.threads import share_out
 
+BLOCK = 1 << 21
+"""Listed pairs that plain torch works on at once."""
 LEAST = 1 << 14
-"""Entries worth a thread."""
+"""Pairs worth a thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +50,21 @@ class Quadrature:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Entries of some pairs: base (N,) int32, fraction (d, N), reward (M,), with N = M * nodes."""
+    """Entries of M pairs: base (N,) int32, fraction (d, N), reward (M,), with N = M * nodes."""
 
     base: Tensor
     fraction: Tensor
     reward: Tensor
+
+    def part(self, pairs: slice, nodes: int) -> Table:
+        """The entries of a range of pairs."""
+        entries = slice(pairs.start * nodes, pairs.stop * nodes)
+        return Table(base=self.base[entries], fraction=self.fraction[:, entries], reward=self.reward[pairs])
+
+    def of(self, pairs: Tensor, nodes: int) -> Table:
+        """The entries of listed pairs (K,)."""
+        entries = (pairs[:, None] * nodes + torch.arange(nodes, device=pairs.device)).reshape(-1)
+        return Table(base=self.base[entries], fraction=self.fraction[:, entries], reward=self.reward[pairs])
 
 
 def bytes_per_pair(task: ControlTask, nodes: int, dtype: torch.dtype) -> int:
@@ -68,32 +80,11 @@ def tabulate(task: ControlTask, states: Tensor, actions: Tensor, quadrature: Qua
     reward = torch.as_tensor(task.reward(states, actions)).broadcast_to(pairs).reshape(-1)
     following = torch.as_tensor(task.step(states[..., None, :], actions[..., None, :], nodes))
     following = following.broadcast_to((*pairs, len(nodes), task.dimensions)).reshape(-1, task.dimensions)
-    base, fraction, sound = _locate(task, following, dtype)
+    base, fraction, sound = locate_inside(task, following, dtype)
     most = LARGEST_VALUE * (1.0 - task.discount)
     if not (sound and all(abs(float(end)) <= most for end in reward.aminmax())):
         _refuse(task, states.broadcast_to((*pairs, -1)), actions.broadcast_to((*pairs, -1)), following, reward)
     return Table(base=base, fraction=fraction, reward=reward.to(dtype))
-
-
-def _locate(task: ControlTask, following: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, bool]:
-    """Base (N,) and fraction (d, N) of next states (N, d), brought into the box; False if one cannot be reached."""
-    if following.device.type != "cpu":
-        return *locate(task, task.inside(following), dtype), bool(task.reached(following).all())
-    from svrl.mdp.cells_kernel import locate_inside
-
-    base = torch.empty(len(following), dtype=torch.int32)
-    fraction = torch.empty(task.dimensions, len(following), dtype=dtype)
-    ends = np.array([(axis.low, axis.high) for axis in task.axes], np.float64).T.copy()
-    axes = *ends, FAR, np.array(task.shape), np.array([axis.periodic for axis in task.axes])
-    given, out = following.to(torch.float64).numpy(), (base.numpy(), fraction.numpy())
-    sound: list[bool] = []
-    share_out(
-        lambda begin, end: sound.append(locate_inside(given, *axes, begin, end, *out)),
-        len(following),
-        torch.get_num_threads(),
-        least=LEAST,
-    )
-    return base, fraction, all(sound)
 
 
 def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tensor, reward: Tensor) -> None:
@@ -113,19 +104,73 @@ def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tenso
     )
 
 
-def corner_offsets(task: ControlTask) -> Tensor:
-    """Index of each of the 2^d corners relative to the low one, the first axis as the highest bit; (2^d,) int64."""
-    strides = [math.prod(task.shape[k + 1 :]) for k in range(task.dimensions)]
-    offsets = torch.zeros(1, dtype=torch.int64)
-    for stride in strides:
-        offsets = (offsets[:, None] + torch.tensor([0, stride])).reshape(-1)
-    return offsets
+@dataclass(frozen=True, kw_only=True)
+class PlainBackups:
+    """Backups from a table in plain torch: on a GPU that has no kernels, and to check the kernels by.
+
+    Attributes:
+        weights: Of the quadrature, (nodes,), float64.
+        offsets: Of the corners of a cell, (2^d,).
+        discount: In (0, 1).
+    """
+
+    weights: Tensor
+    offsets: Tensor
+    discount: float
+
+    def expected(self, v: Tensor, table: Table) -> Tensor:
+        """Backups of all pairs of a table, (M,)."""
+        values = interpolate(v, table.base, table.fraction, self.offsets)
+        if len(self.weights) > 1:
+            values = values.reshape(-1, len(self.weights)) @ self.weights.to(v.dtype)
+        return table.reward.to(v.dtype) + self.discount * values
+
+    def all(self, v: Tensor, table: Table, out: Tensor) -> None:
+        """Write the backups of all pairs of a table into out (M,)."""
+        out[:] = self.expected(v, table)
+
+    def listed(self, v: Tensor, table: Table, pairs: Tensor, out: Tensor) -> None:
+        """Write the backups of the listed pairs (K,) of a table into out (K,)."""
+        for low in range(0, len(pairs), BLOCK):
+            some = slice(low, low + BLOCK)
+            out[some] = self.expected(v, table.of(pairs[some], len(self.weights)))
+
+    def improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
+        """Write maximum and first maximiser over the actions of each state of a table into best and action (K,)."""
+        top = self.expected(v, table).reshape(len(best), -1).max(1)
+        best[:], action[:] = top.values, top.indices
 
 
-def interpolate(v: Tensor, table: Table, offsets: Tensor) -> Tensor:
-    """Values (N,) at the places of a table in plain torch: the twin of the kernels."""
-    corners = v[(table.base.to(torch.int64)[None] + offsets.to(v.device)[:, None])]
-    for fraction in table.fraction.to(v.dtype):
-        low, high = corners.chunk(2)
-        corners = low + fraction * (high - low)
-    return corners[0]
+@dataclass(frozen=True, kw_only=True)
+class CompiledBackups:
+    """The same by the kernels of the CPU, on `threads` threads."""
+
+    weights: Tensor
+    offsets: Tensor
+    discount: float
+    threads: int
+
+    def all(self, v: Tensor, table: Table, out: Tensor) -> None:
+        """As in `PlainBackups`."""
+        given, result = self._given(v, table), out.numpy()
+        share_out(lambda low, high: grid_kernel.backup(*given, low, high, result), len(out), self.threads, least=LEAST)
+
+    def listed(self, v: Tensor, table: Table, pairs: Tensor, out: Tensor) -> None:
+        """As in `PlainBackups`."""
+        given, result = (*self._given(v, table), pairs.numpy()), out.numpy()
+        share_out(
+            lambda low, high: grid_kernel.backup_at(*given, low, high, result), len(out), self.threads, least=LEAST
+        )
+
+    def improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
+        """As in `PlainBackups`."""
+        n_actions = len(table.reward) // len(best)
+        given, found = (*self._given(v, table), n_actions), (best.numpy(), action.numpy())
+        least = max(1, LEAST // n_actions)
+        share_out(
+            lambda low, high: grid_kernel.improve(*given, low, high, *found), len(best), self.threads, least=least
+        )
+
+    def _given(self, v: Tensor, table: Table) -> tuple[np.ndarray | float, ...]:
+        arrays = table.base, table.fraction, table.reward, self.weights, v, self.offsets
+        return *(array.numpy() for array in arrays), self.discount

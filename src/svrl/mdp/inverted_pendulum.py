@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.metric import UprightNorm
-from svrl.mdp.task_parts import Motion, UpdateOrder, chosen, euler_step, evenly_spaced, grid_axes
+from svrl.mdp.task_parts import Motion, Switches, chosen, euler_step, evenly_spaced, grid_axes
 
 NAME = "inverted-pendulum"
 DISCOUNT = 0.95
@@ -53,23 +54,17 @@ def inverted_pendulum(
     variant: str = "paper",
     states: tuple[int, int] = (50, 50),
     actions: int = 1000,
-    time_step: float | None = None,
-    reward_offset: float | None = None,
-    update_order: UpdateOrder | None = None,
+    **switches: Unpack[Switches],
 ) -> ControlTask:
     """The paper's inverted pendulum.
 
     Args:
-        variant: "paper" or "authors"; the other arguments override one thing of it where they are not None.
+        variant: "paper" or "authors".
         states: Grid points of angle and angular speed.
         actions: Torques, evenly spaced over [-1, 1].
-        time_step: tau, in seconds.
-        reward_offset: Added to every reward.
-        update_order: "together" or "speed-first".
+        **switches: See `svrl.mdp.task_parts.Switches`.
     """
-    motion = chosen(NAME, variant, VARIANTS).but(
-        time_step=time_step, reward_offset=reward_offset, update_order=update_order
-    )
+    motion = chosen(NAME, variant, VARIANTS).replaced(switches)
     axes = pendulum_axes(NAME, states)
 
     def accelerations(at: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:

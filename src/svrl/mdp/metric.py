@@ -13,23 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from torch import Tensor
 
 UPRIGHT_DEGREES = 12.0
 """The paper's cart-pole counts as upright up to this angle."""
-
-
-class Metric(Protocol):
-    """What every metric can do."""
-
-    @property
-    def name(self) -> str:
-        """Key of the main value."""
-
-    def __call__(self, states: Tensor) -> dict[str, float]:
-        """Judge a trajectory (T + 1, N, d)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +36,7 @@ class UprightNorm:
 
     axis: int = 0
     skip: int = 51
-
-    @property
-    def name(self) -> str:
-        """Key of the main value."""
-        return "norm_rad"
+    name = "norm_rad"
 
     def __call__(self, states: Tensor) -> dict[str, float]:
         """Judge a trajectory (T + 1, N, d)."""
@@ -85,11 +69,7 @@ class TimeToGoal:
     """
 
     inside: Callable[[Tensor], Tensor]
-
-    @property
-    def name(self) -> str:
-        """Key of the main value."""
-        return "time_to_goal"
+    name = "time_to_goal"
 
     def __call__(self, states: Tensor) -> dict[str, float]:
         """Judge a trajectory (T + 1, N, d)."""

@@ -5,7 +5,7 @@ returns Bellman backups
 
     Q(s, a) = r(s, a) + discount * E[v(next state)]
 
-in the dtype and on the device of `v`. Planners never see transitions, except through `under`,
+in the dtype and on the device of `v`. Planners never see transitions, except through `policy_chain`,
 the Markov chain of one fixed policy.
 """
 
@@ -25,7 +25,7 @@ LARGEST_VALUE = 1e30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chain:
+class MarkovRewardProcess:
     """The Markov chain and the reward of one fixed policy: v = reward + discount * P v.
 
     Attributes:
@@ -68,9 +68,8 @@ def check_values(name: str, rewards: tuple[float, float], discount: float) -> No
         )
 
 
-@runtime_checkable
-class Model(Protocol):
-    """A known model: tabular, or a grid over a control task."""
+class Problem(Protocol):
+    """What models and samplers have in common."""
 
     @property
     def n_states(self) -> int:
@@ -86,7 +85,7 @@ class Model(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the model's arrays are, and where `v` must be."""
+        """Where the arrays are, and where `v` must be."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
@@ -94,6 +93,11 @@ class Model(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """What a result must say about the problem: name, variant, sizes, switches. JSON types only."""
+
+
+@runtime_checkable
+class Model(Problem, Protocol):
+    """A known model: tabular, or a grid over a control task."""
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
@@ -110,36 +114,13 @@ class Model(Protocol):
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
 
-    def under(self, policy: Tensor) -> Chain:
+    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,), int64."""
 
 
 @runtime_checkable
-class Sampler(Protocol):
+class Sampler(Problem, Protocol):
     """A model that can only be sampled: backups come with noise, and every sample counts."""
-
-    @property
-    def n_states(self) -> int:
-        """S."""
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-
-    @property
-    def discount(self) -> float:
-        """In (0, 1)."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the arrays are."""
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Bounds on the expected reward of a pair; with the discount they bound every value."""
-
-    def describe(self) -> dict[str, Any]:
-        """What a result must say about the problem. JSON types only."""
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
         """Noisy backups of all pairs (S, A), each the mean of `count` samples."""
@@ -159,3 +140,9 @@ def check_problem(name: str, problem: object, *kinds: Any) -> None:
             f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. "
             "A ControlTask becomes a model on its grid: GridMDP(task)."
         )
+
+
+def summary(model: Model | Sampler, name: str, *more: str) -> str:
+    """How a model prints: GridMDP('mountain-car', 2,500 states, 1,000 actions, discount 0.95, table, on cpu)."""
+    sizes = (f"{model.n_states:,} states", f"{model.n_actions:,} actions", f"discount {model.discount:g}")
+    return f"{type(model).__name__}({', '.join((repr(name), *sizes, *more, f'on {model.device}'))})"

@@ -14,13 +14,15 @@ x = 0.5, so that the goal is the last grid line.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.metric import TimeToGoal
-from svrl.mdp.task_parts import Motion, UpdateOrder, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
+from svrl.mdp.task_parts import Motion, Switches, chosen, euler_step, evenly_spaced, grid_axes, whatever_the_input
 
 NAME = "mountain-car"
 GOAL = 0.5
@@ -42,24 +44,20 @@ def mountain_car(
     variant: str = "paper",
     states: tuple[int, int] = (50, 50),
     actions: int = 1000,
-    time_step: float | None = None,
-    reward_offset: float | None = None,
-    update_order: UpdateOrder | None = None,
     x_max: float | None = None,
+    **switches: Unpack[Switches],
 ) -> ControlTask:
     """The paper's mountain car.
 
     Args:
-        variant: "paper" or "authors"; the other arguments override one thing of it where they are not None.
+        variant: "paper" or "authors".
         states: Grid points of position and speed.
         actions: Throttles, evenly spaced over [-1, 1].
-        time_step: 1 in both variants: speeds are per step.
-        reward_offset: Added to every reward.
-        update_order: "together" or "speed-first".
         x_max: Right end of the box, at least 0.5, where the goal begins.
+        **switches: See `svrl.mdp.task_parts.Switches`.
     """
     motion, right_end = chosen(NAME, variant, VARIANTS)
-    motion = motion.but(time_step=time_step, reward_offset=reward_offset, update_order=update_order)
+    motion = motion.replaced(switches)
     right_end = right_end if x_max is None else x_max
     if not as_number(right_end) >= GOAL:
         raise ValueError(f"{NAME} needs x_max of at least {GOAL}, where the goal begins, got {x_max!r}.")

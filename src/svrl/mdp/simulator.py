@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from svrl.matrix.parameters import as_number
-from svrl.mdp.cells import locate
 from svrl.mdp.control_task import FAR, Axis, ControlTask
-from svrl.mdp.grid_table import Table, corner_offsets, interpolate
-from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_values
-from svrl.mdp.summary import summary
+from svrl.mdp.interpolation import corner_offsets, interpolate, locate
+from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_values, summary
 
 Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """(states (N, d), actions (N, k), generator) -> next states (N, d) and rewards (N,)."""
@@ -106,10 +104,7 @@ class Simulator:
                 f"Keep next states within {FAR:g} widths of the box, and rewards within {most:g}."
             )
         base, fraction = locate(self._task, self._task.inside(following.double()), v.dtype)
-        reward = reward.to(v.dtype)
-        return reward + self.discount * interpolate(
-            v, Table(base=base, fraction=fraction, reward=reward), self._offsets
-        )
+        return reward.to(v.dtype) + self.discount * interpolate(v, base, fraction, self._offsets)
 
 
 class NoisyBackups:

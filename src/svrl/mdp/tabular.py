@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp import tabular_kernel as kernel
-from svrl.mdp.model import Chain, check_discount, check_values, sparse_rows
-from svrl.mdp.summary import summary
+from svrl.mdp.model import MarkovRewardProcess, check_discount, check_values, sparse_rows, summary
 from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
 from svrl.runtime.device import check_device
 
@@ -163,7 +162,7 @@ class TabularMDP:
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
-        return self._engine.all(self._values(v))
+        return self._engine.block(self._values(v))
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep: the maximum over actions (S,), and its first action (S,) int64. Terminal states give 0, 0."""
@@ -180,13 +179,13 @@ class TabularMDP:
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
         """All actions of some states, (K, A)."""
-        return self._engine.rows(self._values(v), self._listed(states, self.n_states, "state"))
+        return self._engine.block(self._values(v), states=self._listed(states, self.n_states, "state"))
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
-        return self._engine.columns(self._values(v), self._listed(actions, self.n_actions, "action"))
+        return self._engine.block(self._values(v), actions=self._listed(actions, self.n_actions, "action"))
 
-    def under(self, policy: Tensor) -> Chain:
+    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,): transitions that end an episode are left out of it."""
         if policy.shape != (self.n_states,):
             raise ValueError(f"A policy names one of {self.n_states} states' actions each, got {tuple(policy.shape)}.")
@@ -205,7 +204,9 @@ class TabularMDP:
             counts = torch.bincount(merged.indices()[0], minlength=self.n_states)
             bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
             transitions = sparse_rows(bounds, merged.indices()[1], merged.values(), size)
-        return Chain(reward=self.entries.reward[states, policy], transitions=transitions, discount=self.discount)
+        return MarkovRewardProcess(
+            reward=self.entries.reward[states, policy], transitions=transitions, discount=self.discount
+        )
 
     def _values(self, v: Tensor) -> Tensor:
         """The values as backups need them: contiguous, and 0 in terminal states."""

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.model import sparse_rows
-from svrl.mdp.threads import share_out
 from svrl.runtime.jit import njit
+from svrl.runtime.threads import share_out
 
 # Sums of a few gathered numbers are 2 to 5 times slower once reassociation lets LLVM make vectors of them.
 COMPILE: dict[str, Any] = {
@@ -171,17 +171,14 @@ class Compiled:
         self._states, self._actions = (np.arange(size) for size in entries.reward.shape)
         self._per_pair = 1 + entries.data.numel() // entries.reward.numel()
 
-    def all(self, v: Tensor) -> Tensor:
-        """All pairs, (S, A)."""
-        return self._block(v, self._states, self._actions)
-
-    def rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
-        return self._block(v, states.numpy(), self._actions)
-
-    def columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
-        return self._block(v, self._states, actions.numpy())
+    def block(self, v: Tensor, states: Tensor | None = None, actions: Tensor | None = None) -> Tensor:
+        """Listed actions (L,) of listed states (K,), or all where there is no list: (K, L)."""
+        rows = self._states if states is None else states.numpy()
+        columns = self._actions if actions is None else actions.numpy()
+        out = torch.empty(len(rows), len(columns), dtype=v.dtype)
+        given = (*self._arguments, v.numpy(), rows, columns)
+        self._share_out(lambda low, high: backup_block(*given, low, high, out.numpy()), len(rows), len(columns))
+        return out
 
     def pairs(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs, (K,)."""
@@ -197,12 +194,6 @@ class Compiled:
         self._share_out(lambda low, high: improve(*given, low, high, *found), len(v), len(self._actions))
         return best, action
 
-    def _block(self, v: Tensor, states: np.ndarray, actions: np.ndarray) -> Tensor:
-        out = torch.empty(len(states), len(actions), dtype=v.dtype)
-        given = (*self._arguments, v.numpy(), states, actions)
-        self._share_out(lambda low, high: backup_block(*given, low, high, out.numpy()), len(states), len(actions))
-        return out
-
     def _share_out(self, work: Any, size: int, pairs_each: int) -> None:
         share_out(work, size, torch.get_num_threads(), least=1 + LEAST // max(1, self._per_pair * pairs_each))
 
@@ -216,19 +207,16 @@ class Products:
         self._csr = (entries.indptr, entries.indices.to(entries.indptr.dtype), entries.data.double())
         self._matrix = sparse_rows(*self._csr, (entries.reward.numel(), len(entries.reward)))
 
-    def all(self, v: Tensor) -> Tensor:
-        """All pairs, (S, A)."""
-        expected = (self._matrix @ v.double()).reshape(self._entries.reward.shape)
-        return self._backup(self._entries.reward, expected, self._entries.terminal[:, None], v.dtype)
-
-    def rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
-        every = torch.arange(self._entries.reward.shape[1], device=v.device)
-        return self._block(v, states, every)
-
-    def columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
-        return self._block(v, torch.arange(len(v), device=v.device), actions)
+    def block(self, v: Tensor, states: Tensor | None = None, actions: Tensor | None = None) -> Tensor:
+        """Listed actions (L,) of listed states (K,), or all where there is no list: (K, L)."""
+        if states is None and actions is None:
+            expected = (self._matrix @ v.double()).reshape(self._entries.reward.shape)
+            return self._backup(self._entries.reward, expected, self._entries.terminal[:, None], v.dtype)
+        lists = [
+            torch.arange(size, device=v.device) if some is None else some
+            for size, some in zip(self._entries.reward.shape, (states, actions), strict=True)
+        ]
+        return self.pairs(v, *torch.cartesian_prod(*lists).T).reshape(len(lists[0]), len(lists[1]))
 
     def pairs(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs, (K,)."""
@@ -239,13 +227,8 @@ class Products:
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Maximum and first maximiser, each (S,); forms Q, which is no larger than the stored rewards."""
-        top = self.all(v).max(1)
+        top = self.block(v).max(1)
         return top.values, top.indices
-
-    def _block(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
-        size = (len(states), len(actions))
-        grid = (states[:, None].expand(size), actions.expand(size))
-        return self.pairs(v, *[part.reshape(-1) for part in grid]).reshape(size)
 
     def _backup(self, reward: Tensor, expected: Tensor, terminal: Tensor, dtype: torch.dtype) -> Tensor:
         return (reward + self._entries.discount * expected).masked_fill(terminal, 0.0).to(dtype)

@@ -16,7 +16,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -32,9 +32,23 @@ Accelerations = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 _Choice = TypeVar("_Choice")
 
 
+class Switches(TypedDict, total=False):
+    """The switches that every task takes; each overrides one thing of the variant where it is not None.
+
+    Attributes:
+        time_step: tau, in the task's unit of time.
+        reward_offset: Added to every reward.
+        update_order: "together" or "speed-first".
+    """
+
+    time_step: float | None
+    reward_offset: float | None
+    update_order: UpdateOrder | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Motion:
-    """The switches that every task has.
+    """The switches that every task has, as a variant sets them.
 
     Attributes:
         time_step: tau, above 0.
@@ -54,9 +68,10 @@ class Motion:
         if self.update_order not in get_args(UpdateOrder):
             raise unknown("A task", "update_order", self.update_order, get_args(UpdateOrder))
 
-    def but(self, **switches: Any) -> Motion:
+    def replaced(self, switches: Switches) -> Motion:
         """The same with some switches set; None leaves one as it is."""
-        return dataclasses.replace(self, **{name: value for name, value in switches.items() if value is not None})
+        given: dict[str, Any] = {name: value for name, value in switches.items() if value is not None}
+        return dataclasses.replace(self, **given)
 
     def label(self, variant: str, **more: Any) -> dict[str, Any]:
         """What a result must say: the variant, and every switch as it was resolved."""

@@ -13,6 +13,7 @@ won by looking at every tenth action, while Q is still nearly of low rank.
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from svrl.mdp.inverted_pendulum import (
     upright_reward,
 )
 from svrl.mdp.metric import UprightNorm
-from svrl.mdp.task_parts import UpdateOrder, chosen, euler_step, evenly_spaced
+from svrl.mdp.task_parts import Switches, chosen, euler_step, evenly_spaced
 
 NAME = "three-motor-pendulum"
 MOTORS = 3
@@ -44,25 +45,18 @@ def three_motor_pendulum(
     variant: str = "paper",
     states: tuple[int, int] = (50, 50),
     levels: int = 10,
-    time_step: float | None = None,
-    reward_offset: float | None = None,
-    update_order: UpdateOrder | None = None,
+    **switches: Unpack[Switches],
 ) -> ControlTask:
     """The inverted pendulum with three motors.
 
     Args:
-        variant: Whose pendulum the motors move, "paper" or "authors": its time step and reward offset. The
-            other arguments override one thing of it where they are not None.
+        variant: Whose pendulum the motors move, "paper" or "authors": its time step and reward offset.
         states: Grid points of angle and angular speed.
         levels: Values of each motor's input, evenly spaced over [-1, 1]; there are levels^3 actions, the last
             motor's input running fastest.
-        time_step: tau, in seconds.
-        reward_offset: Added to every reward.
-        update_order: "together" or "speed-first".
+        **switches: See `svrl.mdp.task_parts.Switches`.
     """
-    motion = chosen(NAME, variant, VARIANTS).but(
-        time_step=time_step, reward_offset=reward_offset, update_order=update_order
-    )
+    motion = chosen(NAME, variant, VARIANTS).replaced(switches)
     axes = pendulum_axes(NAME, states)
 
     def accelerations(at: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:

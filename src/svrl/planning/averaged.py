@@ -41,6 +41,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -50,9 +52,55 @@ from svrl.matrix.parameters import check_whole
 from svrl.matrix.scaling import means_of_rows, row_means
 from svrl.matrix.subspace import leading_directions
 from svrl.planning.meter import Meter
-from svrl.planning.method import Found, State
+from svrl.planning.method import MethodResult, State
+from svrl.planning.sampling import check_share, first_policy
 
 NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and values are those of the plain average."
+
+
+@dataclass(kw_only=True)
+class AverageState(State):
+    """State of the averaging methods.
+
+    Attributes:
+        policy: Actions (S,).
+        q: The running average (S, A).
+        visits: Samples of every pair, (S, A), where an iteration asks for a part of them; otherwise None.
+        even, odd: Means of the even and of the odd iterations of the second half, (S, A), or None before there are any.
+        evens, odds: How many these were.
+    """
+
+    policy: Tensor
+    q: Tensor
+    visits: Tensor | None
+    even: Tensor | None = None
+    odd: Tensor | None = None
+    evens: int = 0
+    odds: int = 0
+
+    def known(self) -> Tensor:
+        """The average, -inf where a pair was never sampled."""
+        return self.q if self.visits is None else self.q.masked_fill(self.visits == 0, -torch.inf)
+
+
+@dataclass(kw_only=True)
+class StructuredState(AverageState):
+    """Moreover what the structured method has learned of the directions of the average.
+
+    Attributes:
+        structured, plain: Best actions (S,) of the estimate and of the average.
+        agreement: Running mean (r,) of the share of each direction that fresh samples confirm.
+        gain: Running mean of what the structured policy is worth above the plain one.
+        directions: left (S, r), which carries the lengths, and right (A, r); None before the first iteration.
+        estimate: The low-rank part of the average, (S, A), or None before the first iteration.
+    """
+
+    structured: Tensor
+    plain: Tensor
+    agreement: Tensor
+    gain: Tensor
+    directions: tuple[Tensor, Tensor] | None = None
+    estimate: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,33 +120,30 @@ class AveragedValueIteration:
 
     def __post_init__(self) -> None:
         check_whole("AveragedValueIteration", samples=self.samples, max_iterations=self.max_iterations)
-        _check_share("AveragedValueIteration", self.observe)
+        check_share("AveragedValueIteration", self.observe)
 
-    def begin(self, meter: Meter, v: Tensor | None) -> State:
+    def begin(self, meter: Meter, v: Tensor | None) -> AverageState:
         """From zero values unless some are given."""
-        return State(v=_zeros(meter) if v is None else v.float())
+        return AverageState(**_first(meter, v, self.observe))
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+    def step(self, meter: Meter, state: AverageState, generator: torch.Generator) -> AverageState:
         """Average fresh samples in."""
         fresh = _sample(meter, state, generator, self.observe, self.samples)
         _average(meter, state, fresh)
         if state.iteration >= self.max_iterations // 2 and fresh.index is None:
             _keep_half(state, fresh.values)
-        q, visits = state.memory["q"], state.memory.get("visits")
-        top = (q if visits is None else q.masked_fill(visits == 0, -torch.inf)).max(1)
+        top = state.known().max(1)
         v = torch.where(top.values.isfinite(), top.values, state.v)
         return _take(state, v, top.indices)
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: AverageState, generator: torch.Generator) -> MethodResult:
         """The best actions of the mean of the second half's backups, as in the structured method."""
         state.finished = True
-        if not _has_halves(state):
-            q, visits = state.memory["q"], state.memory.get("visits")
-            q = q if visits is None else q.masked_fill(visits == 0, -torch.inf)
-            return Found(policy=state.memory["policy"], v=state.v.double(), q=q)
-        q = torch.lerp(state.memory["even"], state.memory["odd"], 0.5)
+        if state.even is None or state.odd is None:
+            return MethodResult(policy=state.policy, v=state.v.double(), q=state.known())
+        q = torch.lerp(state.even, state.odd, 0.5)
         top = q.max(1)
-        return Found(policy=top.indices, v=top.values.double(), q=q)
+        return MethodResult(policy=top.indices, v=top.values.double(), q=q)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +172,7 @@ class AveragedStructuredIteration:
     def __post_init__(self) -> None:
         name = "AveragedStructuredIteration"
         check_whole(name, samples=self.samples, rank=self.rank, max_iterations=self.max_iterations)
-        _check_share(name, self.observe)
+        check_share(name, self.observe)
         if not (0.0 <= self.least < 1.0 and 0.0 <= self.memory < 1.0):
             raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
@@ -135,11 +180,18 @@ class AveragedStructuredIteration:
         """Samples of the chosen action that each state gets beside the others in an iteration."""
         return self.samples * max(1, round(math.sqrt(self.observe * n_actions))) if self.choose else 0
 
-    def begin(self, meter: Meter, v: Tensor | None) -> State:
+    def begin(self, meter: Meter, v: Tensor | None) -> StructuredState:
         """From zero values unless some are given."""
-        return State(v=_zeros(meter) if v is None else v.float())
+        first = _first(meter, v, self.observe)
+        return StructuredState(
+            **first,
+            structured=first["policy"],
+            plain=first["policy"],
+            agreement=torch.ones(self.rank, device=meter.device),
+            gain=torch.zeros((), device=meter.device),
+        )
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+    def step(self, meter: Meter, state: StructuredState, generator: torch.Generator) -> StructuredState:
         """Average fresh samples in, and take values from the part that they confirm."""
         fresh = _sample(meter, state, generator, self.observe, self.samples)
         with meter.estimating():
@@ -153,37 +205,38 @@ class AveragedStructuredIteration:
             estimate = (left * weight) @ right.mT
             estimate += mean
             top, plain = estimate.max(1), q.max(1)
-            state.memory |= {"estimate": estimate, "structured": top.indices, "plain": plain.indices}
+            state.estimate, state.structured, state.plain = estimate, top.indices, plain.indices
             state.rank = int((weight > 0).sum())
         if not self.choose:
             return _take(state, top.values, top.indices)
-        if state.rank == 0 or float(state.memory["gain"]) < 0.0:
+        if state.rank == 0 or float(state.gain) < 0.0:
             return _take(state, plain.values, plain.indices)
         return _take(state, self._verified(meter, state, top.indices, generator), top.indices)
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: StructuredState, generator: torch.Generator) -> MethodResult:
         """The low-rank part of the mean of the second half's backups, and its best actions."""
         state.finished = True
-        if state.outcome or not _has_halves(state):  # it diverged, or ended early
+        if state.outcome or state.even is None or state.odd is None:  # it diverged, or ended early
             # What the last step chose, the plain average if that was it.
-            structured = torch.equal(state.memory["policy"], state.memory["structured"])
+            structured = torch.equal(state.policy, state.structured)
             state.outcome = state.outcome or ("" if structured else NO_STRUCTURE)
-            q = state.memory["estimate"] if structured else _filled(state)[0]
-            return Found(policy=state.memory["policy"], v=state.v.double(), q=q)
+            q = state.estimate if structured else _filled(state)[0]
+            return MethodResult(policy=state.policy, v=state.v.double(), q=q)
         with meter.estimating():
-            estimate = self._judged_by_halves(state, generator)
+            estimate = self._judged_by_halves(state, state.even, state.odd)
         top = estimate.max(1)
-        return Found(policy=top.indices, v=top.values.double(), q=estimate)
+        return MethodResult(policy=top.indices, v=top.values.double(), q=estimate)
 
-    def _verified(self, meter: Meter, state: State, policy: Tensor, generator: torch.Generator) -> Tensor:
+    def _verified(self, meter: Meter, state: StructuredState, policy: Tensor, generator: torch.Generator) -> Tensor:
         """Values (S,) of one action a state: the mean of fresh samples that had no part in choosing it."""
         every = torch.arange(meter.n_states, device=meter.device)
         count = self.checks(meter.n_actions)
         return meter.sample_at(state.v, every, policy, generator, count).to(state.v.dtype)
 
-    def _judged_by_halves(self, state: State, generator: torch.Generator) -> Tensor:
+    def _judged_by_halves(self, state: StructuredState, even: Tensor, odd: Tensor) -> Tensor:
         """The part of the mean of both halves that each half confirms of the other, (S, A)."""
-        even, odd, start = (state.memory[name] for name in ("even", "odd", "right"))
+        assert state.directions is not None, "finish comes after a step"
+        start = state.directions[1]
         both = torch.lerp(even, odd, 0.5)
         mean = both.mean(1, keepdim=True)
         left, right = leading_directions(both - mean, start, 4)
@@ -206,19 +259,16 @@ class AveragedStructuredIteration:
             return both
         return (left * whole * kept) @ right.mT + mean
 
-    def _confirmed(self, meter: Meter, state: State, fresh: Fresh) -> Tensor:
+    def _confirmed(self, meter: Meter, state: StructuredState, fresh: Fresh) -> Tensor:
         """The weight (r,) of each direction of the old average, judged by backups it has not seen."""
-        if "left" not in state.memory or not self.choose:
-            state.memory["agreement"] = torch.ones(self.rank, device=meter.device)
-            state.memory["gain"] = torch.zeros((), device=meter.device)
-            return state.memory["agreement"]
+        if state.directions is None or not self.choose:
+            return state.agreement
         centred = fresh.centred(meter)
-        structured, plain = (fresh.advantage_at(meter, state.memory[name], centred) for name in ("structured", "plain"))
-        state.memory["gain"] = self.memory * state.memory["gain"] + (1.0 - self.memory) * (structured - plain)
-        left, right = state.memory["left"], state.memory["right"]
-        now = _agreement(left, right, centred) / fresh.share_left(meter)
-        agreement = self.memory * state.memory["agreement"][: len(now)] + (1.0 - self.memory) * now
-        state.memory["agreement"] = agreement
+        structured, plain = (fresh.advantage_at(meter, one, centred) for one in (state.structured, state.plain))
+        state.gain = self.memory * state.gain + (1.0 - self.memory) * (structured - plain)
+        now = _agreement(*state.directions, centred) / fresh.share_left(meter)
+        agreement = self.memory * state.agreement[: len(now)] + (1.0 - self.memory) * now
+        state.agreement = agreement
         kept = agreement.clamp(0.0, 1.0)
         return torch.where(kept >= self.least, kept, torch.zeros_like(kept))
 
@@ -260,76 +310,68 @@ class Fresh:
         return chosen.sum() / hits.clamp(min=1)
 
 
-def _check_share(name: str, observe: float) -> None:
-    if not 0.0 < observe <= 1.0:
-        raise ValueError(f"{name} needs a share to observe in (0, 1], got {observe}.")
-
-
-def _zeros(meter: Meter) -> Tensor:
-    """Single precision: the noise is far above its rounding."""
-    return torch.zeros(meter.n_states, dtype=torch.float32, device=meter.device)
+def _first(meter: Meter, v: Tensor | None, observe: float) -> dict[str, Any]:
+    """The parts of a first state, in single precision: the noise is far above its rounding."""
+    shape = meter.n_states, meter.n_actions
+    zeros = partial(torch.zeros, dtype=torch.float32, device=meter.device)
+    return {
+        "v": zeros(meter.n_states) if v is None else v.float(),
+        "policy": first_policy(meter),
+        "q": zeros(shape),
+        "visits": zeros(shape) if observe < 1.0 else None,
+    }
 
 
 def _sample(meter: Meter, state: State, generator: torch.Generator, observe: float, samples: int) -> Fresh:
     if observe == 1.0:
-        return Fresh(values=meter.sample(state.v, generator, samples), index=None)
+        return Fresh(values=meter.sample(state.v, generator, samples).to(state.v.dtype), index=None)
     index = Bernoulli(p=observe).indices((meter.n_states, meter.n_actions), generator, meter.device)
     states, actions = index // meter.n_actions, index % meter.n_actions
-    return Fresh(values=meter.sample_at(state.v, states, actions, generator, samples), index=index)
+    values = meter.sample_at(state.v, states, actions, generator, samples)
+    return Fresh(values=values.to(state.v.dtype), index=index)
 
 
-def _average(meter: Meter, state: State, fresh: Fresh) -> None:
+def _average(meter: Meter, state: AverageState, fresh: Fresh) -> None:
     """Move the running average towards fresh backups; a pair's first sample is taken as it is."""
-    memory, forget = state.memory, 1.0 - meter.discount
-    if fresh.index is None:
-        if "q" not in memory:
-            memory["q"] = fresh.values.clone()
-        else:
-            memory["q"].lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
+    forget = 1.0 - meter.discount
+    if fresh.index is None or state.visits is None:
+        state.q.lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
         return
-    if "q" not in memory:
-        shape = meter.n_states, meter.n_actions
-        memory["q"] = torch.zeros(shape, dtype=fresh.values.dtype, device=meter.device)
-        memory["visits"] = torch.zeros(shape, dtype=torch.float32, device=meter.device)
-    q, visits = memory["q"].view(-1), memory["visits"].view(-1)
+    q, visits = state.q.view(-1), state.visits.view(-1)
     seen = visits[fresh.index]
     old = q[fresh.index]
     q[fresh.index] = old + (fresh.values - old) / (1.0 + forget * seen)
     visits[fresh.index] = seen + 1.0
 
 
-def _filled(state: State) -> tuple[Tensor, Tensor]:
+def _filled(state: StructuredState) -> tuple[Tensor, Tensor]:
     """The average (S, A), pairs never visited filled from the last estimate, and its row means (S, 1)."""
-    q, visits = state.memory["q"], state.memory.get("visits")
-    if visits is None:
+    q, last = state.q, state.estimate
+    if state.visits is None:
         return q, q.mean(1, keepdim=True)
-    known = visits > 0
+    known = state.visits > 0
     mean = row_means(q * known, known)
-    last = state.memory.get("estimate")
     q = torch.where(known, q, mean if last is None else last - last.mean(1, keepdim=True) + mean)
     return q, q.mean(1, keepdim=True)
 
 
-def _take(state: State, v: Tensor, policy: Tensor) -> State:
+_Averaging = TypeVar("_Averaging", bound=AverageState)
+
+
+def _take(state: _Averaging, v: Tensor, policy: Tensor) -> _Averaging:
     state.residual = float((v - state.v).abs().max())
-    state.v = v
-    state.memory["policy"] = policy
+    state.v, state.policy = v, policy
     return state
 
 
-def _keep_half(state: State, values: Tensor) -> None:
+def _keep_half(state: AverageState, values: Tensor) -> None:
     """Running means of the even and of the odd iterations."""
-    half = "odd" if state.iteration % 2 else "even"
-    count = state.memory.setdefault(f"{half}_count", torch.zeros((), dtype=torch.float32, device=values.device))
-    count += 1.0
-    if half in state.memory:
-        state.memory[half].lerp_(values, 1.0 / count)
+    if state.iteration % 2:
+        state.odds += 1
+        state.odd = values.clone() if state.odd is None else state.odd.lerp_(values, 1.0 / state.odds)
     else:
-        state.memory[half] = values.clone()
-
-
-def _has_halves(state: State) -> bool:
-    return "even" in state.memory and "odd" in state.memory
+        state.evens += 1
+        state.even = values.clone() if state.even is None else state.even.lerp_(values, 1.0 / state.evens)
 
 
 def _centred(q: Tensor) -> Tensor:
@@ -341,13 +383,14 @@ def _agreement(left: Tensor, right: Tensor, centred: Tensor) -> Tensor:
     return ((centred @ right) * left).sum(0) / left.square().sum(0).clamp(min=1e-30)
 
 
-def _directions(centred: Tensor, state: State, rank: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _directions(
+    centred: Tensor, state: StructuredState, rank: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Leading singular directions of (S, A), from those of the last iteration, which hardly turn."""
     rank = min(rank, *centred.shape)
-    right = state.memory.get("right")
-    passes = 2
-    if right is None:
-        passes = 12
+    if state.directions is None:
         right = torch.randn(centred.shape[1], rank, generator=generator, dtype=centred.dtype, device=centred.device)
-    state.memory["left"], state.memory["right"] = leading_directions(centred, right, passes)
-    return state.memory["left"], state.memory["right"]
+        state.directions = leading_directions(centred, right, 12)
+    else:
+        state.directions = leading_directions(centred, state.directions[1], 2)
+    return state.directions

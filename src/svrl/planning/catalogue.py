@@ -8,17 +8,17 @@ from typing import Any
 
 from svrl.matrix import USVT, Estimator, FactorALS, HardImpute, NuclearNorm, RowMean, SoftImpute
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
-from svrl.planning.cross_iteration import CrossValueIteration
-from svrl.planning.method import Method
-from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
-from svrl.planning.sampled_iteration import (
+from svrl.planning.baselines import (
     AsyncValueIteration,
     CoarseActions,
     IncumbentIteration,
     RowMeanUpdate,
     SampledMax,
 )
-from svrl.planning.structured import StructuredValueIteration, paper_svp
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.method import Method
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
+from svrl.planning.svp import StructuredValueIteration, paper_svp
 from svrl.planning.value_iteration import ValueIteration
 from svrl.runtime.names import nearest_name
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler, check_problem
-from svrl.planning.chain import ROUNDING, chain_values
+from svrl.planning.evaluation import ROUNDING, chain_values
 
 CONFIDENCE = 0.95
 
@@ -131,7 +131,7 @@ def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanC
         own = model.backup_at(v, torch.arange(model.n_states, device=model.device), policy)
         floor = own + value_offsets(own - v, discount_of(model), never_ends(model))[0]
         target = ROUNDING * max(float(own.abs().max()), 1e-100)
-        valued, left, reads = chain_values(model.under(policy), own, target)
+        valued, left, reads = chain_values(model.policy_chain(policy), own, target)
         floor = torch.maximum(floor, valued - left / (1.0 - discount_of(model)))
         lower_too, upper_too, _ = _bounds(model, valued)
         lower, upper = torch.maximum(torch.maximum(lower, lower_too), floor), torch.minimum(upper, upper_too)

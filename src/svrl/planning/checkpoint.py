@@ -13,15 +13,19 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from svrl.matrix import Estimate
+from svrl.matrix.arrays import as_tensor
 from svrl.mdp.model import Model, Sampler
-from svrl.planning.meter import Ledger
-from svrl.planning.method import Method, State
+from svrl.planning.meter import Ledger, Meter
+from svrl.planning.method import Method
 from svrl.planning.plan import Plan, Run, TraceRow, advance, begin, conclude
 from svrl.runtime.files import writing
 
-FORMAT = 1
+FORMAT = 2
+ESTIMATE = "estimate"
 
 
 def plan_resumably(
@@ -53,7 +57,7 @@ def plan_resumably(
     """
     notes = {} if notes is None else notes
     if path.exists():
-        run, noted = load_run(path, problem.device)
+        run, noted = load_run(path, problem, method)
         notes.update(noted)
     else:
         run = begin(problem, method, seed=seed)
@@ -86,7 +90,7 @@ def save_run(run: Run, path: Path, notes: Mapping[str, Any] | None = None) -> No
         "format": FORMAT,
         "seed": run.seed,
         "reach": run.reach,
-        "state": {field.name: getattr(run.state, field.name) for field in fields(run.state)},
+        "state": {field.name: _plain(getattr(run.state, field.name)) for field in fields(run.state)},
         "ledger": asdict(run.ledger),
         "generator": run.generator.get_state(),
         "trace": [asdict(row) for row in run.trace],
@@ -98,12 +102,13 @@ def save_run(run: Run, path: Path, notes: Mapping[str, Any] | None = None) -> No
         temporary.write_bytes(packed.getbuffer())  # torch's own writing hides why a disk refuses
 
 
-def load_run(path: Path, device: str | torch.device = "cpu") -> tuple[Run, dict[str, Any]]:
-    """Read a run and its notes; tensors and the generator are put on `device`, where they were saved from.
+def load_run(path: Path, problem: Model | Sampler, method: Method) -> tuple[Run, dict[str, Any]]:
+    """Read a run of the method, and its notes, onto the device of the problem.
 
     Raises:
-        ValueError: If the file is damaged, or was written by another version.
+        ValueError: If the file is damaged, or was written by another version or method.
     """
+    device = problem.device
     content = _read(path, device)
     if content["format"] != FORMAT:
         raise ValueError(
@@ -112,8 +117,11 @@ def load_run(path: Path, device: str | torch.device = "cpu") -> tuple[Run, dict[
         )
     generator = torch.Generator(device)
     generator.set_state(content["generator"].cpu())
+    kind = type(method.begin(Meter(problem), None))
+    if set(content["state"]) != {field.name for field in fields(kind)}:
+        raise ValueError(f"{path} is not a run of {method.name}. Delete it to start the run anew.")
     run = Run(
-        state=State(**content["state"]),
+        state=kind(**{name: _restored(value) for name, value in content["state"].items()}),
         ledger=Ledger(**content["ledger"]),
         generator=generator,
         seed=content["seed"],
@@ -121,6 +129,20 @@ def load_run(path: Path, device: str | torch.device = "cpu") -> tuple[Run, dict[
         trace=[TraceRow(**row) for row in content["trace"]],
     )
     return run, content["notes"]
+
+
+def _plain(value: Any) -> Any:
+    """A field of a state as a file may hold it: an estimate by its own fields, as tensors."""
+    if not isinstance(value, Estimate):
+        return value
+    parts = {field.name: getattr(value, field.name) for field in fields(value)}
+    if value.factors is not None:
+        parts["factors"] = tuple(map(as_tensor, value.factors))
+    return {ESTIMATE: {name: as_tensor(part) if isinstance(part, np.ndarray) else part for name, part in parts.items()}}
+
+
+def _restored(value: Any) -> Any:
+    return Estimate(**value[ESTIMATE]) if isinstance(value, dict) else value
 
 
 def _read(path: Path, device: str | torch.device) -> dict[str, Any]:

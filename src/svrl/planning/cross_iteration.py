@@ -19,15 +19,33 @@ from torch import Tensor
 from svrl.matrix.cross import pivots, skeleton
 from svrl.matrix.parameters import check_positive, check_whole
 from svrl.planning.meter import Meter
-from svrl.planning.method import Found, State
-from svrl.planning.sampled_iteration import first_values, quiet_long_enough
+from svrl.planning.method import MethodResult
+from svrl.planning.sampling import SampledState, first_policy, first_values, settled
 
 BLOCK = 1 << 22
 """Entries of Q formed at once while looking for maxima."""
+CUT = 1e-6
+"""Singular values of the crossing G below this share of the largest are left out."""
 HELD_OUT = 64
 """Rows, and columns, whose crossings judge the factors."""
 FAR_OFF = 0.25
 """Root mean square error there, over the spread between actions. Good plans measured below .07, poor ones above .4."""
+
+
+@dataclass(kw_only=True)
+class CrossState(SampledState):
+    """State of the cross method.
+
+    Attributes:
+        rows, columns: Backed up in the next iteration; None before the first.
+        factors: Of Q, left (S, r) and right (A, r); None before the first iteration.
+        before: Values (S,) that the factors are a backup of.
+    """
+
+    rows: Tensor | None = None
+    columns: Tensor | None = None
+    factors: tuple[Tensor, Tensor] | None = None
+    before: Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,70 +54,70 @@ class CrossValueIteration:
 
     Attributes:
         rank: Rows and columns backed up in an iteration, r.
-        cut: Singular values of the crossing G below this share of the largest are left out.
-        refresh: Iterations between two choices of rows and columns.
         final_sweep: End with one full sweep, counted in the ledger.
         tolerance: Stop once the mean change of V is below this share of the attainable range.
         max_iterations: Most iterations.
     """
 
     rank: int = 12
-    cut: float = 1e-6
-    refresh: int = 1
     final_sweep: bool = False
     tolerance: float = 1e-6
     max_iterations: int = 300
     name = "cross"
 
     def __post_init__(self) -> None:
-        check_whole("CrossValueIteration", rank=self.rank, refresh=self.refresh, max_iterations=self.max_iterations)
-        check_positive("CrossValueIteration", cut=self.cut, tolerance=self.tolerance)
+        check_whole("CrossValueIteration", rank=self.rank, max_iterations=self.max_iterations)
+        check_positive("CrossValueIteration", tolerance=self.tolerance)
 
-    def begin(self, meter: Meter, v: Tensor | None) -> State:
+    def begin(self, meter: Meter, v: Tensor | None) -> CrossState:
         """Pessimistic values; rows and columns are drawn in the first step."""
-        return State(v=first_values(meter, v))
+        return CrossState(v=first_values(meter, v), policy=first_policy(meter))
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+    def step(self, meter: Meter, state: CrossState, generator: torch.Generator) -> CrossState:
         """Back up rows and columns, complete, verify, and choose the next rows and columns."""
-        rows, columns = self._lines(meter, state, generator)
+        if state.rows is None or state.columns is None:
+            state.rows = self._some(meter.n_states, meter, generator)
+            state.columns = self._some(meter.n_actions, meter, generator)
+        columns = state.columns
         c = meter.backup_columns(state.v, columns)
-        r = meter.backup_rows(state.v, rows)
+        r = meter.backup_rows(state.v, state.rows)
         with meter.estimating():
-            left, right = skeleton(c, r, columns, self.cut)
+            left, right = skeleton(c, r, columns, CUT)
             proposed = argmax_of_product(left, right)
-            if (state.iteration + 1) % self.refresh == 0:
-                state.memory["rows"] = pivots(c, self.rank)
-                state.memory["columns"] = pivots(r.mT, self.rank)
+            state.rows, state.columns = pivots(c, self.rank), pivots(r.mT, self.rank)
         states = torch.arange(meter.n_states, device=meter.device)
         value = meter.backup_at(state.v, states, proposed)
         best = c.max(1)
         v = torch.maximum(value, best.values)
-        policy = torch.where(best.values > value, columns[best.indices], proposed)
         low, high = meter.value_range
         moved = (v - state.v).abs()
         state.residual = float(moved.max())
-        state.finished = quiet_long_enough(state, float(moved.mean()) <= self.tolerance * (high - low), 0.9)
+        state.finished = settled(state, float(moved.mean()) <= self.tolerance * (high - low), 0.9)
         state.rank = left.shape[1]
-        state.memory.update(left=left, right=right, policy=policy, before=state.v)
+        state.factors, state.before = (left, right.mT), state.v
+        state.policy = torch.where(best.values > value, columns[best.indices], proposed)
         state.v = v
         return state
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: CrossState, generator: torch.Generator) -> MethodResult:
         """Factors and the verified actions, or those of one full sweep."""
-        v, policy = state.v, state.memory["policy"]
-        if not state.outcome and "before" in state.memory:  # a checkpoint of an earlier version has it not
+        v, policy = state.v, state.policy
+        if not state.outcome:
             state.outcome = self._judged(meter, state, generator)
         if self.final_sweep:
             v, policy = meter.improve(state.v)
-        return Found(policy=policy, v=v, factors=(state.memory["left"], state.memory["right"]))
+        return MethodResult(policy=policy, v=v, factors=state.factors)
 
-    def _judged(self, meter: Meter, state: State, generator: torch.Generator) -> str:
+    def _judged(self, meter: Meter, state: CrossState, generator: torch.Generator) -> str:
         """The empty sentence, or one that says how far the factors are off."""
         shape = meter.n_states, meter.n_actions
         some = [torch.randperm(n, generator=generator, device=meter.device)[:HELD_OUT] for n in shape]
         states, actions = (index.reshape(-1) for index in torch.meshgrid(*some, indexing="ij"))
-        exact = meter.backup_at(state.memory["before"], states, actions).reshape(len(some[0]), len(some[1]))
-        fitted = state.memory["left"][some[0]] @ state.memory["right"][:, some[1]]
+        assert state.before is not None
+        assert state.factors is not None
+        exact = meter.backup_at(state.before, states, actions).reshape(len(some[0]), len(some[1]))
+        left, right = state.factors
+        fitted = left[some[0]] @ right[some[1]].mT
         error, spread = (
             float(of.square().mean().sqrt()) for of in (fitted - exact, exact - exact.mean(1, keepdim=True))
         )
@@ -111,13 +129,9 @@ class CrossValueIteration:
             f"between actions is {spread:.2g}. Raise the rank, or use a method without structure."
         )
 
-    def _lines(self, meter: Meter, state: State, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The rows and columns of this iteration; at first, random ones."""
-        if "rows" not in state.memory:
-            for name, size in (("rows", meter.n_states), ("columns", meter.n_actions)):
-                order = torch.randperm(size, generator=generator, device=meter.device)
-                state.memory[name] = order[: min(self.rank, size)]
-        return state.memory["rows"], state.memory["columns"]
+    def _some(self, count: int, meter: Meter, generator: torch.Generator) -> Tensor:
+        """Rows or columns of the first iteration, drawn at random."""
+        return torch.randperm(count, generator=generator, device=meter.device)[: self.rank]
 
 
 def argmax_of_product(left: Tensor, right: Tensor) -> Tensor:

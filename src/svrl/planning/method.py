@@ -1,13 +1,14 @@
 """What a planning method is: a frozen record that can begin, take one step, and finish.
 
-A method keeps everything between two steps in a `State`, whose tensors and numbers can be written
-to disk, so that a run that was interrupted goes on to exactly the same result.
+A method keeps everything between two steps in a `State`, or in a dataclass of its own that extends it. Its fields are
+tensors, estimates and plain values, which can be written to disk, so that a run that was interrupted goes on to exactly
+the same result.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from svrl.planning.meter import Meter
 
 @dataclass(kw_only=True)
 class State:
-    """Where a method stands.
+    """Where a method stands; methods add fields of their own.
 
     Attributes:
         v: Values of the states, (S,).
@@ -26,7 +27,6 @@ class State:
         rank: Rank of the last estimate, where there is one.
         finished: Whether the method's own stop rule has fired.
         outcome: The empty sentence is success; otherwise what went wrong.
-        memory: Tensors that the method carries along, by name.
     """
 
     v: Tensor
@@ -35,18 +35,17 @@ class State:
     rank: int | None = None
     finished: bool = False
     outcome: str = ""
-    memory: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class MethodResult:
     """What a method hands over when it ends.
 
     Attributes:
         policy: Actions (S,), int64.
         v: Values (S,).
         q: Dense Q (S, A), or None where it was never formed.
-        factors: Q as left (S, r) and right (r, A), or None.
+        factors: left (S, r) and right (A, r) with Q = left @ right.mT, or None.
     """
 
     policy: Tensor
@@ -70,8 +69,8 @@ class Method(Protocol):
     def begin(self, meter: Meter, v: Tensor | None) -> State:
         """The state before the first step, from the values v (S,) if given."""
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+    def step(self, meter: Meter, state: Any, generator: torch.Generator) -> State:
         """One iteration. May change the state in place; sets `finished` when its stop rule fires."""
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: Any, generator: torch.Generator) -> MethodResult:
         """Policy and values at the end, with whatever last sweep the method makes."""

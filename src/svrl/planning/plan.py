@@ -13,7 +13,7 @@ from torch import Tensor
 
 from svrl.mdp.model import Model, Sampler
 from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Found, Method, State
+from svrl.planning.method import Method, State
 
 OUT_OF_ITERATIONS = "The iterations ran out before the stop rule fired. Allow more of them, or a larger tolerance."
 DIVERGED = "Its values left the attainable range and grow: it diverges. Use a method with clip and verify."
@@ -43,7 +43,7 @@ class Plan:
         policy: Actions of the grid states (S,), int64.
         v: The method's values (S,). For their distance from the optimum see `certify_plan`.
         q: Dense Q (S, A), or None where only values, or factors, were kept.
-        factors: Q as left (S, r) and right (r, A), or None.
+        factors: left (S, r) and right (A, r) with Q = left @ right.mT, or None.
         outcome: The empty sentence is success.
         iterations: Steps taken.
         rank: Of the last estimate, less its centre; None where nothing was estimated.
@@ -129,7 +129,21 @@ def conclude(problem: Model | Sampler, method: Method, run: Run) -> Plan:
     """Turn a run whose steps are taken into a plan."""
     found = method.finish(Meter(problem, run.ledger), run.state, run.generator)
     outcome = run.state.outcome or ("" if run.state.finished else OUT_OF_ITERATIONS)
-    return _plan(problem, method, run, found, outcome)
+    return Plan(
+        method=repr(method),
+        name=method.name,
+        problem={**problem.describe(), "pairs": problem.n_states * problem.n_actions},
+        seed=run.seed,
+        policy=found.policy,
+        v=found.v,
+        q=found.q,
+        factors=found.factors,
+        outcome=outcome,
+        iterations=run.state.iteration,
+        rank=run.state.rank,
+        ledger=run.ledger,
+        trace=tuple(run.trace),
+    )
 
 
 def plan(
@@ -175,21 +189,3 @@ def _values(start: Tensor, meter: Meter) -> Tensor:
     if not bool(torch.isfinite(start).all()):
         raise ValueError("The start has entries that are not finite. Start from finite values, or from none.")
     return start
-
-
-def _plan(problem: Model | Sampler, method: Method, run: Run, found: Found, outcome: str) -> Plan:
-    return Plan(
-        method=repr(method),
-        name=method.name,
-        problem={**problem.describe(), "pairs": problem.n_states * problem.n_actions},
-        seed=run.seed,
-        policy=found.policy,
-        v=found.v,
-        q=found.q,
-        factors=found.factors,
-        outcome=outcome,
-        iterations=run.state.iteration,
-        rank=run.state.rank,
-        ledger=run.ledger,
-        trace=tuple(run.trace),
-    )

@@ -1,30 +1,31 @@
-"""Greedy policies at continuous states, by multilinear interpolation of Q over the grid.
+"""Policies at continuous states: greedy by multilinear interpolation of Q over the grid, or of the nearest grid point.
 
-A state x lies in a cell of the task's grid. With the 2^d corners s_c of the cell and their weights
-w_c, the products of the fractions along the axes,
+A state x lies in a cell of the task's grid. With the 2^d corners s_c of the cell and their weights w_c,
 
     Q(x, a) = sum_c w_c Q(s_c, a),        action(x) = the first a that maximises it
 
 which is how the paper treats continuous states (appendix B of "Harnessing Structures for Value-Based
-Planning and Reinforcement Learning", ICLR 2020). Q may be given by factors, Q = left right^T, plus a
-number for each state; then no S x A array is needed. The CPU runs a numba kernel, other devices its
-torch twin. Where two actions tie up to rounding, the two may choose differently.
+Planning and Reinforcement Learning", ICLR 2020). Q may be given by factors, Q = left right^T; then no S x A array is
+needed. The CPU runs a numba kernel, other devices its torch twin. Where two actions tie up to rounding, the two may
+choose differently.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from svrl.matrix import Bernoulli, Estimate, Estimator, Observed, SoftImpute
 from svrl.matrix.arrays import Array, as_array, as_floating
 from svrl.mdp.control_task import ControlTask
-from svrl.mdp.threads import share_out
+from svrl.mdp.interpolation import corner_offsets, corners, locate_inside
+from svrl.planning.policy_kernel import greedy_range
+from svrl.runtime.threads import share_out
 
 TWIN_BLOCK = 1 << 24
 """Scores that the torch twin holds at once."""
@@ -43,15 +44,6 @@ class Policy(Protocol):
         """Indices (N,), int64, into the task's actions, for states (N, d)."""
 
 
-class GridArrays(NamedTuple):
-    """The axes as the kernel takes them, each (d,)."""
-
-    low: np.ndarray
-    spacing: np.ndarray
-    points: np.ndarray
-    strides: np.ndarray
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GreedyPolicy:
     """The greedy policy of Q, at any state of a task's box.
@@ -63,22 +55,20 @@ class GreedyPolicy:
         task: Its axes are the grid, numbered with the last axis fastest; S states and A actions.
         q: (S, A), or None.
         left: (S, r), or None.
-        right: (A, r), or None; Q = left @ right.mT + offset[:, None].
-        offset: (S,), or None for zeros. It moves values, never actions.
+        right: (A, r), or None; Q = left @ right.mT.
     """
 
     task: ControlTask
     q: Tensor | None = None
     left: Tensor | None = None
     right: Tensor | None = None
-    offset: Tensor | None = None
 
     def __post_init__(self) -> None:
         if (self.q is None) == (self.left is None) or (self.left is None) != (self.right is None):
             raise ValueError("GreedyPolicy needs either q, or left and right. Give one of the two.")
         states, actions = self.task.n_states, self.task.n_actions
         rank = self.left.shape[-1] if self.left is not None else 0
-        wanted = {"q": (states, actions), "left": (states, rank), "right": (actions, rank), "offset": (states,)}
+        wanted = {"q": (states, actions), "left": (states, rank), "right": (actions, rank)}
         kept: dict[str, Tensor] = {}
         for name, shape in wanted.items():
             given: Array | None = getattr(self, name)
@@ -124,22 +114,21 @@ class GreedyPolicy:
             raise ValueError("States must be finite, got NaN or infinity. Look at what produced them.")
         states = _wrapped(self.task, states.detach().double())
         if self.device.type != "cpu":
-            return greedy_twin(self.task, states, self.table, self.right, self.offset)
-        return self._by_kernel(as_array(states))
+            return greedy_twin(self.task, states, self.table, self.right)
+        return self._by_kernel(states)
 
-    def _by_kernel(self, states: np.ndarray) -> tuple[Tensor, Tensor]:
-        from svrl.planning.policy_kernel import greedy_range
-
+    def _by_kernel(self, states: Tensor) -> tuple[Tensor, Tensor]:
         table, count = as_array(self.table), len(states)
-        empty = np.empty((0, 0), table.dtype)
-        right = empty if self._columns is None else self._columns
-        offset = empty[0:0].reshape(-1) if self.offset is None else as_array(self.offset)
+        base, fraction, _ = locate_inside(self.task, states, torch.float64, wrapped=True)
+        right = np.empty((0, 0), table.dtype) if self._columns is None else self._columns
+        given = as_array(base), as_array(fraction), self._offsets, table, right, self.right is not None
         actions, values = np.empty(count, np.int64), np.empty(count, table.dtype)
-
-        def work(low: int, high: int) -> None:
-            greedy_range(states, *self._grid, table, right, self.right is not None, offset, low, high, actions, values)
-
-        share_out(work, count, torch.get_num_threads(), least=max(1, LEAST // self.task.n_actions))
+        share_out(
+            lambda low, high: greedy_range(*given, low, high, actions, values),
+            count,
+            torch.get_num_threads(),
+            least=max(1, LEAST // self.task.n_actions),
+        )
         return torch.from_numpy(actions), torch.from_numpy(values)
 
     @cached_property
@@ -148,23 +137,15 @@ class GreedyPolicy:
         return None if self.right is None else as_array(self.right.mT)
 
     @cached_property
-    def _grid(self) -> GridArrays:
-        axes = self.task.axes
-        return GridArrays(
-            low=np.array([axis.low for axis in axes]),
-            spacing=np.array([_spacing(self.task, k) for k in range(len(axes))]),
-            points=np.array(self.task.shape),
-            strides=np.array([_stride(self.task, k) for k in range(len(axes))]),
-        )
+    def _offsets(self) -> np.ndarray:
+        return as_array(corner_offsets(self.task))
 
     def __repr__(self) -> str:
         kind = "dense Q" if self.right is None else f"factors of rank {self.right.shape[1]}"
         return f"GreedyPolicy({self.task.name}, {kind}, {self.device})"
 
 
-def greedy_twin(
-    task: ControlTask, states: Tensor, table: Tensor, right: Tensor | None, offset: Tensor | None
-) -> tuple[Tensor, Tensor]:
+def greedy_twin(task: ControlTask, states: Tensor, table: Tensor, right: Tensor | None) -> tuple[Tensor, Tensor]:
     """The kernel's answer in plain torch: actions (N,) and values (N,) at states (N, d), float64, inside the box.
 
     `table` is Q (S, A), or left (S, r), and then right is (A, r).
@@ -183,32 +164,60 @@ def greedy_twin(
             scores = scores @ right.mT
         actions[part] = scores.argmax(1)
         values[part] = scores.gather(1, actions[part, None])[:, 0]
-    if offset is not None:
-        values += (weight * offset[index]).sum(1)
     return actions, values
 
 
-def corners(task: ControlTask, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Grid indices (N, 2^d), int64, of the corners around states (N, d), and their weights (N, 2^d)."""
-    index = torch.zeros(len(states), 1, dtype=torch.int64, device=states.device)
-    weight = torch.ones(len(states), 1, dtype=states.dtype, device=states.device)
-    for k, axis in enumerate(task.axes):
-        place = (states[:, k, None] - axis.low) / _spacing(task, k)
-        cell = place.floor().clamp(0, axis.points - 2)
-        fraction = (place - cell).clamp(0, 1)
-        stride = _stride(task, k)
-        index = torch.cat([index, index + stride], 1) + cell.long() * stride
-        weight = torch.cat([weight * (1 - fraction), weight * fraction], 1)
-    return index, weight
+@dataclass(frozen=True, kw_only=True)
+class NearestPolicy:
+    """A table of actions (S,), looked up at the nearest grid point of a task."""
+
+    task: ControlTask
+    table: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """Where states must be."""
+        return self.table.device
+
+    def actions(self, states: Tensor) -> Tensor:
+        """Actions (N,) of states (N, d)."""
+        index, weight = corners(self.task, states.double())
+        return self.table[index.gather(1, weight.argmax(1, keepdim=True))[:, 0]]
 
 
-def _spacing(task: ControlTask, k: int) -> float:
-    axis = task.axes[k]
-    return (axis.high - axis.low) / (axis.points - 1)
+@dataclass(frozen=True, kw_only=True)
+class LowRankPolicy:
+    """A policy from a recovered Q.
+
+    Attributes:
+        policy: Actions (S,), int64.
+        q: The recovered matrix (S, A).
+        estimate: How it was recovered.
+        observe: Share of the entries that was kept.
+    """
+
+    policy: Tensor
+    q: Tensor
+    estimate: Estimate
+    observe: float
 
 
-def _stride(task: ControlTask, k: int) -> int:
-    return math.prod(task.shape[k + 1 :])
+def low_rank_policy(
+    q: Tensor, generator: torch.Generator, *, observe: float = 0.5, estimator: Estimator | None = None
+) -> LowRankPolicy:
+    """Keep each entry of q (S, A) with probability `observe`, recover the rest, and act greedily.
+
+    This is the paper's appendix C, for a Q* that was planned in full: if the policy of the recovered matrix is as good
+    as the optimal one, the structure was in Q*. The default estimator is the authors' rule for Soft-Impute, solved to
+    its optimum.
+    """
+    q = torch.as_tensor(q)
+    if estimator is None:
+        estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
+    mask = Bernoulli(p=observe).mask(tuple(q.shape), generator, q.device)
+    estimate = estimator(Observed(values=q.float(), mask=mask), generator=generator)
+    recovered = torch.as_tensor(estimate.matrix)
+    return LowRankPolicy(policy=recovered.argmax(1), q=recovered, estimate=estimate, observe=observe)
 
 
 def _wrapped(task: ControlTask, states: Tensor) -> Tensor:

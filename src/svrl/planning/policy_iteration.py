@@ -10,18 +10,35 @@ decision problems", Management Science 24 (1978).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
-from svrl.planning.chain import ROUNDING, Solver, chain_values, sweeps
+from svrl.planning.evaluation import ROUNDING, Solver, chain_values, check_reached, sweeps
 from svrl.planning.meter import Meter
-from svrl.planning.method import Found, State
+from svrl.planning.method import MethodResult, State
+
+AT_ROUNDING = 10
+"""Sweeps with bounds as close as rounding, after which no closer ones are waited for."""
+
+
+@dataclass(kw_only=True)
+class PolicyState(State):
+    """State of policy iteration.
+
+    Attributes:
+        policy: Of the last full sweep, (S,); None before the first.
+        midpoint: Of the bounds on V* that the last full sweep gave, (S,), or None.
+        tie: Another action must be better by more than this to be taken.
+    """
+
+    policy: Tensor | None = None
+    midpoint: Tensor | None = None
+    tie: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +54,7 @@ class ModifiedPolicyIteration:
     sweeps: int = 100
     tolerance: float = 1e-8
     max_iterations: int = 1000
+    name = "modified-policy-iteration"
 
     def __post_init__(self) -> None:
         _check("ModifiedPolicyIteration", self.max_iterations)
@@ -45,34 +63,31 @@ class ModifiedPolicyIteration:
         if not self.tolerance > 0.0:
             raise ValueError(f"ModifiedPolicyIteration needs a tolerance above 0, got {self.tolerance}.")
 
-    @property
-    def name(self) -> str:
-        """Short name."""
-        return "modified-policy-iteration"
-
-    def begin(self, meter: Meter, v: Tensor | None) -> State:
+    def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
         """Values 0, or those given."""
         return _begin(meter, v)
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+    def step(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> PolicyState:
         """One full sweep, and the evaluation unless it was the last."""
         best, policy = meter.improve(state.v)
         low, high = value_offsets(best - state.v, discount_of(meter.problem), never_ends(meter.problem))
         state.residual = 0.5 * (high - low)
         state.finished = state.residual <= max(self.tolerance, rounding_of_bounds(best, meter.discount))
-        state.memory |= {"policy": policy, "midpoint": best + 0.5 * (low + high)}
+        state.policy, state.midpoint = policy, best + 0.5 * (low + high)
         state.v = best
         if not state.finished and self.sweeps:
-            with _evaluating(meter):
-                state.v = sweeps(meter.model.under(policy), best, self.sweeps)
+            with meter.evaluating():
+                state.v = sweeps(meter.model.policy_chain(policy), best, self.sweeps)
             meter.ledger.backups += self.sweeps * meter.n_states
         return state
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> MethodResult:
         """The greedy policy of the last full sweep, and the midpoint of its bounds on V*."""
-        if "midpoint" not in state.memory:
+        if state.midpoint is None:
             state = self.step(meter, state, generator)
-        return Found(policy=state.memory["policy"], v=state.memory["midpoint"])
+        assert state.policy is not None
+        assert state.midpoint is not None
+        return MethodResult(policy=state.policy, v=state.midpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,47 +104,62 @@ class PolicyIteration:
 
     solver: Solver = "direct"
     max_iterations: int = 1000
+    name = "policy-iteration"
 
     def __post_init__(self) -> None:
         _check("PolicyIteration", self.max_iterations)
         if self.solver not in ("direct", "krylov"):
             raise ValueError(f"PolicyIteration has no solver {self.solver!r}: choose direct or krylov.")
 
-    @property
-    def name(self) -> str:
-        """Short name."""
-        return "policy-iteration"
-
-    def begin(self, meter: Meter, v: Tensor | None) -> State:
+    def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
         """Values 0, or those given: the first policy is greedy on them."""
         return _begin(meter, v)
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
+    def step(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> PolicyState:
         """One full sweep, and the evaluation unless the policy stays."""
         best, policy = meter.improve(state.v)
         state.residual = float((best - state.v).abs().max())
-        if "policy" in state.memory:
+        mine = state.policy
+        if mine is not None:
             every = torch.arange(meter.n_states, device=meter.device)
-            mine = state.memory["policy"]
-            better = best - meter.backup_at(state.v, every, mine) > float(state.memory["tie"])
+            better = best - meter.backup_at(state.v, every, mine) > state.tie
             if not bool(better.any()):
                 state.finished = True
                 return state
             policy = torch.where(better, policy, mine)
         target = ROUNDING * max(float(best.abs().max()), 1e-100)
-        with _evaluating(meter):
-            v, left, reads = chain_values(meter.model.under(policy), best, target, self.solver)
+        with meter.evaluating():
+            v, left, reads = chain_values(meter.model.policy_chain(policy), best, target, self.solver)
         meter.ledger.backups += reads * meter.n_states
-        error = max(left, target) / (1.0 - meter.discount)
-        state.v = v
-        state.memory |= {"policy": policy, "tie": torch.tensor(2.0 * error + target, dtype=torch.float64)}
+        state.v, state.policy = v, policy
+        state.tie = 2.0 * max(left, target) / (1.0 - meter.discount) + target
         return state
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> MethodResult:
         """The last policy and its values."""
-        if "policy" not in state.memory:
-            state.v, state.memory["policy"] = meter.improve(state.v)
-        return Found(policy=state.memory["policy"], v=state.v)
+        if state.policy is None:
+            state.v, state.policy = meter.improve(state.v)
+        return MethodResult(policy=state.policy, v=state.v)
+
+
+def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor]:
+    """V* (S,), float64, each within `tolerance`, and its greedy policy (S,), by modified policy iteration.
+
+    Raises:
+        ValueError: If rounding does not let the bounds become that close.
+    """
+    factor = model.discount / (1.0 - model.discount)
+    # As many sweeps as reduce the error of an evaluation by e^5, whatever the discount.
+    method = ModifiedPolicyIteration(tolerance=tolerance, sweeps=max(100, math.ceil(5.0 * factor)))
+    meter, generator = Meter(model), torch.Generator(model.device)
+    state = method.begin(meter, None)
+    at_rounding = 0
+    while not (state.residual <= tolerance or at_rounding >= AT_ROUNDING or math.isnan(state.residual)):
+        state = method.step(meter, state, generator)
+        at_rounding += state.residual <= rounding_of_bounds(state.v, model.discount)
+    check_reached(tolerance, state.residual, state.v, factor)
+    found = method.finish(meter, state, generator)
+    return found.v, found.policy
 
 
 def _check(method: str, iterations: int) -> None:
@@ -137,22 +167,12 @@ def _check(method: str, iterations: int) -> None:
         raise ValueError(f"{method} needs at least 1 iteration, got {iterations}.")
 
 
-def _begin(meter: Meter, v: Tensor | None) -> State:
+def _begin(meter: Meter, v: Tensor | None) -> PolicyState:
     model = meter.model  # refuses a sampler, before anything is paid for
     zeros = torch.zeros(model.n_states, dtype=torch.float64, device=model.device)
-    return State(v=zeros if v is None else v.to(zeros))
+    return PolicyState(v=zeros if v is None else v.to(zeros))
 
 
 def rounding_of_bounds(v: Tensor, discount: float) -> float:
     """Half the distance of two bounds on V* (S,) that rounding alone may cause."""
     return discount / (1.0 - discount) * ROUNDING * float(v.abs().max())
-
-
-@contextmanager
-def _evaluating(meter: Meter) -> Iterator[None]:
-    """Time an evaluation as backups."""
-    began = time.perf_counter()
-    yield
-    if meter.device.type == "cuda":
-        torch.cuda.synchronize(meter.device)
-    meter.ledger.seconds_backup += time.perf_counter() - began

@@ -23,25 +23,17 @@ COMPILE: dict[str, Any] = {
 
 
 @njit(inline="always", **COMPILE)
-def _corners(states, n, low, spacing, points, strides, index, weight):
+def _corners(base, fraction, offsets, n, index, weight):
     """Fill index and weight (2^d,) with the corners of the cell of state n."""
-    index[0] = 0
     weight[0] = 1.0
     count = 1
-    for k in range(states.shape[1]):
-        place = (states[n, k] - low[k]) / spacing[k]
-        cell = 0
-        if place >= points[k] - 2:
-            cell = points[k] - 2
-        elif place > 0:
-            cell = int(place)
-        fraction = min(max(place - cell, 0.0), 1.0)
-        for c in range(count):
-            index[count + c] = index[c] + (cell + 1) * strides[k]
-            weight[count + c] = weight[c] * fraction
-            index[c] += cell * strides[k]
-            weight[c] *= 1.0 - fraction
+    for part in fraction[:, n]:
+        for c in range(count - 1, -1, -1):
+            weight[2 * c + 1] = weight[c] * part
+            weight[2 * c] = weight[c] * (1.0 - part)
         count *= 2
+    for c in range(count):
+        index[c] = base[n] + offsets[c]
 
 
 @njit(inline="always", **COMPILE)
@@ -64,12 +56,12 @@ def _blend(rows, index, weight, out):
 
 
 @njit(**COMPILE)
-def greedy_range(states, low, spacing, points, strides, table, right, factored, offset, first, last, actions, values):
-    """Write the first best action and its value for states first..last.
+def greedy_range(base, fraction, offsets, table, right, factored, first, last, actions, values):
+    """Write the first best action and its value for states first..last, at the places base (N,) and fraction (d, N).
 
-    `table` is Q (S, A), or left (S, r) if `factored`, and then `right` is (r, A). `offset` (S,) may be empty.
+    `table` is Q (S, A), or left (S, r) if `factored`, and then `right` is (r, A).
     """
-    corners = 1 << states.shape[1]
+    corners = len(offsets)
     index = np.empty(corners, np.int64)
     exact = np.empty(corners, np.float64)
     weight = np.empty(corners, table.dtype)
@@ -78,7 +70,7 @@ def greedy_range(states, low, spacing, points, strides, table, right, factored, 
     mixed = np.empty(rank, table.dtype)
     scores = np.empty(right.shape[1] if factored else table.shape[1], table.dtype)
     for n in range(first, last):
-        _corners(states, n, low, spacing, points, strides, index, exact)
+        _corners(base, fraction, offsets, n, index, exact)
         weight[:] = exact
         if factored:
             _blend(table, index, weight, mixed)
@@ -91,8 +83,5 @@ def greedy_range(states, low, spacing, points, strides, table, right, factored, 
             if scores[a] > top:
                 top = scores[a]
                 best = a
-        if len(offset) > 0:
-            for c in range(corners):
-                top += weight[c] * offset[index[c]]
         actions[n] = best
         values[n] = top

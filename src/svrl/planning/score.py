@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.matrix.rank import PAPER_ENERGY, spectrum
+from svrl.matrix.rank import PAPER_ENERGY, ranks_at, spectrum
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.model import Model
 from svrl.planning.certificate import SampleCertificate, certify_on_sample
 from svrl.planning.evaluation import evaluate_policy, policy_loss
 from svrl.planning.meter import Meter
 from svrl.planning.plan import Plan, Run, plan
-from svrl.planning.policy import GreedyPolicy, Policy, corners
+from svrl.planning.policy import GreedyPolicy, NearestPolicy, Policy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import Rollout, rollout
 
@@ -35,24 +35,6 @@ MOST_ENTRIES = 200_000_000
 SAMPLED, SAMPLED_PAIRS = 1000, 10_000_000
 """Most states that stand for all, and most of their pairs."""
 INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NearestPolicy:
-    """A table of actions (S,), looked up at the nearest grid point of a task."""
-
-    task: ControlTask
-    table: Tensor
-
-    @property
-    def device(self) -> torch.device:
-        """Where states must be."""
-        return self.table.device
-
-    def actions(self, states: Tensor) -> Tensor:
-        """Actions (N,) of states (N, d)."""
-        index, weight = corners(self.task, states.double())
-        return self.table[index.gather(1, weight.argmax(1, keepdim=True))[:, 0]]
 
 
 class Recorder:
@@ -166,7 +148,7 @@ class Judge:
             return GreedyPolicy(task=self.task, q=own), INTERPOLATED
         if found.factors is not None and all(bool(part.isfinite().all()) for part in found.factors):
             left, right = found.factors
-            return GreedyPolicy(task=self.task, left=left, right=right.mT), INTERPOLATED
+            return GreedyPolicy(task=self.task, left=left, right=right), INTERPOLATED
         return NearestPolicy(task=self.task, table=found.policy), NEAREST
 
     def _candidates(self, found: Plan, values: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -197,8 +179,7 @@ def ranks(found: Plan, model: Model) -> dict[str, Any]:
     counts = []
     for centred in (False, True):
         squares = torch.as_tensor(spectrum(_square(q, centred))).double().square()
-        tail = squares.flip(0).cumsum(0).flip(0)  # summed from the smallest up: no cancellation
-        counts += [int((tail > (1.0 - energy) * tail[0]).sum()) for energy in (PAPER_ENERGY, TIGHT_ENERGY)]
+        counts += [int(ranks_at(squares, energy)) for energy in (PAPER_ENERGY, TIGHT_ENERGY)]
     return dict(zip(names, counts, strict=True))
 
 
@@ -208,7 +189,7 @@ def _matrix(found: Plan, model: Model) -> tuple[Tensor | None, str]:
     if found.q is not None:
         q = found.q.double()
     elif found.factors is not None:
-        q = (found.factors[0] @ found.factors[1]).double()
+        q = (found.factors[0] @ found.factors[1].mT).double()
     elif bool(found.v.isfinite().all()):
         q = model.backup(found.v.double())
     else:

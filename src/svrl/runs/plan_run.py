@@ -56,6 +56,8 @@ ESTIMATORS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm"
 VARIANTS = ("paper", "authors")
 OF_A_METHOD = ("observe", "estimator", "rank", "final_sweep")
 """Settings that belong to some methods only; `svrl.planning.catalogue` says to which."""
+MOST_STATES = 2**63
+"""Larger numbers may not even fit into a floating-point number."""
 OF_A_TASK = ("variant", "reward_offset", "time_step", "noise")
 """Settings of the control tasks."""
 EXACT_BASELINES = ("async", "sampled-max", "row-mean-update", "incumbent", "coarse", "paper-svp")
@@ -161,10 +163,12 @@ class PlanSettings:
 
     def make_task(self) -> ControlTask | None:
         """The control task, on its grid and with its noise; None for toy."""
-        from svrl.mdp.task_options import task_with
+        from svrl.mdp.catalogue import make_task
 
-        names = ("states", "actions", *OF_A_TASK)
-        return None if self.task == "toy" else task_with(self.task, **{name: getattr(self, name) for name in names})
+        if self.task == "toy":
+            return None
+        states = None if self.states is None else grid_shape(self.states, make_task(self.task).dimensions)
+        return make_task(self.task, states=states, **{name: getattr(self, name) for name in ("actions", *OF_A_TASK)})
 
     def make_method(self) -> Method:
         """The method with its options."""
@@ -186,8 +190,6 @@ class PlanSettings:
         return GridMDP(task, device=device, progress=lambda done, of: update(done, total=of))
 
     def _toy_sizes(self) -> dict[str, Any]:
-        from svrl.mdp.task_options import grid_shape
-
         sizes = {} if self.actions is None else {"n_actions": self.actions}
         return sizes if self.states is None else {**sizes, "n_states": grid_shape(self.states, 1)[0]}
 
@@ -247,6 +249,44 @@ def _number(value: float) -> float:
 
 
 # Planning.
+
+
+def grid_shape(text: str, dimensions: int) -> tuple[int, ...]:
+    """Grid points of each axis from "50x40", or from one number, which is their product and a perfect power.
+
+    Raises:
+        ValueError: If it is neither, or of another number of axes.
+    """
+    try:
+        sizes = tuple(int(part) for part in text.lower().split("x"))
+    except ValueError:
+        raise ValueError(f"states must look like {_example(dimensions)} or be one number, got {text!r}.") from None
+    if max(sizes) >= MOST_STATES:
+        raise ValueError(f"states must be fewer than 2^63, got {text!r}.")
+    least = 1 if dimensions == 1 else 2
+    if len(sizes) == 1 and dimensions > 1 and sizes[0] >= least**dimensions:
+        side = round(sizes[0] ** (1.0 / dimensions))
+        if side**dimensions != sizes[0]:
+            raise ValueError(
+                f"states {text} is not the {_power(dimensions)} of a whole number. "
+                f"Write the grid points of each axis, as in {_example(dimensions)}."
+            )
+        sizes = (side,) * dimensions
+    if min(sizes) < least:
+        raise ValueError(f"states needs at least {least} on every axis, got {text!r}.")
+    if len(sizes) != dimensions:
+        raise ValueError(
+            f"states {text} has {len(sizes)} axes, and the task has {dimensions}, as in {_example(dimensions)}."
+        )
+    return sizes
+
+
+def _example(dimensions: int) -> str:
+    return "1000" if dimensions == 1 else "x".join(["10" if dimensions > 2 else "50"] * dimensions)
+
+
+def _power(dimensions: int) -> str:
+    return {2: "square", 3: "cube"}.get(dimensions, f"{dimensions}th power")
 
 
 def plan_and_judge(

@@ -22,6 +22,7 @@ from svrl.runtime.device import usable_cores
 from svrl.runtime.provenance import commit, provenance
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, STATE, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
+from svrl.runtime.threads import torch_threads
 
 Ended = Literal["done", "failed", "stopped", "killed", "busy", "broken"]
 """How an attempt ended. busy: another process has the run. broken: the store cannot be written to, so no run can go on.
@@ -136,19 +137,6 @@ def _log(folder: Path, error: BaseException) -> None:
     lines = [] if isinstance(error, ValueError) else traceback.format_exception(error)
     with (folder / LOG).open("a", encoding="utf-8") as log:
         log.write("".join([*lines, f"Error: {error}\n"]))
-
-
-@contextmanager
-def torch_threads(count: int) -> Iterator[None]:
-    """CPU threads of torch for a block."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(earlier)
 
 
 def threads_of(folder: Path, otherwise: int) -> int:

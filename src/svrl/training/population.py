@@ -12,19 +12,18 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
+from svrl.runtime.threads import torch_threads
 from svrl.training.gpu import release
 from svrl.training.session import Habits, Progress, Unseen, train_in_directory
 
@@ -123,7 +122,7 @@ def train_population(
         def work() -> None:
             while heard.came is None and (member := next(waiting, None)) is not None:
                 seen = heard if together == 1 else heard.of_one_run()
-                with _torch_threads(member.threads if together == 1 else None):
+                with torch_threads(member.threads if together == 1 else None):
                     ended[member.folder] = _outcome(member, manner or Manner(), seen)
 
         if together == 1:
@@ -178,7 +177,7 @@ def in_threads(work: Callable[[], None], count: int, threads: int | None) -> Non
     # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
     sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
     try:
-        with _torch_threads(threads):
+        with torch_threads(threads):
             started = [threading.Thread(target=kept, daemon=True, name=f"run {number}") for number in range(count)]
             for thread in started:
                 thread.start()
@@ -222,15 +221,3 @@ def _forget_locals(error: BaseException | None) -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-
-
-@contextmanager
-def _torch_threads(count: int | None) -> Iterator[None]:
-    earlier = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
-        yield
-    finally:
-        if count is not None:
-            torch.set_num_threads(earlier)

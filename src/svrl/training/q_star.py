@@ -30,8 +30,8 @@ from torch import Tensor
 
 from svrl.agents.evaluation import at_rest
 from svrl.agents.events import Event, Learned
-from svrl.envs.control import features, task_with
-from svrl.mdp import ControlTask, GridMDP
+from svrl.envs.control import features
+from svrl.mdp import ControlTask, GridMDP, make_task
 from svrl.planning import evaluate_policy, policy_loss, solve_exactly
 from svrl.runtime.rows import RowLog, last_rows
 from svrl.runtime.run_directory import Q_STAR, RunDirectory
@@ -104,7 +104,7 @@ class QStarError:
                 "The agent learns from the sign of rewards, so its Q is not that of the task. "
                 "Set clip_rewards to False."
             )
-        task = task_with(learner.env.removeprefix(CONTROL), learner.config.actions)
+        task = make_task(learner.env.removeprefix(CONTROL), actions=learner.config.actions or None)
         return cls.of(task, discount=learner.config.discount)
 
     @property

@@ -38,10 +38,6 @@ of row 0, then of row 1, and so on; those of row i are missing[first[i] : first[
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +46,7 @@ import torch
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, GAUSS_SEIDEL_PASSES, Solution
 from svrl.runtime.jit import njit
+from svrl.runtime.threads import share_out
 
 # Sums may be reordered, but NaN and infinity keep their meaning: a test on them must not be optimised away.
 COMPILE: dict[str, Any] = {
@@ -105,10 +102,8 @@ def solve_on_cpu(
     def solve(low: int, high: int) -> None:
         solve_range(values, mask, guess, warm, ratio, tolerance, max_steps, fill, low, high, result, real, whole)
 
-    if batch == 1 or batch * m * n * n < WORTH_A_THREAD or torch.get_num_threads() == 1:
-        solve(0, batch)
-    else:
-        _share_out(solve, batch, min(torch.get_num_threads(), batch))
+    threads = 1 if batch * m * n * n < WORTH_A_THREAD else torch.get_num_threads()
+    share_out(solve, batch, threads, pieces_each=4)  # matrices need different numbers of iterations
     return Solution(result, real[0], real[1], whole[0], whole[1], whole[2])
 
 
@@ -117,31 +112,6 @@ def _too_fine(values: np.ndarray, shrinkage: float | np.ndarray | None, ratio: f
     if shrinkage is None:
         return ratio < FINEST_IN_SINGLE
     return bool(np.min(shrinkage) < FINEST_IN_SINGLE * np.abs(values).max())
-
-
-def _share_out(solve: Callable[[int, int], None], batch: int, threads: int) -> None:
-    """Solve pieces of the batch on several threads, the caller's among them.
-
-    Several pieces a thread, taken as they come, because matrices need different numbers of iterations.
-    """
-    pieces = min(batch, 4 * threads)
-    bounds = [batch * k // pieces for k in range(pieces + 1)]
-    following = iter(range(pieces))  # next() on it is one step of the interpreter: no two threads get one piece
-
-    def work() -> None:
-        for k in following:
-            solve(bounds[k], bounds[k + 1])
-
-    others = [_threads(os.getpid(), threads - 1).submit(work) for _ in range(threads - 1)]
-    work()
-    for other in others:
-        other.result()
-
-
-@lru_cache(maxsize=4)
-def _threads(process: int, count: int) -> ThreadPoolExecutor:
-    """A pool that sleeps between calls; the process id makes a forked child build its own."""
-    return ThreadPoolExecutor(count, thread_name_prefix="svrl-soft-impute")
 
 
 # Compiled code. Array helpers are inlined by numba: a call that passes arrays costs 80 ns, an inner loop here 5.

@@ -15,7 +15,7 @@ from svrl.paper.claim import Claim, Evidence
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments import control
 from svrl.paper.experiments.control import MASKS, OPTIMUM, TASKS, policy_claim
-from svrl.planning.low_rank_policy import low_rank_policy
+from svrl.planning.policy import low_rank_policy
 from svrl.plots.style import letter, new_figure
 from svrl.runs.spec import Kind, Result, RunSpec, Work
 

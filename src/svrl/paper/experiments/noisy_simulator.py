@@ -23,10 +23,11 @@ from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.verdicts import above
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
-from svrl.planning.evaluation import evaluate_policy, policy_loss, solve_exactly
+from svrl.planning.baselines import IncumbentIteration
+from svrl.planning.evaluation import evaluate_policy, policy_loss
 from svrl.planning.method import Method
 from svrl.planning.plan import plan
-from svrl.planning.sampled_iteration import IncumbentIteration
+from svrl.planning.policy_iteration import solve_exactly
 from svrl.planning.value_iteration import ValueIteration
 from svrl.plots.style import BLUE, CYCLE, GREEN, GREY, ORANGE, draw_means, letter, new_figure
 from svrl.runs.spec import Kind, Result, RunSpec, Work

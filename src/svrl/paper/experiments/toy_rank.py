@@ -22,10 +22,10 @@ from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import times
 from svrl.paper.verdicts import Show, below, number, with_interval
-from svrl.planning.evaluation import solve_exactly
 from svrl.planning.plan import advance, begin
+from svrl.planning.policy_iteration import solve_exactly
 from svrl.planning.score import TIGHT_ENERGY
-from svrl.planning.structured import paper_svp
+from svrl.planning.svp import SVPState, paper_svp
 from svrl.plots.style import BLUE, GREEN, GREY, ORANGE, letter, new_figure, tag
 from svrl.runs.spec import Kind, Result, RunSpec, Work
 from svrl.stats import interval_if_several
@@ -74,7 +74,11 @@ def _iterations(model: TabularMDP, settings: Mapping[str, Any]) -> Iterator[tupl
     method = paper_svp(observe=settings["observe"], max_iterations=settings["iterations"])
     run = begin(model, method, seed=settings["seed"], start=q)
     for row in advance(model, method, run):
-        yield run.state.memory["q"].double(), row.backups
+        if run.state.outcome:
+            raise ValueError(run.state.outcome)
+        assert isinstance(run.state, SVPState)
+        assert run.state.q is not None
+        yield run.state.q.double(), row.backups
 
 
 ITERATIONS = 40

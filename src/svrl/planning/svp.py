@@ -17,7 +17,7 @@ the gap between the proposed action and the best.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -26,8 +26,30 @@ from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
 from svrl.matrix.parameters import check_whole
 from svrl.matrix.scaling import means_of_rows
 from svrl.planning.meter import Meter
-from svrl.planning.method import Found, State
-from svrl.planning.sampled_iteration import best_of_rows, first_values, observe, quiet_long_enough
+from svrl.planning.method import MethodResult
+from svrl.planning.sampling import (
+    Drawn,
+    SampledState,
+    best_of_rows,
+    check_share,
+    first_policy,
+    first_values,
+    observe,
+    settled,
+)
+
+
+@dataclass(kw_only=True)
+class SVPState(SampledState):
+    """State of SVP.
+
+    Attributes:
+        q: The last estimate (S, A); None before the first.
+        start: What warm-starts the next estimation, or None.
+    """
+
+    q: Tensor | None = None
+    start: Estimate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +85,10 @@ class StructuredValueIteration:
     name: str = "svp"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.observe <= 1.0:
-            raise ValueError(f"{self.name} needs a share to observe in (0, 1], got {self.observe}.")
+        check_share(self.name, self.observe)
         check_whole(self.name, max_iterations=self.max_iterations)
 
-    def begin(self, meter: Meter, v: Tensor | None) -> State:
+    def begin(self, meter: Meter, v: Tensor | None) -> SVPState:
         """Pessimistic values with `verify`, which keeps every V_t below V*; zeros otherwise, as the authors."""
         if self.observe * meter.n_actions < 1.0:
             raise ValueError(
@@ -77,46 +98,46 @@ class StructuredValueIteration:
         first = first_values(meter, v)
         if v is None and not self.verify:
             first = torch.zeros_like(first)
-        return State(v=first)
+        return SVPState(v=first, policy=first_policy(meter))
 
-    def step(self, meter: Meter, state: State, generator: torch.Generator) -> State:
-        """Observe, back up, complete, and take values from the result."""
-        states, actions, values = observe(meter, state.v, self.observe, generator, cover=self.cover)
+    def step(self, meter: Meter, state: SVPState, generator: torch.Generator) -> SVPState:
+        """Observe and back up, complete, verify, and look whether to stop."""
+        drawn = observe(meter, state.v, self.observe, generator, cover=self.cover)
+        if not self.cover and (empty := _first_empty(drawn, meter.n_states)) is not None:
+            state.finished = True
+            state.outcome = (
+                f"{self.name} observed no action of state {empty}, and no matrix estimation recovers an empty row. "
+                f"Observe more than {self.observe}."
+            )
+            return state
+
         with meter.estimating():
-            q, policy, estimate = self._complete(meter, state, states, actions, values, generator)
-        v = q.gather(1, policy[:, None]).squeeze(1).double()
+            state.q, policy = self._complete(meter, state, drawn, generator)
+
+        v = state.q.gather(1, policy[:, None]).squeeze(1).double()
         if self.verify:
             proposed = meter.backup_at(state.v, torch.arange(meter.n_states, device=meter.device), policy)
-            best, action = best_of_rows(meter, states, actions, values)
+            best, action = best_of_rows(meter, drawn)
             v = torch.maximum(best, proposed)
             policy = torch.where(best > proposed, action, policy)
+
         low, high = meter.value_range
         moved = (v - state.v).abs()
         state.residual = float(moved.max())
-        state.finished = quiet_long_enough(state, float(moved.mean()) <= self.tolerance * (high - low), self.observe)
-        state.rank = int(estimate.rank)
-        state.v = v
-        state.memory.update(q=q, policy=policy)
+        state.finished = settled(state, float(moved.mean()) <= self.tolerance * (high - low), self.observe)
+        state.v, state.policy = v, policy
         return state
 
-    def finish(self, meter: Meter, state: State, generator: torch.Generator) -> Found:
+    def finish(self, meter: Meter, state: SVPState, generator: torch.Generator) -> MethodResult:
         """The last iteration's actions, or those of one full sweep."""
-        q = state.memory["q"]
-        if not self.final_sweep:
-            return Found(policy=state.memory["policy"], v=state.v, q=q)
-        v, policy = meter.improve(state.v)
-        return Found(policy=policy, v=v, q=q)
+        v, policy = meter.improve(state.v) if self.final_sweep else (state.v, state.policy)
+        return MethodResult(policy=policy, v=v, q=state.q)
 
     def _complete(
-        self,
-        meter: Meter,
-        state: State,
-        states: Tensor,
-        actions: Tensor,
-        values: Tensor,
-        generator: torch.Generator,
-    ) -> tuple[Tensor, Tensor, Estimate]:
-        """The estimate of Q (S, A), its best actions (S,), and how it was made."""
+        self, meter: Meter, state: SVPState, drawn: Drawn, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """The estimate of Q (S, A) and its best actions (S,); leaves its rank and the next start in the state."""
+        states, actions, values = drawn
         shape = meter.n_states, meter.n_actions
         offset, unit = self._centre_of(meter, states, values)
         dense = torch.zeros(shape, dtype=torch.float32, device=meter.device)
@@ -124,21 +145,13 @@ class StructuredValueIteration:
         index = states * meter.n_actions + actions
         dense.view(-1)[index] = ((values - offset[states]) / unit).float()
         mask.view(-1)[index] = True
-        if not bool(mask.any(1).all()):
-            row = int((~mask.any(1)).nonzero()[0])
-            raise ValueError(
-                f"{self.name} observed no action of state {row}, and no matrix estimation recovers an empty row. "
-                f"Observe more than {self.observe}."
-            )
-        observed = Observed.trusted(dense, mask)
-        start = _recall(state.memory) if self.warm_start else None
-        estimate = self.estimator(observed, start=start, generator=generator)
-        if self.warm_start:
-            _remember(state.memory, estimate)
-        q = _dense(estimate).mul(unit)
+        estimate = self.estimator(Observed.trusted(dense, mask), start=state.start, generator=generator)
+        state.rank = int(estimate.rank)
+        state.start = _next_start(estimate) if self.warm_start else None
+        q = torch.as_tensor(estimate.matrix).mul(unit)
         policy = q.argmax(1)  # before the offset, which may be so large that differences are rounded away
         q.add_(offset.float()[:, None])
-        return q.clamp_(*meter.value_range) if self.clip else q, policy, estimate
+        return q.clamp_(*meter.value_range) if self.clip else q, policy
 
     def _centre_of(self, meter: Meter, states: Tensor, values: Tensor) -> tuple[Tensor, float]:
         """Row means (S,) of the observed values, and the root mean square of what is left."""
@@ -169,26 +182,17 @@ def paper_svp(*, observe: float = 0.2, max_iterations: int = 200, output: str = 
     )
 
 
-def _dense(estimate: Estimate) -> Tensor:
-    return torch.as_tensor(estimate.matrix)
+def _first_empty(drawn: Drawn, n_states: int) -> int | None:
+    """The first state of which nothing was drawn."""
+    empty = torch.bincount(drawn.states, minlength=n_states) == 0
+    return int(empty.nonzero()[0]) if bool(empty.any()) else None
 
 
-def _remember(memory: dict[str, Tensor], estimate: Estimate) -> None:
-    """Keep what warm-starts the next estimation, as tensors that a checkpoint can hold.
+def _next_start(estimate: Estimate) -> Estimate | None:
+    """What warm-starts the next estimation: factors without the matrix that is formed from them, or the matrix.
 
     Factors that vanished would stay zero for ever: the next estimation then starts afresh.
     """
-    for name in ("left", "right", "start"):
-        memory.pop(name, None)
     if estimate.factors is None:
-        memory["start"] = _dense(estimate)
-    elif int(estimate.rank) == estimate.factors[0].shape[-1]:
-        memory["left"], memory["right"] = (torch.as_tensor(factor) for factor in estimate.factors)
-
-
-def _recall(memory: dict[str, Tensor]) -> Estimate | Tensor | None:
-    if "left" not in memory:
-        return memory.get("start")
-    nothing = torch.zeros((), dtype=torch.int64)
-    factors = memory["left"], memory["right"]
-    return Estimate(dense=None, factors=factors, code=nothing, rank=nothing, iterations=nothing, change=nothing)
+        return estimate
+    return replace(estimate, dense=None) if int(estimate.rank) == estimate.factors[0].shape[-1] else None

@@ -8,9 +8,9 @@ import math
 import pytest
 import torch
 
-from svrl.mdp.cells import locate
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid_table import Quadrature, tabulate
+from svrl.mdp.interpolation import locate
 
 SPECIAL = [-3e6, -1e5, -7.5, -2.0, -1.0, -0.0, 0.3, 1.0, 2.0, 2.0 + 1e-15, 9.99, 1e5, 2.9e6]
 
@@ -43,6 +43,8 @@ def test_the_twin_agrees_to_the_last_bit(dimensions: int, periodic: bool, dtype:
     task = task_of(dimensions, periodic)
     generator = torch.Generator().manual_seed(0)
     places = spread * torch.randn(5000, dimensions, generator=generator, dtype=torch.float64)
+    ends = torch.tensor([[a.low, a.high, math.nextafter(a.low, -9.0), 1e6] for a in task.axes], dtype=torch.float64)
+    places = torch.cat([places, torch.cartesian_prod(*ends).reshape(-1, dimensions), task.states()])
     base, fraction = located(task, places, dtype)
     twin_base, twin_fraction = locate(task, task.inside(places), dtype)
     assert torch.equal(base, twin_base)

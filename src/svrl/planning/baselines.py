@@ -1,0 +1,232 @@
+"""Value iteration on a part of the pairs, without any structure: the baselines of SVP.
+
+Each backs up as many pairs an iteration as SVP would and differs in what it does about the others:
+
+- async keeps their old values, from a pessimistic start;
+- sampled-max ignores them;
+- row-mean-update moves them by the mean update of their row;
+- coarse looks at k equispaced actions only, and ends with one full sweep;
+- incumbent backs up each state's best action so far, and a few random ones.
+
+An entry that was never backed up is never chosen: a state that comes out empty gets one pair more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from svrl.matrix.parameters import check_positive, check_whole
+from svrl.planning.meter import Meter
+from svrl.planning.method import MethodResult
+from svrl.planning.sampling import (
+    Drawn,
+    SampledState,
+    best_of_rows,
+    check_share,
+    first_policy,
+    first_values,
+    observe,
+    settle,
+)
+
+
+@dataclass(kw_only=True)
+class TableState(SampledState):
+    """Moreover Q (S, A), float32, of all pairs ever backed up; -inf of the others."""
+
+    q: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PartOfPairs:
+    """The parameters of the three baselines that draw pairs."""
+
+    observe: float = 0.2
+    tolerance: float = 1e-6
+    max_iterations: int = 200
+
+    def __post_init__(self) -> None:
+        check_share(type(self).__name__, self.observe)
+        check_whole(type(self).__name__, max_iterations=self.max_iterations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsyncValueIteration(_PartOfPairs):
+    """Asynchronous value iteration: pairs that were not drawn keep their old values.
+
+    Attributes:
+        observe: Share of the pairs backed up in an iteration.
+        tolerance: Stop once no value moves by more.
+        max_iterations: Most iterations.
+    """
+
+    name = "async"
+
+    def begin(self, meter: Meter, v: Tensor | None) -> TableState:
+        """Nothing is known of any pair."""
+        shape = meter.n_states, meter.n_actions
+        q = torch.full(shape, -torch.inf, dtype=torch.float32, device=meter.device)
+        return TableState(v=first_values(meter, v), policy=first_policy(meter), q=q)
+
+    def step(self, meter: Meter, state: TableState, generator: torch.Generator) -> TableState:
+        """Replace what was drawn, and take the best entries."""
+        drawn = observe(meter, state.v, self.observe, generator, cover=True)
+        self._take_in(state.q, drawn)
+        top = state.q.max(1)
+        v = torch.where(top.values.isfinite(), top.values.double(), state.v)
+        settle(state, v, top.indices, self.tolerance, self.observe)
+        return state
+
+    def finish(self, meter: Meter, state: TableState, generator: torch.Generator) -> MethodResult:
+        """The best entry ever backed up."""
+        return MethodResult(policy=state.policy, v=state.v, q=state.q)
+
+    def _take_in(self, q: Tensor, drawn: Drawn) -> None:
+        q[drawn.states, drawn.actions] = drawn.values.to(q.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMeanUpdate(AsyncValueIteration):
+    """Pairs that were not drawn move by the mean update of the drawn ones of their row; unknown ones stay unknown.
+
+    Attributes:
+        observe: Share of the pairs backed up in an iteration.
+        tolerance: Stop once no value moves by more.
+        max_iterations: Most iterations.
+    """
+
+    name = "row-mean-update"
+
+    def _take_in(self, q: Tensor, drawn: Drawn) -> None:
+        old = q[drawn.states, drawn.actions]
+        known = old.isfinite()
+        rows, update = drawn.states[known], (drawn.values - old)[known].double()
+        zeros = torch.zeros(len(q), dtype=torch.float64, device=q.device)
+        count = zeros.index_add(0, rows, torch.ones_like(update))
+        q += (zeros.index_add(0, rows, update) / count.clamp(min=1.0)).to(q.dtype)[:, None]
+        super()._take_in(q, drawn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledMax(_PartOfPairs):
+    """V from the drawn actions alone.
+
+    Attributes:
+        observe: Share of the pairs backed up in an iteration.
+        tolerance: Stop once no value moves by more.
+        max_iterations: Most iterations.
+    """
+
+    name = "sampled-max"
+
+    def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
+        """Only values are kept."""
+        return SampledState(v=first_values(meter, v), policy=first_policy(meter))
+
+    def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
+        """The maximum of what was drawn; a state without a draw keeps its value."""
+        best, action = best_of_rows(meter, observe(meter, state.v, self.observe, generator, cover=True))
+        seen = best.isfinite()
+        v, policy = torch.where(seen, best, state.v), torch.where(seen, action, state.policy)
+        settle(state, v, policy, self.tolerance, self.observe)
+        return state
+
+    def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
+        """The last draw's best actions."""
+        return MethodResult(policy=state.policy, v=state.v)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarseActions:
+    """Value iteration on k equispaced actions, and one full sweep at the end.
+
+    Attributes:
+        actions: How many actions, k.
+        tolerance: Stop once no value moves by more.
+        max_iterations: Most iterations.
+    """
+
+    actions: int = 10
+    tolerance: float = 1e-6
+    max_iterations: int = 200
+    name = "coarse"
+
+    def __post_init__(self) -> None:
+        check_whole("CoarseActions", actions=self.actions, max_iterations=self.max_iterations)
+        check_positive("CoarseActions", tolerance=self.tolerance)
+
+    def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
+        """Only values are kept."""
+        return SampledState(v=first_values(meter, v), policy=first_policy(meter))
+
+    def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
+        """A sweep over the chosen columns."""
+        count = min(self.actions, meter.n_actions)
+        chosen = torch.linspace(0, meter.n_actions - 1, count, dtype=torch.float64).round().long().to(meter.device)
+        top = meter.backup_columns(state.v, chosen).max(1)
+        settle(state, top.values, chosen[top.indices], self.tolerance, 1.0)
+        return state
+
+    def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
+        """One full sweep from the coarse values."""
+        v, policy = meter.improve(state.v)
+        return MethodResult(policy=policy, v=v)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncumbentIteration:
+    """Each state's best action so far is backed up again, with a few random challengers.
+
+    With noisy backups every pair that is asked for gets as many samples as make the iteration cost
+    what a full sweep costs, S x A.
+
+    Attributes:
+        observe: Share of the pairs backed up in an iteration; gives the number of challengers.
+        challengers: How many random actions a state, instead of `observe`.
+        tolerance: Stop once no value moves by more, without noise.
+        max_iterations: Most iterations.
+    """
+
+    observe: float = 0.2
+    challengers: int | None = None
+    tolerance: float = 1e-6
+    max_iterations: int = 200
+    name = "incumbent"
+
+    def __post_init__(self) -> None:
+        check_share("IncumbentIteration", self.observe)
+        challengers = 1 if self.challengers is None else self.challengers
+        check_whole("IncumbentIteration", challengers=challengers, max_iterations=self.max_iterations)
+
+    def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
+        """Any action as the first incumbent; with noise from v = 0, as the other noisy methods."""
+        first = first_values(meter, v)
+        return SampledState(
+            v=torch.zeros_like(first) if meter.noisy and v is None else first, policy=first_policy(meter)
+        )
+
+    def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
+        """The best of the incumbent and the challengers becomes the incumbent."""
+        few = self.challengers or max(1, round(self.observe * meter.n_actions) - 1)
+        shape = meter.n_states, few
+        random = torch.randint(meter.n_actions, shape, generator=generator, device=meter.device)
+        actions = torch.cat([state.policy[:, None], random], 1)
+        states = torch.arange(meter.n_states, device=meter.device)[:, None].expand_as(actions)
+        asked = states.reshape(-1), actions.reshape(-1)
+        if meter.noisy:
+            count = max(1, meter.n_actions // (few + 1))
+            values = meter.sample_at(state.v, *asked, generator, count)
+        else:
+            values = meter.backup_at(state.v, *asked)
+        top = values.reshape(actions.shape).max(1)
+        policy = actions.gather(1, top.indices[:, None]).squeeze(1)
+        tolerance = -1.0 if meter.noisy else self.tolerance  # noise has no natural end
+        settle(state, top.values, policy, tolerance, min(1.0, few / meter.n_actions))
+        return state
+
+    def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
+        """The incumbents."""
+        return MethodResult(policy=state.policy, v=state.v)
