@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -104,8 +105,7 @@ def test_an_agent_is_measured_on_its_own_task() -> None:
     assert all(isinstance(value, float) and value > 0 for value in row.values())
     assert agent.network.training
     # From the definitions, with nothing of the module's but what the agent sees.
-    model = GridMDP(make_task("inverted-pendulum", actions=7))
-    object.__setattr__(model.task, "discount", 0.8)
+    model = GridMDP(dataclasses.replace(make_task("inverted-pendulum", actions=7), discount=0.8))
     v, _ = solve_exactly(model)
     truth = model.backup(v).numpy()
     got = agent.q(known.observations).numpy()
