@@ -55,12 +55,12 @@ class EpisodeEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Learned(Event):
-    """Diagnostics of the last burst, every `log_every` agent steps once learning has begun.
+    """How learning stands, every `log_every` agent steps once it has begun; values are of states drawn for this row.
 
     Attributes:
         epsilon: Probability of a random action.
         loss: Mean loss since the last such event.
-        q_mean, q_max: Mean and mean row maximum of the online network's values on the batch.
+        q_mean, q_max: Mean and mean row maximum of the online network's values.
         target_mean: Mean target.
         observe: p, or None for a plain agent.
         target_bias: Mean of what the structured rule makes the next states worth, less what the plain rule does; 0 for
@@ -69,12 +69,12 @@ class Learned(Event):
         targets_changed: Share of the targets that structure changed.
         row_max_bias: Mean of the largest entry of a completed row, less the largest of the network's row; 0 for a
             plain agent.
-        held_out_error: Relative error of the estimator on the entries of the batch that were not observed, or None.
+        held_out_error: Relative error of the estimator on entries that were not observed, or None.
         estimate_rank: Mean rank of the estimates, or None.
         estimates_converged: Share of the estimations that converged, or None.
         rank_99, rank_9999: Mean approximate rank of the target network's matrices at energy .99 and .9999.
         row_centred_rank_99: The same with each row's mean taken out, at energy .99.
-        feature_rank: Effective rank of the online network's last features, on states of the memory.
+        feature_rank: Effective rank of the online network's last features.
         dormant: Share of the last features' units that are dormant.
     """
 
