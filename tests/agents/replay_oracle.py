@@ -117,4 +117,4 @@ def transitions(batch: Batch) -> list[Transition]:
 
 def all_of(replay: Replay) -> list[Transition]:
     """Everything that can be drawn, once each."""
-    return transitions(replay.gather(torch.arange(len(replay)))) if len(replay) else []
+    return transitions(replay._sample_kernel(torch.arange(len(replay)))) if len(replay) else []

@@ -79,14 +79,14 @@ def test_the_kernel_and_its_twin_agree(stack, lanes, end, frame):
     for _ in range(90):
         memory.append(*env.step())
         draws = torch.randint(1 << 62, (9,), generator=generator(memory.made))
-        for one, other in zip(memory.gather(draws), memory.gather(draws), strict=True):
+        for one, other in zip(memory._sample_kernel(draws), memory.gather(draws), strict=True):
             assert one.dtype == other.dtype
             assert torch.equal(one, other)
 
 
 def test_frames_before_the_first_are_zero():
     memory = filled(lanes=1, end=0.0, capacity=20, steps=3)
-    windows = memory.gather(torch.arange(3)).windows
+    windows = memory._sample_kernel(torch.arange(3)).windows
     zero = (windows.flatten(2) == 0).all(2).tolist()
     assert zero == [
         [True, True, True, False, False],
@@ -140,6 +140,17 @@ def test_a_batch_stays_what_it_was():
     assert transitions(batch) == before
 
 
+def test_a_batch_of_no_more_use_is_written_over():
+    memory = filled()
+    old, wanted = memory.sample(8, generator(0)), memory.sample(8, generator(1))
+    again = memory.sample(8, generator(1), out=old)
+    assert again.windows.data_ptr() == old.windows.data_ptr()
+    assert all(torch.equal(one, two) for one, two in zip(again, wanted, strict=True))
+    other = memory.sample(9, generator(1), out=old)
+    assert len(other.actions) == 9
+    assert torch.equal(old.windows, wanted.windows)
+
+
 def test_an_interruption_makes_the_open_states_final_frames():
     spec = spec_of(4)
     env, memory = Counting(spec, 2, 0, 0.0), Replay(spec, lanes=2, capacity=40)
@@ -147,10 +158,10 @@ def test_an_interruption_makes_the_open_states_final_frames():
     _, last = [env_step(env, memory) for _ in range(6)][-1]
     memory.begin(env.reset())
     assert len(memory) == 12
-    after = transitions(memory.gather(torch.tensor([5, 11])))
+    after = transitions(memory._sample_kernel(torch.tensor([5, 11])))
     assert [transition.after for transition in after] == [frame.tobytes() for frame in last.final_observations]
     env_step(env, memory)
-    newest = memory.gather(torch.tensor([6, 13]))
+    newest = memory._sample_kernel(torch.tensor([6, 13]))
     assert not newest.windows[:, :3].any()
 
 

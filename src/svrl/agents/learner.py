@@ -99,7 +99,7 @@ class Learner:
         self.updates = 0
         self.parameters = list(network.parameters())
         self.optimiser = _optimiser(self.parameters, config)
-        self.optimise: Callable[[], None] = self.step
+        self.fused_step: Callable[[], None] | None = None
         huber = config.loss == "huber"
         self._loss = nn.functional.smooth_l1_loss if huber else nn.functional.mse_loss
         self._scale_at_once = self.parameters[0].is_cuda if scale_at_once is None else scale_at_once
@@ -204,7 +204,7 @@ class Learner:
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         self._set_learning_rate(rate)
-        self.optimise()
+        (self.fused_step or self.step)()
         return loss.detach()
 
     @torch.no_grad()
@@ -319,7 +319,7 @@ class GraphedBursts:
         self._host: Batch | None = None
         self._copied = GpuEvent(device)
         self._ready: Minibatches | None = None
-        learner.optimise, self._stepped = learner.step, False
+        learner.fused_step, self._stepped = None, False
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._prepare: Callable[[], Minibatches] = self._prepare_all
         if can_capture(learner):
@@ -354,7 +354,7 @@ class GraphedBursts:
             self._update()
             if not self._stepped:  # the optimiser has a state now, and its step can be one launch
                 self._stepped = True
-                learner.optimise = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
+                learner.fused_step = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
             learner.updates += 1
         learner.copy_if_due()
         return self._losses[:count]

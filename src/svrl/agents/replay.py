@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from svrl.agents import replay_kernel as kernel
 from svrl.agents.replay_cuda import GpuSide, HostSide
 from svrl.envs.vector import EnvSpec, Step
 from svrl.runtime.memory import free_bytes
@@ -146,8 +147,11 @@ class Replay:
         self.rewards = self._zeros((rows,), np.float32)
         self.terminal = self._zeros((rows,), np.bool_)
         self.life_lost = self._zeros((rows,), np.bool_)
-        self._lanes, self._base = np.arange(lanes), np.arange(lanes) * layout.slots
-        self._side: HostSide | GpuSide = HostSide.of(self) if self._on_host else GpuSide(self)
+        self._at, self._final_at, self._next_at = np.zeros((3, lanes), np.int64)
+        self._side: HostSide | GpuSide
+        # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
+        self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
+        self._link()
 
     def __len__(self) -> int:
         """Transitions that can be drawn."""
@@ -164,17 +168,14 @@ class Replay:
         Called at the start, and after an interruption that the environments did not survive: the states that they
         were in then become final frames.
         """
-        rows, slots = self._bytes(observations), self.layout.slots
-        self.heads += 1
-        self._let_go(room=0)
-        self.ages[self._lanes, self.heads % slots] = 0
-        np.cumsum(self.made - self.tails, out=self.ends)
-        opened = self._base + self.heads % slots
-        if isinstance(self._side, GpuSide):
-            self._side.write_frames(opened, rows, np.zeros(len(rows), np.uint8))
-            self._side.place_lanes(self.tails, self.ends)
+        rows = self._bytes(observations)
+        kernel.begin_lanes(self.made, self.heads, self.tails, self.ends, self.order, self.ages, self._next_at)
+        if self._on_host:
+            kernel.store_frames(self._next_at, rows, self._frames)
         else:
-            self._store_frames(opened, rows)
+            assert isinstance(self._side, GpuSide)
+            self._side.write_frames(self._next_at, rows, np.zeros(len(rows), np.uint8))
+            self._side.place_lanes(self.tails, self.ends)
 
     def append(self, actions: np.ndarray, step: Step) -> None:
         """Remember one step of every lane: actions (N,) and what they led to."""
@@ -189,47 +190,38 @@ class Replay:
             )
         rows = self._bytes(step.observations)
         finals = self._bytes(step.final_observations) if ended.any() else rows
-        slots, everywhere, taken = self.layout.slots, self._lanes, self.heads.copy()
-        over = np.flatnonzero(ended)
-        self.heads += 1 + ended
-        self._let_go(room=1)
-        self.order[everywhere, self.made % self.layout.per_lane] = taken
-        at, after, opened = (self._base + place % slots for place in (taken, taken + 1, self.heads))
-        ages = self.ages.reshape(-1)
-        ages[after] = np.minimum(ages[at] + 1, self.layout.stack - 1)
-        ages[opened[over]] = 0
+        kernel.advance_lanes(
+            ended,
+            self.layout.stack - 1,
+            self.made,
+            self.heads,
+            self.tails,
+            self.ends,
+            self.order,
+            self.ages,
+            self._at,
+            self._final_at,
+            self._next_at,
+        )
         self.made += 1
-        np.cumsum(self.made - self.tails, out=self.ends)
-        if isinstance(self._side, GpuSide):
-            self._append_on_gpu(self._side, actions, step, rows, finals, at, after[over], opened)
-            return
-        for kept, got in zip(self._outcomes, (actions, step.rewards, step.terminal, step.life_lost), strict=True):
-            kept.numpy()[at] = got
-        self._store_frames(opened, rows)
-        self._store_frames(after[over], finals[over])
+        if self._on_host:
+            outcome = (actions, step.rewards, step.terminal, step.life_lost)
+            kernel.store_outcomes(self._at, *outcome, *self._outcomes)
+            kernel.store_frames(self._next_at, rows, self._frames)
+            if finals is not rows:
+                kernel.store_frames(self._final_at, finals, self._frames)
+        else:
+            self._append_on_gpu(actions, step, rows, finals)
 
-    def _let_go(self, *, room: int) -> None:
-        """Drop each lane's oldest transitions, so that its head can be the open slot and `room` more can be listed.
+    def sample(self, count: int, generator: torch.Generator, out: Batch | None = None) -> Batch:
+        """Draw `count` transitions with replacement, all equally likely.
 
-        A transition goes as soon as the first frame of its window does. Those first frames never go backwards from one
-        transition to the next, so that the oldest go first.
+        Args:
+            count: B.
+            generator: On the memory's device.
+            out: A batch of the same size that is of no more use: on the CPU it is written over, which saves finding
+                new memory. A batch of another size is left alone.
         """
-        layout, tails = self.layout, self.tails
-        np.maximum(tails, self.made + room - layout.per_lane, out=tails)
-        while True:
-            slot = self.order[self._lanes, tails % layout.per_lane]
-            first = slot - self.ages[self._lanes, slot % layout.slots]
-            gone = (tails < self.made) & (first <= self.heads - layout.slots)
-            if not gone.any():
-                return
-            tails += gone
-
-    def _store_frames(self, places: np.ndarray, rows: np.ndarray) -> None:
-        """Write the newest frame of each observation (K, bytes) to its row of frames."""
-        self.frames.numpy()[places] = rows[:, -self.layout.frame_bytes :]
-
-    def sample(self, count: int, generator: torch.Generator) -> Batch:
-        """Draw `count` transitions with replacement, all equally likely; the generator is on the buffer's device."""
         if not len(self):
             raise ValueError("The replay memory holds no transition to draw. Append some steps first.")
         try:
@@ -241,7 +233,7 @@ class Replay:
                 f"The replay memory is on {self.device.type} and the generator on {generator.device.type}. "
                 f"Make the generator with torch.Generator({self.device.type!r})."
             ) from error
-        return self.gather(draws)
+        return self._sample_kernel(draws, out) if self._on_host else self.gather(draws)
 
     def close(self) -> None:
         """Let go of what is held on a GPU beside the memory itself."""
@@ -251,13 +243,30 @@ class Replay:
     def synchronise(self) -> None:
         """Make everything that sampling reads agree with ages, order, tails and ends, after they were restored."""
         np.cumsum(self.made - self.tails, out=self.ends)
-        if isinstance(self._side, GpuSide):
-            self._side.load(self)
+        self._link()
+
+    def _sample_kernel(self, draws: torch.Tensor, out: Batch | None = None) -> Batch:
+        if out is None or len(out.actions) != len(draws):
+            out, views = self._new_batch(len(draws))
+        else:
+            if self._reused is None or self._reused[0] is not out:
+                self._reused = (out, _views(*(part.numpy() for part in out)))
+            views = self._reused[1]
+        where = (self.tails, self.ends, self.order, self.ages)
+        kernel.sample_windows(draws.numpy(), *where, self._frames, *self._outcomes, *views)
+        return out
+
+    def _new_batch(self, count: int) -> tuple[Batch, tuple[np.ndarray, ...]]:
+        """A batch to be filled. It is NumPy's, which makes small arrays several times faster than torch."""
+        layout = self.layout
+        windows = np.empty((count, layout.stack + 1, *layout.frame_shape), layout.dtype)
+        arrays = (windows, *(np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_)))
+        return Batch(*map(torch.from_numpy, arrays)), _views(*arrays)
 
     def gather(self, draws: torch.Tensor) -> Batch:
-        """The transitions that draws (B,), int64, pick.
+        """The transitions that draws (B,), int64, pick: the kernel's twin in plain torch, and what runs on a GPU.
 
-        Nothing in it waits for a GPU, and all that it reads stays where it is, so that a CUDA graph can hold it.
+        Nothing in it waits, and everything that it reads stays where it is, so that it can be part of a CUDA graph.
         """
         layout, side = self.layout, self._side
         index = draws % side.ends[-1]
@@ -278,26 +287,20 @@ class Replay:
             life_lost=self.life_lost[row],
         )
 
-    def _append_on_gpu(
-        self,
-        side: GpuSide,
-        actions: np.ndarray,
-        step: Step,
-        rows: np.ndarray,
-        finals: np.ndarray,
-        at: np.ndarray,
-        final_at: np.ndarray,
-        opened: np.ndarray,
-    ) -> None:
-        ages, listed = self.ages.reshape(-1), (self.made - 1) % self.layout.per_lane
-        if len(final_at):
-            side.write_frames(final_at, finals[step.ended], ages[final_at])
-        side.append(
+    def _append_on_gpu(self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray) -> None:
+        assert isinstance(self._side, GpuSide)
+        ages, latest = self.ages.reshape(-1), self.made - 1
+        if finals is not rows:
+            over = np.flatnonzero(step.ended)
+            places = self._final_at[over]
+            self._side.write_frames(places, finals[over], ages[places])
+        listed = latest % self.layout.per_lane
+        self._side.append(
             frames=rows,
-            at=at,
-            next_at=opened,
-            next_age=ages[opened],
-            listed_at=self._lanes * self.layout.per_lane + listed,
+            at=self._at,
+            next_at=self._next_at,
+            next_age=ages[self._next_at],
+            listed_at=np.arange(self.layout.lanes) * self.layout.per_lane + listed,
             slot=self.order[:, listed],
             action=actions,
             reward=step.rewards.astype(np.float64).view(np.int64),
@@ -307,9 +310,18 @@ class Replay:
             ends=self.ends,
         )
 
-    @property
-    def _outcomes(self) -> tuple[torch.Tensor, ...]:
-        return self.actions, self.rewards, self.terminal, self.life_lost
+    def _link(self) -> None:
+        """Everything for the kernel (NumPy) and for its twin (torch); on a GPU what has changed is sent there."""
+        if self._on_host:
+            self._frames = self.frames.numpy()
+            kept = (self.actions, self.rewards, self.terminal, self.life_lost)
+            self._outcomes = tuple(tensor.numpy() for tensor in kept)
+            self._side = HostSide.of(self)
+        elif not hasattr(self, "_side"):
+            self._side = GpuSide(self)
+        else:
+            assert isinstance(self._side, GpuSide)
+            self._side.load(self)
 
     def _zeros(self, shape: tuple[int, ...], dtype: type) -> torch.Tensor:
         if self._on_host:
@@ -334,6 +346,11 @@ class Replay:
         layout = self.layout
         kind = torch.uint8 if layout.dtype == "uint8" else torch.float32
         return windows.view(kind).view(len(windows), layout.stack + 1, *layout.frame_shape)
+
+
+def _views(windows: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
+    """A batch as the kernel takes it, windows as (B, bytes)."""
+    return (windows.reshape(len(windows), -1).view(np.uint8), *rest)
 
 
 def refuse_few_transitions(lanes: int, capacity: int) -> None:

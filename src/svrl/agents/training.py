@@ -117,6 +117,7 @@ class Training:
         self._lengths = np.zeros(config.envs, dtype=np.int64)
         self._losses: list[Tensor] = []
         self._logged = 0
+        self._batch: Batch | None = None
         self._last_losses: Tensor | None = None
         self._untold: deque[Event] = deque()
         self._observations: np.ndarray | None = None
@@ -252,8 +253,9 @@ class Training:
         draws, masks = self._generators["replay"], self._generators["masks"]
         if self._graphed is not None:
             return self._graphed.burst(min(count, self._graphed.most), draws, masks)
-        batch = self.replay.sample(count * self.config.batch_size, draws)
-        return self.learner.burst(_moved(batch, self.device), count, masks)
+        # Nobody looks at a batch after its burst, so the next one may write over it.
+        self._batch = self.replay.sample(count * self.config.batch_size, draws, out=self._batch)
+        return self.learner.burst(_moved(self._batch, self.device), count, masks)
 
     def _refuse_divergence(self, sums: Sequence[Tensor]) -> None:
         """Raise ValueError if a loss is not finite, since nothing useful follows. Waits for the device.
