@@ -13,7 +13,7 @@ WRONG = {
         inverted-pendulm                                      | Did you mean inverted-pendulum?
         toy --method svq                                      | Did you mean svp?
         mountain-car --variant author                         | Did you mean authors?
-        mountain-car --states abc                             | --states must look like 50x50
+        mountain-car --states abc                             | --states is one whole number, or one for each axis
         mountain-car --actions 0                              | --actions must be at least 1
         toy --observe 0                                       | --observe is a share of the pairs in (0, 1], got 0.0.
         toy --method value-iteration --observe 0.2            | no option observe

@@ -234,11 +234,11 @@ WRONG_TRAININGS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"structured": False, "observe": "much"}, "observe is a number, got 'much'."),
     ({"observe": True}, "observe is a number, got True."),
     ({"p": 0.5, "observe": 0.6}, "p is another name of observe: give one of them, not both."),
-    ({"seeds": 3}, "svrl train has no option 'seeds'. Did you mean seed?"),
+    ({"seeds": 3}, "seeds is an axis: change it in the file, or take some of them by --where seed=0,1."),
 )
 WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"method": ["svp"]}, "method is a text, got ['svp']."),
-    ({"task": ["toy"]}, "every run needs task, as a text; got ['toy']."),
+    ({"task": ["toy"]}, "Every run needs a task, a text; got ['toy']."),
     ({"estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
     ({"variant": "author"}, "There is no variant 'author'. Did you mean authors?"),
     ({"starts": 10.0}, "starts is a whole number, got 10.0."),
@@ -254,7 +254,7 @@ WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"backup_cost": float("nan")}, "backup_cost is a finite number, got nan."),
     ({"states": "5x5x5"}, "states 5x5x5 has 3 axes, and the task has 2, as in 50x50."),
     ({"states": 50}, "states 50 is not the square of a whole number. Write the grid points of each axis, as in 50x50."),
-    ({"states": 2500.0}, "states must look like 50x50 or be one number, got '2500.0'."),
+    ({"states": 2500.0}, "states is one whole number, or one for each axis as in 50x50; got '2500.0'."),
     ({"states": 10**400}, f"states must be fewer than 2^63, got '{10**400}'."),
     ({**TOY, "states": "5x5"}, "states 5x5 has 2 axes, and the task has 1, as in 1000."),
 )

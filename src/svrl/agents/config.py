@@ -124,7 +124,7 @@ class AgentConfig:
             elif isinstance(default, int):
                 fits = _is_whole(value)
             else:
-                fits = isinstance(value, float | int) and not isinstance(value, bool)
+                fits = isinstance(value, float) or (_is_whole(value) and abs(value) < 2**63)
             if not fits:
                 raise ValueError(f"{entry.name} is {_KINDS[type(default)]}, got {value!r}.")
 

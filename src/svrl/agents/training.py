@@ -362,16 +362,17 @@ class Training:
             self._continue(name, source, torch.as_tensor(state["generators"][name]))
         if state["observations"] is None:
             return
+        why = f"games of {self.env} cannot be saved, so"
         if state["environments"] is not None:
             try:
                 self._observations = self._envs.restore(state["environments"])
             except ValueError as error:
-                self.say(f"Note: {error}")
+                why = f"{error} So"
             else:
                 self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
                 self._pending = state["pending"]
                 return
-        self.say(f"Note: games of {self.env} cannot be saved, so those under way are lost and new ones begin.")
+        self.say(f"Note: {why} those under way are lost and new ones begin.")
         self._envs.close()
         self._envs = self._open(f"environments after {self.steps}")
         self._observations, self._pending = self._envs.reset(), None

@@ -52,7 +52,9 @@ def sentence_of(error: BaseException, place: Path | None = None) -> str | None:
         return said if "pip install" in said else None
     full = isinstance(error, RuntimeError) and ("allocate" in said or "out of memory" in said)
     if full or isinstance(error, MemoryError):
-        return "This does not fit into memory. An agent takes less with a lower --replay, --envs or --batch-size."
+        return (
+            "This does not fit into memory. An agent takes less with lower --replay, --envs, --batch-size or --hidden."
+        )
     return said if isinstance(error, ValueError) else None
 
 

@@ -268,15 +268,17 @@ class Asked:
         say(f"{self.scale} scale: {len(specs)} runs, about {cost} of a core.")
         # What asked for a run belongs to its provenance, and where its results are kept does not.
         command = again(context, but=("form", "out", "store", "on", "address", "as_json"), scale=self.scale)
+        resume = again(context)
         found = run_list.carry_out(
             specs,
             self.store,
-            again=again(context),
+            again=resume,
             on=on,
             address=address,
             effort=Effort(jobs=jobs, gpus=1.0 / together, command=command),
             here=self.scale == "smoke" and jobs is None and device == "cpu",
         )
+        run_list.refuse_to_continue(found, self.store, resume)
         if found.failures:
             labels = {spec.id: spec.label for spec in specs}
             told = " ".join(f"{labels[run]} failed: {reason}" for run, reason in found.failures.items())

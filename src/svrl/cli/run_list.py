@@ -119,25 +119,26 @@ def carry_out(
 ) -> Summary:
     """Have runs carried out, by processes of this machine, in this process, or by Ray, and show how they go.
 
-    A signal, and a store that cannot be written to, end the command; `again` is the one that resumes.
+    `again` is the command that resumes them. What stopped them is in the summary, for `refuse_to_continue`.
     """
     from svrl.runs.local import run_locally
     from svrl.runs.ray_pool import run_on_ray
 
-    sentence = stopped(store.address, again)
-    with stopping(sentence), Bars() as bars:
+    with stopping(stopped(store.address, again)), Bars() as bars:
         listener = cast(Any, Follower(specs, store, bars))
         if on == "ray":
-            found = run_on_ray(specs, store.address, cluster=address, effort=effort, listener=listener)
-        else:
-            found = run_locally(specs, store.address, effort=effort, listener=listener, here=here)
+            return run_on_ray(specs, store.address, cluster=address, effort=effort, listener=listener)
+        return run_locally(specs, store.address, effort=effort, listener=listener, here=here)
+
+
+def refuse_to_continue(found: Summary, store: Store, again: str) -> None:
+    """End the command if a signal stopped the runs, or if the store could not be written to."""
     if found.broken:
         raise ValueError(
             f"{found.broken} Nothing that was written is lost. When that is repaired, resume with: {again}"
         )
     if found.stopped is not None:
-        end(sentence, 128 + found.stopped)
-    return found
+        end(stopped(store.address, again), 128 + found.stopped)
 
 
 class Follower:
@@ -168,7 +169,7 @@ class Follower:
         self._at_work.pop(spec.id, None)
         if ended in ("done", "failed"):
             self._over.add(spec.id)
-        if self._bars.disable or ended in ("failed", "killed"):
+        if self._bars.disable or ended in ("failed", "killed") or (ended == "stopped" and reason):
             self.notes(f"{ended:8} {spec.label}" + (f": {reason}" if reason else ""))
         self._show()
 

@@ -194,6 +194,7 @@ def run(
     resume = again(context)
     found = run_list.carry_out(asked.specs, asked.store, again=resume, on=on, address=address, effort=effort)
     answer(asked.overview(), as_json, _print)
+    run_list.refuse_to_continue(found, asked.store, resume)
     if found.out_of_time:
         say(f"The hours are over; what was done is in {asked.store.address}. Resume with: {resume}")
     if failed := found.count("failed"):

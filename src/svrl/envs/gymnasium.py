@@ -155,7 +155,9 @@ class GymnasiumVectorEnv:
             ValueError: If they are of other environments, or go another way this time.
         """
         if state.get("env") != self.spec.id or len(state["games"]) != self.count:
-            raise ValueError(f"The state is of other environments than {self.count} of {self.spec.id}. Begin anew.")
+            raise ValueError(
+                f"The state is of other environments than {self.count} of {self.spec.id}, or of another svrl."
+            )
         self._seeds, observations = (None,) * self.count, self._unseen()
         self._games = [(None, []) for _ in range(self.count)]
         for index, game in enumerate(state["games"]):
@@ -163,7 +165,7 @@ class GymnasiumVectorEnv:
             for action in game["actions"].tolist():
                 self._act(index, action, observations)
         if not np.array_equal(observations, state["observations"]):
-            raise ValueError(f"The games of {self.spec.id} went another way when they were played again. Begin anew.")
+            raise ValueError(f"The games of {self.spec.id} went another way when they were played again.")
         self._newest = observations
         return observations
 

@@ -8,6 +8,7 @@ is a list of entries: `means_of_rows` centres those.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -112,5 +113,6 @@ def unit_of(values: torch.Tensor) -> torch.Tensor | None:
     reach = 1e8 if values.dtype == torch.float32 else 1e60
     if not bool(((largest > reach) | ((largest < 1 / reach) & (largest > 0))).any()):
         return None
-    exponent = torch.frexp(largest).exponent
+    most = math.frexp(torch.finfo(values.dtype).max)[1] - 1  # the largest power of two that the precision has
+    exponent = torch.frexp(largest).exponent.clamp(max=most)
     return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))

@@ -89,7 +89,7 @@ def make_method(
     if strange:
         raise ValueError(
             f"{name} has no option {strange[0].replace('_', '-')}: "
-            f"it takes {', '.join(sorted(entry.takes)).replace('_', '-') or 'none of the kind'}."
+            f"it takes {', '.join(sorted(entry.takes)).replace('_', '-') or 'no such option'}."
         )
     chosen = options.pop("estimator", None)
     if chosen is not None and chosen not in IN_THE_LOOP:

@@ -31,6 +31,8 @@ FILES: dict[str, str] = {
     "trace": "rows.jsonl",
 }
 """Where the rows of each kind are; trace is of plans."""
+_PREFIX = {"results": "result", "episodes": "episode", "evaluations": "evaluation"}
+"""What a column is called after whose name a setting has too."""
 _REPEATED = ("run", "out", "env", "task", "arm", "seed")
 
 Row = dict[str, Any]
@@ -82,7 +84,9 @@ def _rows_of(store: Store, spec: RunSpec, names: Sequence[str], rows: RowsOf) ->
     head |= {"kind": spec.kind.name, SUBJECT[spec.kind.name]: spec.subject, "arm": spec.arm, "seed": spec.seed}
     head |= _flat({name: value_of(spec, name) for name in names})
     for row in found:
-        yield head | {f"{rows}_{name}" if name in head else name: value for name, value in _flat(row).items()}
+        yield head | {
+            f"{_PREFIX.get(rows, rows)}_{name}" if name in head else name: value for name, value in _flat(row).items()
+        }
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> Row:

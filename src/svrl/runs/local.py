@@ -177,6 +177,7 @@ class _Worker:
         sort: What its runs have in common; see `_sort`.
         gpu: The one that it has, or None.
         open: Runs that it has and that have not ended.
+        begun: Those that it has said it began.
         leaving: It was told to stop, so it takes no more runs.
     """
 
@@ -186,11 +187,13 @@ class _Worker:
     sort: tuple[str, Any, int]
     gpu: str | None
     open: dict[str, RunSpec] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
     leaving: bool = False
 
     def heard(self, run: str, ended: Ended | None, reason: str) -> News:
         """What it says about one of its runs."""
         if ended is None:
+            self.begun.add(run)
             return News(self.open[run])
         self.leaving |= ended == "stopped"
         return News(self.open.pop(run), ended, reason)
@@ -278,8 +281,10 @@ class LocalPool(Pool):
             except (EOFError, OSError):
                 self._forget(worker)
                 code = worker.process.exitcode
-                found += [  # one that was told to stop ends with code 0
-                    News(spec, "killed", _how_it_ended(code)) if code else News(spec, "stopped")
+                found += [  # one that was told to stop ends with code 0, before it begins the rest
+                    News(spec, "killed", _how_it_ended(code))
+                    if code or spec.id in worker.begun
+                    else News(spec, "stopped")
                     for spec in worker.open.values()
                 ]
         return found

@@ -260,7 +260,9 @@ def grid_shape(text: str, dimensions: int) -> tuple[int, ...]:
     try:
         sizes = tuple(int(part) for part in text.lower().split("x"))
     except ValueError:
-        raise ValueError(f"states must look like {_example(dimensions)} or be one number, got {text!r}.") from None
+        raise ValueError(
+            f"states is one whole number, or one for each axis as in {_example(dimensions)}; got {text!r}."
+        ) from None
     if max(sizes) >= MOST_STATES:
         raise ValueError(f"states must be fewer than 2^63, got {text!r}.")
     least = 1 if dimensions == 1 else 2
@@ -599,7 +601,7 @@ def _even(found: Plan, saved: int | None) -> tuple[float | None, str]:
     if found.ledger.seconds_estimate == 0.0:
         return None, f"{found.name} estimates nothing"
     if saved <= 0:
-        return None, "it saves no backups, so it pays at no cost"
+        return None, "it saves no backups, so it does not pay, whatever a backup costs"
     return 1e6 * found.ledger.seconds_estimate / saved, ""
 
 

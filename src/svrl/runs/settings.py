@@ -48,12 +48,14 @@ def spec_of(kind: str, given: Mapping[str, Any]) -> RunSpec:
     for name in settings:
         if name == "threads":
             raise ValueError("threads are resources of a run: set cores in [resources].")
+        if name == "seeds":
+            raise ValueError("seeds is an axis: change it in the file, or take some of them by --where seed=0,1.")
         if name not in _KNOWN[kind]:
             hint = nearest_name(name, _KNOWN[kind], synonyms=FIELD_ALIASES)
             raise ValueError(f"svrl {kind} has no option {name!r}. {hint}")
     subject, seed, device = settings.get(SUBJECT[kind]), settings["seed"], settings.get("device", "cpu")
     if not isinstance(subject, str):
-        raise ValueError(f"every run needs {SUBJECT[kind]}, as a text; got {subject!r}.")
+        raise ValueError(f"Every run needs {'an env' if kind == 'train' else 'a task'}, a text; got {subject!r}.")
     if type(seed) is not int or not 0 <= seed < 2**63:
         raise ValueError(f"seed is a whole number from 0 to 2^63 - 1, got {seed!r}.")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):  # whether the GPU is there is known where the run is done

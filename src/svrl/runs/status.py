@@ -16,6 +16,8 @@ interquartile mean of fewer than ten runs of one subject has none, since the boo
 from __future__ import annotations
 
 import functools
+import math
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -25,6 +27,8 @@ from typing import Any
 from svrl.runs.spec import SUBJECT, RunSpec, shown
 from svrl.runs.store import STATES, Store, failure_of, this_version
 from svrl.runs.train_run import STRUCTURE, TRAIN
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 LAST_GAMES = 100
 LAST_LINES = 20
@@ -172,19 +176,29 @@ def _progress(store: Store, spec: RunSpec, measure: Row, now: float) -> Row:
         }
     steps = store.steps(run)
     episodes = store.rows(run, "episodes.jsonl", LAST_GAMES) if spec.kind == TRAIN else []
-    scores = [row["score"] for row in episodes if row["score"] is not None]
+    scores = [row["score"] for row in episodes if _is_number(row.get("score"))]
     found |= {"steps": steps, "score": _scaled(measure, spec, fmean(scores) if scores else None)}
     if state == "failed":
         row = failure_of(attempts) or {}
         lines = row.get("last_lines") or store.log_tail(run, LAST_LINES)
-        return found | {"reason": row.get("reason", ""), "last_lines": lines}
+        return found | {"reason": _plain(row.get("reason", "")), "last_lines": [_plain(line) for line in lines]}
     if state == "running" and begun:
         seconds = now - datetime.fromisoformat(begun[-1]["began"]).timestamp()
         made = steps - int(begun[-1].get("steps", 0))
         if made > 0 and seconds > 0:
             found["steps_per_second"] = made / seconds
             found["eta_seconds"] = None if spec.steps is None else max(0, spec.steps - steps) * seconds / made
+        found["reason"] = next((said for line in reversed(store.log_tail(run, 3)) if (said := _plain(line))), "")
     return found
+
+
+def _plain(line: object) -> str:
+    """A line that a program printed, without colours, and without what it wrote over."""
+    return _CONTROL.sub("", str(line).rstrip().rsplit("\r", 1)[-1]).rstrip()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 # Scores.
@@ -205,8 +219,8 @@ def _measure_of(specs: Sequence[RunSpec]) -> Row:
     return {"name": name, "text": text, "less_is_better": name == "policy_loss_relative", "reason": reason}
 
 
-def _scaled(measure: Row, spec: RunSpec, score: float | None) -> float | None:
-    if score is None or not measure["name"]:
+def _scaled(measure: Row, spec: RunSpec, score: Any) -> float | None:
+    if not _is_number(score) or not measure["name"]:
         return None
     if measure["name"] != "human_normalised":
         return float(score)

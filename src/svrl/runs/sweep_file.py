@@ -91,7 +91,7 @@ def read_sweep(path: str | Path) -> Sweep:
         raise ValueError(f"There is no sweep {str(path)!r}. {hint}")
     source = file if file.is_file() else resources.files(SHIPPED) / f"{name}.toml"
     try:
-        return parse_sweep(source.read_text(encoding="utf-8"), Path(name).name)
+        return parse_sweep(source.read_text(encoding="utf-8"), file.stem if file.is_file() else name)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -189,6 +189,8 @@ def _values(name: str, value: Any, kind: str) -> Sequence[Any]:
     if name == "seeds":
         if type(value) is not int or value < 1:
             raise ValueError(f"seeds is one number, of seeds from 0 on; got {value}. For a list, write seed = [...].")
+        if value > MOST:
+            raise ValueError(f"seeds is at most {MOST:,}, got {value:,}.")
         return range(value)
     values = value if isinstance(value, list) else [value]
     if not values:
