@@ -268,3 +268,45 @@ def test_a_full_disk_is_said_in_one_sentence_and_loses_nothing(svrl, tmp_path, p
     assert "--resume" in errors
     result = svrl(*command, "--out", run, "--resume")
     assert result.exit_code == 0, result.stderr
+
+
+def test_a_signal_before_the_first_step_leaves_a_run_to_resume(svrl, tmp_path, monkeypatch, plain):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    assert svrl(*SMOKE, "--out", straight).exit_code == 0
+    with monkeypatch.context() as patch:
+        made = TrainProgress.__init__
+
+        def make(self: TrainProgress, *arguments: object) -> None:
+            made(self, *arguments)  # type: ignore[arg-type]
+            os.kill(os.getpid(), signal.SIGINT)
+
+        patch.setattr(TrainProgress, "__init__", make)
+        assert svrl(*SMOKE, "--out", broken).exit_code == 130
+    assert names(broken) == {"config.json"}
+    assert svrl(*SMOKE, "--out", broken, "--resume").exit_code == 0
+    assert_same_run(straight, broken)
+
+
+def test_an_error_after_a_checkpoint_leaves_a_run_to_resume(svrl, tmp_path, monkeypatch, plain):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    assert svrl(*SMOKE, "--out", straight).exit_code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(10, lambda: int("x" + [])))  # type: ignore[operator]
+        assert svrl(*SMOKE, "--checkpoint-every", 1e-9, "--out", run).exit_code == 1
+    assert svrl(*SMOKE, "--out", run, "--resume").exit_code == 0
+    assert_same_run(straight, run)
+
+
+def test_damaged_rows_are_told_and_counted(svrl, tmp_path, monkeypatch, plain):
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainProgress, "__call__", interrupting(200, sending(signal.SIGINT)))
+        assert svrl(*SMOKE, "--out", broken).exit_code == 130
+    rows = broken / "episodes.jsonl"
+    rows.write_bytes(b"x" + rows.read_bytes())
+    result = svrl(*SMOKE, "--out", broken, "--resume")
+    assert result.exit_code == 0, result.stderr
+    assert f"{rows} is damaged: rows are missing or changed" in result.stderr
+    found = json.loads((broken / "result.json").read_text())
+    assert found["episodes_reason"] == f"{len(read_rows(rows))} of them are in episodes.jsonl"
+    assert found["episodes"] == len(read_rows(rows)) + 1
