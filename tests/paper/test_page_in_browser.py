@@ -65,8 +65,13 @@ def look(browser: Any, size: tuple[int, int] = DESKTOP, *, media: str = "screen"
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
-    # The page hears of the medium when it is painted next.
-    browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
+    wait_for_paint(browser)  # the page hears of the medium then
+
+
+def wait_for_paint(browser: Any) -> None:
+    """Let events that are waiting be handled, and the page be painted."""
+    script = "const done = arguments[0]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    browser.execute_async_script(script)
 
 
 def press(page: Any, selector: str) -> None:
@@ -74,6 +79,7 @@ def press(page: Any, selector: str) -> None:
     target = page.find_element(By.CSS_SELECTOR, selector)
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", target)
     target.click()
+    wait_for_paint(page)  # a link that changes the hash is followed by an event of its own
 
 
 def shown(page: Any, selector: str) -> list[str]:
