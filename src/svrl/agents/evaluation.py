@@ -242,7 +242,7 @@ def with_evaluation(
     """The events of a training, with `Evaluated` among them.
 
     An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
-    `Stepped`, the last event of a step: whoever saves at `Stepped` has the evaluation already, and a run
+    `Stepped`, the last event of a step: a checkpoint at `Stepped` has the evaluation already, and a run
     resumed from there neither repeats nor skips one. One more comes at the end, unless that step has just been
     evaluated. The seed follows from the training's seed and the step, so that a resumed run plays the games
     that an uninterrupted one does. `progress` is called with (games over, games to play).

@@ -1,8 +1,7 @@
 """What training tells the world, one record after another.
 
 Training is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints
-are consumers. Every step ends in a `Stepped`: whoever saves there has heard everything about the steps that
-are saved.
+are consumers. Every step ends in a `Stepped`: by then a consumer has had every event of the steps so far, and may save.
 """
 
 from __future__ import annotations

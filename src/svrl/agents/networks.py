@@ -7,7 +7,7 @@ one stream, a dueling one (Wang et al., 2016) in two, of the value and of the ad
 
 and that is all they differ in. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames;
 `minatar` that of Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights are drawn as torch
-draws them by default, but from a generator of one's own.
+draws them by default, but from the generator that you give.
 """
 
 from __future__ import annotations

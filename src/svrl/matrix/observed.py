@@ -1,6 +1,6 @@
 """Observed: a matrix of which only some entries are known.
 
-The missing entries are told by a mask, never by NaN, so that nothing downstream can mistake a
+A mask says which entries are missing, never NaN, so that nothing downstream can mistake a
 gap for a number. Leading axes are a batch of matrices: values and mask are (..., m, n).
 """
 

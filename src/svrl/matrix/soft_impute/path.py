@@ -13,7 +13,7 @@ least squares (see `factor_als`), whose halves are exact; only the right rank is
 3. Stop when Z has settled and no such direction is left.
 
 The objective falls along this path of growing ranks, and no singular value decomposition of the
-whole matrix is ever taken. If the rank grows past `most`, the caller is told and takes full
+whole matrix is ever taken. If the rank grows past `most`, the outcome says so and the caller takes full
 decompositions instead, which are then cheaper.
 """
 

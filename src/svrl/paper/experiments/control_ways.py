@@ -103,7 +103,7 @@ BUDGETS = {
 
 
 def by_way(evidence: Evidence) -> Evidence:
-    """The same with the name of its way as the arm of every run, which is what trainings are told apart by."""
+    """The same with the name of its way as the arm of every run, which distinguishes trainings."""
     runs = (replace(kept, settings={**kept.settings, "arm": way_of(kept.settings).name}) for kept in evidence.runs)
     return replace(evidence, runs=tuple(runs))
 
