@@ -244,7 +244,7 @@ class Store:
 
     def notes_on_versions(self, runs: Iterable[str]) -> list[str]:
         """A note if finished runs were computed by another svrl than this one."""
-        done = Counter(self.version_of(run) for run in runs if self.result(run) is not None)
+        done = Counter(self.version_of(run) for run in runs if (self.folder(run) / RUN / RESULT).exists())
         listed = ", ".join(f"{count:,} by svrl {it}" for it, count in done.items() if it not in ("", this_version()))
         return [f"Note: not all results are of this svrl, {this_version()}: {listed}."] if listed else []
 
