@@ -73,7 +73,7 @@ class GpuTable:
         kernel = self._kernel("improve", v)
         if kernel is None:
             return None
-        # Threads of a state: a word for each, or a pair for those that share one, and a block at most.
+        # Threads of a state: one for each word of actions, or for each pair that shares one, and at most a block.
         each = -(-self._actions // WORD) if self._wide else self._actions << self._share_bits
         team_bits = min((each - 1).bit_length(), BLOCK_BITS)
         threads_bits = BLOCK_BITS if team_bits <= WARP_BITS else team_bits

@@ -601,7 +601,7 @@ def _even(found: Plan, saved: int | None) -> tuple[float | None, str]:
     if found.ledger.seconds_estimate == 0.0:
         return None, f"{found.name} estimates nothing"
     if saved <= 0:
-        return None, "it saves no backups, so it does not pay, whatever a backup costs"
+        return None, "it saves no backups, whatever one of them costs"
     return 1e6 * found.ledger.seconds_estimate / saved, ""
 
 
