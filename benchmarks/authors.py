@@ -48,14 +48,14 @@ def fancy_soft_impute(
     return result
 
 
-def complete_values(q: np.ndarray, rng: np.random.Generator, observe: float = 0.9) -> np.ndarray:
+def complete_values(q: np.ndarray, rng: np.random.Generator, p: float = 0.9) -> np.ndarray:
     """The target values (B, A) of SV-RL as the authors' program makes them, on the host and in q's units.
 
-    Scaled to [-1, 1] by the smallest and the largest entry, each entry observed with probability `observe`, the others
+    Scaled to [-1, 1] by the smallest and the largest entry, each entry observed with probability `p`, the others
     filled in, clipped, and scaled back.
     """
     low, high = q.min(), q.max()
-    hidden = rng.random(q.shape) >= observe
+    hidden = rng.random(q.shape) >= p
     if low == high or not hidden.any():
         return q  # scaling would divide by zero, or there is nothing to fill in
     filled = fancy_soft_impute(np.where(hidden, np.nan, 2 * (q - low) / (high - low) - 1))

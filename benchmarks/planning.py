@@ -78,7 +78,7 @@ class Pairs(NamedTuple):
     reward: np.ndarray
     transitions: scipy.sparse.csr_matrix
     size: tuple[int, int]
-    discount: float
+    gamma: float
 
 
 def pair_arrays(task: ControlTask) -> Pairs:
@@ -98,7 +98,7 @@ def pair_arrays(task: ControlTask) -> Pairs:
         reward[to] = table.reward.numpy()
     parts = weights.reshape(-1), columns.reshape(-1), np.arange(0, 4 * pairs + 1, 4, dtype=np.int32)
     transitions = scipy.sparse.csr_matrix(parts, shape=(pairs, task.n_states))
-    return Pairs(reward, transitions, (task.n_states, task.n_actions), task.discount)
+    return Pairs(reward, transitions, (task.n_states, task.n_actions), task.gamma)
 
 
 def quantecon_problem(arrays: Pairs) -> Any:
@@ -106,7 +106,7 @@ def quantecon_problem(arrays: Pairs) -> Any:
     n_states, n_actions = arrays.size
     states, actions = np.repeat(np.arange(n_states), n_actions), np.tile(np.arange(n_actions), n_states)
     problem = peer("quantecon").markov.DiscreteDP
-    return problem(arrays.reward, arrays.transitions, arrays.discount, states, actions)
+    return problem(arrays.reward, arrays.transitions, arrays.gamma, states, actions)
 
 
 def quantecon_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
@@ -117,9 +117,7 @@ def quantecon_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
 
 def scipy_operator(arrays: Pairs) -> Callable[[np.ndarray], np.ndarray]:
     """The same as a product with a sparse matrix."""
-    return lambda v: np.asarray(
-        (arrays.reward + arrays.discount * (arrays.transitions @ v)).reshape(arrays.size).max(1)
-    )
+    return lambda v: np.asarray((arrays.reward + arrays.gamma * (arrays.transitions @ v)).reshape(arrays.size).max(1))
 
 
 Solutions = dict[str, Callable[[], np.ndarray]]
@@ -141,10 +139,10 @@ def quantecon_solutions(arrays: Pairs) -> Solutions:
 def mdpsolver_solutions(arrays: Pairs) -> Solutions:
     """mdpsolver's methods on one thread, from 0. Its value iteration takes ten times as long and is left out."""
     n_states = arrays.size[0]
-    tolerance = RESIDUAL * arrays.discount / (1.0 - arrays.discount)
+    tolerance = RESIDUAL * arrays.gamma / (1.0 - arrays.gamma)
     model = peer("mdpsolver").model()
     model.mdp(  # it takes lists
-        discount=arrays.discount,
+        discount=arrays.gamma,
         rewards=arrays.reward.reshape(arrays.size).tolist(),
         tranMatProbs=arrays.transitions.data.reshape(*arrays.size, 4).tolist(),
         tranMatColumns=arrays.transitions.indices.reshape(*arrays.size, 4).tolist(),
@@ -254,7 +252,7 @@ def measure_device(quick: bool, device: torch.device) -> Iterator[Row]:
         ours, theirs = median_seconds(calls, repeats=REPEATS)
         yield row(name=f"{size} full sweep on {device}", ours=ours, peer=theirs, note={"sup_distance": distance})
         steps = LEFT_OUT + TIMED
-        methods = CrossValueIteration(max_iterations=steps), StructuredValueIteration(observe=0.2, max_iterations=steps)
+        methods = CrossValueIteration(max_iterations=steps), StructuredValueIteration(p=0.2, max_iterations=steps)
         for method in methods:
             ours, theirs = iteration_seconds(there, method), iteration_seconds(here, method)
             yield row(name=f"{size} iteration of {method.name} on {device}", ours=ours, peer=theirs)

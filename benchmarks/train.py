@@ -49,14 +49,14 @@ def parts(quick: bool, device: torch.device) -> Parts:
         }
     cart = AgentConfig.of(
         "classic",
-        envs=1,
+        n_envs=1,
         hidden=(128, 128),
         learning_rate_left=1.0,
         updates_per_step=0.25,
-        learn_from=500,
+        learning_starts=500,
         steps=800 if quick else 6_000,
     )
-    game = AgentConfig.of("authors", learn_from=200, replay=5_000, steps=260 if quick else 1_200)
+    game = AgentConfig.of("authors", learning_starts=200, buffer_size=5_000, steps=260 if quick else 1_200)
     return {
         f"whole DQN loop, {name}": partial(measure_on_cpu, name, config, 1 if quick else ROUNDS, device)
         for name, config in (("CartPole-v1", cart), (GAME, game))
@@ -119,11 +119,11 @@ def loop_config(structured: bool, n_envs: int, start: int) -> AgentConfig:
         "short",
         **AUTHORS_STRUCTURE,
         structured=structured,
-        envs=n_envs,
+        n_envs=n_envs,
         act_lag=1,
-        learn_from=start,
+        learning_starts=start,
         epsilon_steps=start,
-        replay=max(20 * start, 1_000),
+        buffer_size=max(20 * start, 1_000),
         eval_every=0,
         steps=1_000_000_000,  # more than are made
     )
@@ -179,13 +179,13 @@ def sb3_dqn(name: str, config: AgentConfig, seed: int, device: torch.device) -> 
         "CnnPolicy" if pictures else "MlpPolicy",
         env,
         learning_rate=config.learning_rate,
-        buffer_size=config.replay,
-        learning_starts=config.learn_from,
+        buffer_size=config.buffer_size,
+        learning_starts=config.learning_starts,
         batch_size=config.batch_size,
-        gamma=config.discount,
+        gamma=config.gamma,
         train_freq=round(1 / config.updates_per_step),
         gradient_steps=1,
-        target_update_interval=round(config.target_every / config.updates_per_step),
+        target_update_interval=round(config.target_update_interval / config.updates_per_step),
         exploration_final_eps=config.epsilon_final,
         policy_kwargs={} if pictures else {"net_arch": list(config.hidden)},
         seed=seed,

@@ -56,7 +56,7 @@ def recorded_buffer(n_envs: int, steps: int, device: torch.device) -> tuple[Repl
     """A replay buffer on the device with n_envs * steps transitions of a game played at random."""
     env = make_env(GAME, n_envs, seed=0)
     try:
-        memory = Replay(env.spec, lanes=n_envs, capacity=n_envs * steps, device=device)
+        memory = Replay(env.spec, n_envs=n_envs, capacity=n_envs * steps, device=device)
         memory.begin(env.reset())
         rng = np.random.default_rng(0)
         for _ in range(steps):
@@ -81,7 +81,7 @@ def measure_share(steps: int, count: int) -> Iterator[Row]:
     config = AgentConfig.of("authors", structured=True)
     structure = StructuredTargets.from_config(config)
     assert structure is not None
-    learner = new_learner(config.but(structured=False), spec, torch.device("cpu"))
+    learner = new_learner(config.replace(structured=False), spec, torch.device("cpu"))
     source, masks, rng = torch.Generator().manual_seed(1), torch.Generator().manual_seed(0), np.random.default_rng(0)
     batches = [memory.sample(32, source) for _ in range(count)]
     with torch.no_grad():
@@ -129,7 +129,9 @@ def measure_device(
     with torch_threads(1):
         memory, spec = recorded_buffer(16, steps, device)
         for number, (agent, batch) in enumerate(itertools.product(agents, batches)):
-            config = AgentConfig.of("short", agent=agent, batch_size=batch, target_every=NEVER, **AUTHORS_STRUCTURE)
+            config = AgentConfig.of(
+                "short", agent=agent, batch_size=batch, target_update_interval=NEVER, **AUTHORS_STRUCTURE
+            )
             times = 1e6 * bursts_in_turns(config, memory, spec, burst, rounds, device)
             plain, structured = np.median(times, axis=0).tolist()
             yield Row(
@@ -162,7 +164,7 @@ def bursts_in_turns(
     gc.collect()  # the learners of the last call refer to themselves, and hold gigabytes of a GPU
 
     def two_bursts(structured: bool) -> Callable[[], None]:
-        learner = new_learner(config.but(structured=structured), spec, device)
+        learner = new_learner(config.replace(structured=structured), spec, device)
         graphed = GraphedBursts(learner, memory, most=length)
         draws, masks = torch.Generator(memory.device).manual_seed(1), torch.Generator(device).manual_seed(2)
         for _ in range(3):

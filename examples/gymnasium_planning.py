@@ -10,21 +10,21 @@ from svrl.integrations.gymnasium import PlannedAgent, agent_from_plan, mdp_from_
 torch.set_num_threads(1)
 
 
-def mean_return(env: gymnasium.Env, agent: PlannedAgent, episodes: int, discount: float) -> float:
+def mean_return(env: gymnasium.Env, agent: PlannedAgent, episodes: int, gamma: float) -> float:
     returns = []
     for seed in range(episodes):
         observation, info = env.reset(seed=seed)
         total, weight, over = 0.0, 1.0, False
         while not over:
             observation, reward, terminated, truncated, info = env.step(agent.act(observation, info))
-            total, weight, over = total + weight * float(reward), weight * discount, terminated or truncated
+            total, weight, over = total + weight * float(reward), weight * gamma, terminated or truncated
         returns.append(total)
     return float(np.mean(returns))
 
 
 # An environment that carries its transitions is a model.
 lake = gymnasium.make("FrozenLake-v1", map_name="8x8", max_episode_steps=1000)
-model = mdp_from_env(lake, discount=0.99)
+model = mdp_from_env(lake, gamma=0.99)
 found = plan(model, PolicyIteration())
 expected = start_probabilities(lake) @ found.v.numpy()
 played = mean_return(lake, agent_from_plan(found, model), 500, 0.99)
@@ -36,7 +36,7 @@ pendulum = gymnasium.make(name, actions=51)
 grid = GridMDP(make_task("inverted-pendulum", actions=51))
 found = plan(grid, ModifiedPolicyIteration())
 agent = agent_from_plan(found, grid)  # greedy for the interpolated Q, at any state of the box
-played = mean_return(pendulum, agent, 40, grid.discount)
+played = mean_return(pendulum, agent, 40, grid.gamma)
 print(f"pendulum: observes {pendulum.observation_space}, takes {pendulum.action_space}")
 print(f"  mean value of the grid {float(found.v.mean()):.2f}, 40 episodes with noise give {played:.2f}")
 

@@ -33,7 +33,7 @@ print(f"              the policy is certainly {result.epsilon:.0e}-optimal")
 
 # As arrays of SciPy and NumPy, and from them.
 table = closed(model)
-again = plan(TabularMDP(transitions=table.transitions, rewards=table.rewards, discount=0.95), PolicyIteration())
+again = plan(TabularMDP(transitions=table.transitions, rewards=table.rewards, gamma=0.95), PolicyIteration())
 print(f"SciPy         {table.transitions.shape} transitions: difference {float((again.v - found.v).abs().max()):.0e}")
 
 # Files: the model bit for bit, and the Q of a rough plan with the error that is certain.

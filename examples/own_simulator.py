@@ -19,7 +19,7 @@ shop = Simulator(
     week,
     axes=(Axis(name="stock", low=0.0, high=float(SHELF), points=SHELF + 1),),
     actions=torch.arange(61.0),
-    discount=0.95,
+    gamma=0.95,
     reward_range=(-COST * 60 - KEEPING * SHELF, PRICE * SHELF),
     name="shop",
 )

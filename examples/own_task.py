@@ -42,7 +42,7 @@ task = ControlTask(
     actions=torch.cartesian_prod(torch.linspace(0, 2 * math.pi, 61)[:-1], torch.linspace(0, 1, 6)),
     step=step,
     reward=reward,
-    discount=0.95,
+    gamma=0.95,
     noise=(1.0, 1.0),  # in rollouts, m
     metric=TimeToGoal(inside=docked),
 )
@@ -50,7 +50,7 @@ task = ControlTask(
 torch.set_num_threads(1)  # more of them gain nothing at this size
 model = GridMDP(task)
 exact = plan(model, ModifiedPolicyIteration())
-structured = plan(model, StructuredValueIteration(observe=0.2, tolerance=1e-3))
+structured = plan(model, StructuredValueIteration(p=0.2, tolerance=1e-3))
 for found in (exact, structured):
     loss = max(policy_loss(exact.v, evaluate_policy(model, found.policy)).relative, 0)
     greedy = GreedyPolicy(task=task, q=model.backup(found.v))

@@ -26,7 +26,7 @@ print(f"{model.n_states} states x {model.n_actions} actions, V* from {best.min()
 
 for method in (
     ModifiedPolicyIteration(),
-    StructuredValueIteration(observe=0.2, tolerance=1e-4),
+    StructuredValueIteration(p=0.2, tolerance=1e-4),
     CrossValueIteration(rank=12, tolerance=1e-4, final_sweep=True),
 ):
     found = plan(model, method, seed=0)

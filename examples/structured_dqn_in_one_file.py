@@ -40,7 +40,7 @@ def main() -> None:
     online = network(4, 2)
     target = copy.deepcopy(online)
     optimiser = torch.optim.Adam(online.parameters(), lr=1e-3)
-    structure = StructuredTargets(observe=0.9)
+    structure = StructuredTargets(p=0.9)
     memory: deque = deque(maxlen=20_000)
     scores, score = [], 0.0
 

@@ -15,7 +15,7 @@ transitions = np.array(
     ]
 )
 rewards = np.array([[10.0, -5.0], [6.0, -5.0], [0.0, -20.0]])
-machine = TabularMDP(transitions=transitions, rewards=rewards, discount=0.9, name="machine")
+machine = TabularMDP(transitions=transitions, rewards=rewards, gamma=0.9, name="machine")
 found = plan(machine, PolicyIteration())
 print(f"machine: run or repair? {[['run', 'repair'][a] for a in found.policy]}, values {found.v.numpy().round(2)}")
 
@@ -26,7 +26,7 @@ following = np.stack([here, (here + 1) % places], axis=1).reshape(-1)
 ring = TabularMDP(
     transitions=scipy.sparse.csr_array((np.ones(2 * places), following, np.arange(2 * places + 1))),
     rewards=np.stack([np.cos(2 * np.pi * here / places), np.zeros(places)], axis=1),
-    discount=0.99,
+    gamma=0.99,
     name="ring",
 )
 found = plan(ring, ModifiedPolicyIteration())
@@ -35,7 +35,7 @@ print(f"ring: {found.sweep_equivalents:.0f} sweep-equivalents, certified within 
 
 # Toy text: Gymnasium's own dictionary, P[s][a] = [(probability, next state, reward, done), ...].
 problem = gymnasium.make("FrozenLake-v1").unwrapped
-lake = TabularMDP.from_toy_text(problem.P, discount=0.99, name="frozen-lake")
+lake = TabularMDP.from_toy_text(problem.P, gamma=0.99, name="frozen-lake")
 found = plan(lake, PolicyIteration())
 print(f"frozen lake: {found.iterations} iterations, value of the start {found.v[0]:.4f}, H and G end the episode")
 for row, places in zip(found.policy.reshape(4, 4), problem.desc.astype(str), strict=True):

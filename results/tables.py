@@ -144,7 +144,7 @@ def print_together(evidence: Evidence, arms: Sequence[str], envs: Sequence[str])
 def print_best_ranks(env: str, batch: int) -> None:
     """Mean ranks of the best Q of a control task on batches of distinct grid states."""
     task = make_task(env.removeprefix(CONTROL), actions=control_learning.ACTIONS)
-    q = QStarError.of(task, discount=control_learning.DISCOUNT).q_star
+    q = QStarError.of(task, gamma=control_learning.DISCOUNT).q_star
     batches = q[distinct_rows(2_000, batch, len(q), torch.Generator().manual_seed(0))]
     for words, some in (("", batches), ("row-centred ", batches - batches.mean(-1, keepdim=True))):
         for energy in (trainings.ENERGY, trainings.TIGHT_ENERGY):

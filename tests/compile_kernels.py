@@ -22,7 +22,7 @@ def main() -> None:
     for model in (
         svrl.GridMDP(plane),
         svrl.GridMDP(space),
-        svrl.TabularMDP.deterministic(following=[[0]], rewards=[[0.0]], discount=0.5),
+        svrl.TabularMDP.deterministic(following=[[0]], rewards=[[0.0]], gamma=0.5),
     ):
         v = torch.zeros(model.n_states, dtype=torch.float64)
         model.backup(v)

@@ -36,7 +36,7 @@ SMALLER = {
         )
     },
     "your_own_environment.py": {
-        "steps=8_000, epsilon_steps=4_000": "steps=400, epsilon_steps=200, learn_from=100",
+        "steps=8_000, epsilon_steps=4_000": "steps=400, epsilon_steps=200, learning_starts=100",
         "episodes=50": "episodes=4",
         "states=5_000, batches=2_000": "states=200, batches=20",
     },

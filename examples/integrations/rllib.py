@@ -18,7 +18,7 @@ config = (
     .environment("CartPole-v1")
     .env_runners(num_env_runners=0, num_envs_per_env_runner=8)
     .training(
-        structure=StructuredTargets(observe=0.9),  # or 0.9, or None: the plain agent
+        structure=StructuredTargets(p=0.9),  # or 0.9, or None: the plain agent
         rank_every=20,
         lr=1e-3,
         num_steps_sampled_before_learning_starts=200,

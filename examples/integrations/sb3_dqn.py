@@ -38,7 +38,7 @@ games.reset(seed=100)
 model = StructuredDQN(
     "MlpPolicy",
     Torques(),
-    structure=StructuredTargets(observe=0.9),  # <- or a number, or None for no structure
+    structure=StructuredTargets(p=0.9),  # <- or a number, or None for no structure
     double=True,
     dueling=True,
     learning_rate=1e-3,
@@ -59,4 +59,4 @@ print(" ranks:", ", ".join(f"{name} {rank:.0f}" for name, rank in model.ranks().
 with tempfile.TemporaryDirectory() as folder:
     model.save(Path(folder) / "pendulum")
     again = StructuredDQN.load(Path(folder) / "pendulum", structure=0.5)
-print(f"loaded: double {again.double}, dueling {again.dueling}, now with p = {again.structure.observe}")
+print(f"loaded: double {again.double}, dueling {again.dueling}, now with p = {again.structure.p}")

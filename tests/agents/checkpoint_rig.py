@@ -16,15 +16,15 @@ from .replay_oracle import Counting, all_of, spec_of
 class Rig:
     """A memory that grows, and what saves it. The state is the number of steps."""
 
-    def __init__(self, folder: Path, *, stack: int = 4, lanes: int = 2, capacity: int = 40, end: float = 0.1) -> None:
-        self.spec, self.lanes, self.capacity = spec_of(stack), lanes, capacity
-        self.env = Counting(self.spec, lanes, 0, end)
+    def __init__(self, folder: Path, *, stack: int = 4, n_envs: int = 2, capacity: int = 40, end: float = 0.1) -> None:
+        self.spec, self.n_envs, self.capacity = spec_of(stack), n_envs, capacity
+        self.env = Counting(self.spec, n_envs, 0, end)
         self.replay = self.empty()
         self.replay.begin(self.env.reset())
         self.checkpoints = Checkpoints(folder)
 
     def empty(self) -> Replay:
-        return Replay(self.spec, lanes=self.lanes, capacity=self.capacity)
+        return Replay(self.spec, n_envs=self.n_envs, capacity=self.capacity)
 
     def step(self, count: int, *others: Replay) -> None:
         for _ in range(count):

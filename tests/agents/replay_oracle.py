@@ -29,10 +29,10 @@ class Transition(NamedTuple):
 class Counting:
     """N environments whose frames are random numbers, never zero, with ends as often as asked."""
 
-    def __init__(self, spec: EnvSpec, lanes: int, seed: int, end: float) -> None:
-        self.spec, self.lanes, self.end = spec, lanes, end
+    def __init__(self, spec: EnvSpec, n_envs: int, seed: int, end: float) -> None:
+        self.spec, self.n_envs, self.end = spec, n_envs, end
         self.rng = np.random.default_rng(seed)
-        self.stacks = np.zeros((lanes, spec.stack, *spec.frame_shape), spec.dtype)
+        self.stacks = np.zeros((n_envs, spec.stack, *spec.frame_shape), spec.dtype)
 
     def _frame(self) -> np.ndarray:
         return self.rng.integers(1, 256, self.spec.frame_shape).astype(self.spec.dtype)
@@ -41,26 +41,26 @@ class Counting:
         return (stacks[:, 0] if self.spec.stack == 1 else stacks).copy()
 
     def reset(self) -> np.ndarray:
-        for lane in range(self.lanes):
-            self.stacks[lane] = 0
-            self.stacks[lane, -1] = self._frame()
+        for env in range(self.n_envs):
+            self.stacks[env] = 0
+            self.stacks[env, -1] = self._frame()
         return self._seen(self.stacks)
 
     def step(self) -> tuple[np.ndarray, Step]:
-        for lane in range(self.lanes):
-            self.stacks[lane, :-1] = self.stacks[lane, 1:].copy()
-            self.stacks[lane, -1] = self._frame()
+        for env in range(self.n_envs):
+            self.stacks[env, :-1] = self.stacks[env, 1:].copy()
+            self.stacks[env, -1] = self._frame()
         final = self._seen(self.stacks)
-        over = self.rng.random(self.lanes) < self.end
-        terminal = over & (self.rng.random(self.lanes) < 0.5)
+        over = self.rng.random(self.n_envs) < self.end
+        terminal = over & (self.rng.random(self.n_envs) < 0.5)
         truncated = over & ~terminal
-        for lane in np.flatnonzero(over):
-            self.stacks[lane] = 0
-            self.stacks[lane, -1] = self._frame()
+        for env in np.flatnonzero(over):
+            self.stacks[env] = 0
+            self.stacks[env, -1] = self._frame()
         observations = self._seen(self.stacks) if over.any() else final
-        rewards = self.rng.standard_normal(self.lanes)
-        actions = self.rng.integers(0, 50, self.lanes)
-        return actions, Step(observations, final, rewards, terminal, truncated, self.rng.random(self.lanes) < 0.3)
+        rewards = self.rng.standard_normal(self.n_envs)
+        actions = self.rng.integers(0, 50, self.n_envs)
+        return actions, Step(observations, final, rewards, terminal, truncated, self.rng.random(self.n_envs) < 0.3)
 
 
 class NaiveReplay:
@@ -68,41 +68,41 @@ class NaiveReplay:
 
     def __init__(self, spec: EnvSpec, layout: Layout) -> None:
         self.spec, self.layout = spec, layout
-        self.past: list[list[tuple[int, Transition]]] = [[] for _ in range(layout.lanes)]
-        self.newest = [-1] * layout.lanes  # number of the newest frame that was stored
-        self.first = [0] * layout.lanes  # number of the episode's first
+        self.past: list[list[tuple[int, Transition]]] = [[] for _ in range(layout.n_envs)]
+        self.newest = [-1] * layout.n_envs  # number of the newest frame that was stored
+        self.first = [0] * layout.n_envs  # number of the episode's first
         self.seen: np.ndarray = np.zeros(0)
 
     def begin(self, observations: np.ndarray) -> None:
         self.seen = observations.copy()
-        for lane in range(self.layout.lanes):
-            self.newest[lane] += 1
-            self.first[lane] = self.newest[lane]
+        for env in range(self.layout.n_envs):
+            self.newest[env] += 1
+            self.first[env] = self.newest[env]
 
     def append(self, actions: np.ndarray, step: Step) -> None:
-        for lane in range(self.layout.lanes):
+        for env in range(self.layout.n_envs):
             transition = Transition(
-                self.seen[lane].tobytes(),
-                step.final_observations[lane].tobytes(),
-                int(actions[lane]),
-                float(np.float32(step.rewards[lane])),
-                bool(step.terminal[lane]),
-                bool(step.life_lost[lane]),
+                self.seen[env].tobytes(),
+                step.final_observations[env].tobytes(),
+                int(actions[env]),
+                float(np.float32(step.rewards[env])),
+                bool(step.terminal[env]),
+                bool(step.life_lost[env]),
             )
-            start = max(self.first[lane], self.newest[lane] - self.spec.stack + 1)
-            self.past[lane].append((start, transition))
-            self.newest[lane] += 1
-            if step.ended[lane]:
-                self.newest[lane] += 1
-                self.first[lane] = self.newest[lane]
+            start = max(self.first[env], self.newest[env] - self.spec.stack + 1)
+            self.past[env].append((start, transition))
+            self.newest[env] += 1
+            if step.ended[env]:
+                self.newest[env] += 1
+                self.first[env] = self.newest[env]
         self.seen = step.observations.copy()
 
     def drawable(self) -> list[Transition]:
-        """Lane after lane, oldest first."""
+        """Environment after environment, oldest first."""
         kept = []
-        for lane, past in enumerate(self.past):
-            lowest = self.newest[lane] + 1 - self.layout.slots
-            kept += [transition for start, transition in past[-self.layout.per_lane :] if start >= lowest]
+        for env, past in enumerate(self.past):
+            lowest = self.newest[env] + 1 - self.layout.slots
+            kept += [transition for start, transition in past[-self.layout.per_env :] if start >= lowest]
         return kept
 
 

@@ -25,7 +25,7 @@ def look(seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("lag", [False, True])
 def test_actions_are_the_best_of_the_network(lag: bool) -> None:
     learning = network()
-    actor = Actor(learning, SPEC, lanes=40, lag=lag, precision="float32")
+    actor = Actor(learning, SPEC, n_envs=40, lag=lag, precision="float32")
     for seed in (0, 1):
         seen = look(seed)
         assert torch.equal(actor(seen), learning(torch.from_numpy(seen)).argmax(-1))
@@ -33,14 +33,14 @@ def test_actions_are_the_best_of_the_network(lag: bool) -> None:
 
 def test_without_a_lag_the_network_that_learns_is_asked() -> None:
     learning = network()
-    actor = Actor(learning, SPEC, lanes=40, lag=False, precision="float32")
+    actor = Actor(learning, SPEC, n_envs=40, lag=False, precision="float32")
     learning.load_state_dict(network(1).state_dict())
     assert torch.equal(actor(look()), network(1)(torch.from_numpy(look())).argmax(-1))
 
 
 def test_with_a_lag_it_acts_as_it_was_until_it_follows() -> None:
     learning = network()
-    actor = Actor(learning, SPEC, lanes=40, lag=True, precision="float32")
+    actor = Actor(learning, SPEC, n_envs=40, lag=True, precision="float32")
     learning.load_state_dict(network(1).state_dict())
     old, new = (network(seed)(torch.from_numpy(look())).argmax(-1) for seed in (0, 1))
     assert not torch.equal(old, new)

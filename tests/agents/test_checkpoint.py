@@ -20,7 +20,7 @@ from .replay_oracle import all_of
 @settings(max_examples=25, deadline=None)
 @given(
     stack=st.sampled_from([1, 4]),
-    lanes=st.integers(1, 3),
+    n_envs=st.integers(1, 3),
     capacity=st.integers(3, 50),
     end=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
     pauses=st.lists(st.integers(0, 40), min_size=1, max_size=6),
@@ -28,10 +28,10 @@ from .replay_oracle import all_of
     piece=st.sampled_from([1, 60, 1 << 28]),
 )
 def test_a_loaded_memory_draws_and_goes_on_as_the_saved_one(
-    tmp_path_factory, stack, lanes, capacity, end, pauses, interrupted, piece
+    tmp_path_factory, stack, n_envs, capacity, end, pauses, interrupted, piece
 ):
     folder = tmp_path_factory.mktemp("run")
-    rig = Rig(folder, stack=stack, lanes=lanes, capacity=capacity, end=end)
+    rig = Rig(folder, stack=stack, n_envs=n_envs, capacity=capacity, end=end)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay_io, "PIECE_BYTES", piece)
         for pause in pauses:
@@ -93,7 +93,9 @@ def test_segments_are_written_once_and_leave_with_the_ring(tmp_path: Path):
         files = {path.name: path.read_bytes() for path in (tmp_path / "replay").iterdir()}
         assert all(contents.get(name, data) == data for name, data in files.items())
         assert f"segment-{number:06d}.npz" in files
-        assert len(files) <= 7  # 26 slots of a lane in segments of 5, begun and ended anywhere, and one save before
+        assert (
+            len(files) <= 7
+        )  # 26 slots of an environment in segments of 5, begun and ended anywhere, and one save before
         contents |= files
         checkpoints = sorted((tmp_path / "checkpoints").iterdir())
         assert [path.name for path in checkpoints] == [f"{n:09d}.npz" for n in (number - 1, number) if n]
@@ -149,8 +151,8 @@ def test_a_full_disk_leaves_the_checkpoint_before_it(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"capacity": 60}, "per_lane was 20 and is 30"),
-        ({"lanes": 4}, "lanes was 2 and is 4"),
+        ({"capacity": 60}, "per_env was 20 and is 30"),
+        ({"n_envs": 4}, "n_envs was 2 and is 4"),
         ({"stack": 1}, "stack was 4 and is 1"),
     ],
 )

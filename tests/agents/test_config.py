@@ -19,12 +19,12 @@ def test_the_presets_say_what_the_paper_and_the_authors_say() -> None:
     authors, paper = AgentConfig.of("authors"), AgentConfig.of("paper")
     assert authors == AgentConfig()
     for config in (authors, paper):
-        assert (config.learning_rate, config.discount, config.batch_size, config.observe) == (1e-5, 0.99, 32, 0.9)
+        assert (config.learning_rate, config.gamma, config.batch_size, config.p) == (1e-5, 0.99, 32, 0.9)
         assert (config.epsilon_start, config.epsilon_final) == (1.0, 0.01)
     assert (authors.epsilon_steps, paper.epsilon_steps) == (30_000, 300_000)
-    assert authors.target_every / authors.updates_per_step == 40_000  # agent steps
-    assert paper.target_every / paper.updates_per_step == 10_000
-    assert paper.observe_rise / paper.updates_per_step == 2e6
+    assert authors.target_update_interval / authors.updates_per_step == 40_000  # agent steps
+    assert paper.target_update_interval / paper.updates_per_step == 10_000
+    assert paper.p_rise / paper.updates_per_step == 2e6
     assert (authors.loss, paper.loss) == ("huber", "squared")
     assert (authors.output, authors.scale, paper.output, paper.scale) == ("fill", "minmax", "estimate", "none")
     assert authors.steps == 15_000_000
@@ -42,12 +42,12 @@ def test_the_presets_say_what_the_paper_and_the_authors_say() -> None:
         ("atari/pong", None, AUTHORS_STRUCTURE),
         ("atari/pong", "smoke", AUTHORS_STRUCTURE),
         ("CartPole-v1", "authors", AUTHORS_STRUCTURE),
-        ("CartPole-v1", "paper", {"scale": "none", "value": "completed"}),
+        ("CartPole-v1", "paper", {"scale": "none", "next_value_from": "completed"}),
     ],
 )
 def test_structure_is_the_authors_way_only_where_the_name_says_so(env: str, preset: str | None, way: dict) -> None:
     config = AgentConfig.for_env(env, preset)
-    assert {"scale": config.scale, "value": config.value} == way
+    assert {"scale": config.scale, "next_value_from": config.next_value_from} == way
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(AgentConfig), ids=lambda f: f.name)
@@ -58,23 +58,23 @@ def test_every_field_explains_itself(field: dataclasses.Field) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"observe": 0.0}, r"observe lies in \(0, 1\], got 0.0"),
+        ({"p": 0.0}, r"p lies in \(0, 1\], got 0.0"),
         ({"epsilon_final": 1.2}, r"epsilon_final lies in \[0, 1\], got 1.2"),
-        ({"discount": 1.0}, r"discount lies in \(0, 1\), got 1.0"),
+        ({"gamma": 1.0}, r"gamma lies in \(0, 1\), got 1.0"),
         ({"agent": "dqnn"}, "agent is one of dqn, double, dueling, got 'dqnn'"),
         ({"batch_size": 0}, r"batch_size lies in \[1, inf\), got 0"),
         ({"learning_rate": float("nan")}, r"learning_rate lies in \(0, inf\), got nan"),
         ({"act_lag": 2}, r"act_lag lies in \[0, 1\], got 2"),
-        ({"learn_from": 10}, "learn_from must be at least the batch size, 32"),
+        ({"learning_starts": 10}, "learning_starts must be at least the batch size, 32"),
         ({"hidden": ()}, "hidden needs at least one width"),
         ({"hidden": "64"}, "hidden is a tuple of whole numbers"),
         ({"hidden": 64}, "hidden is a tuple of whole numbers"),
         ({"structured": "no"}, "structured is True or False, got 'no'"),
         ({"steps": 1.5}, "steps is a whole number, got 1.5"),
         ({"steps": True}, "steps is a whole number, got True"),
-        ({"discount": "high"}, "discount is a number, got 'high'"),
+        ({"gamma": "high"}, "gamma is a number, got 'high'"),
         ({"agent": 3}, "agent is a word, got 3"),
-        ({"replay": 10}, "replay must hold at least a batch, 32 transitions, got 10"),
+        ({"buffer_size": 10}, "buffer_size must hold at least a batch, 32 transitions, got 10"),
         ({"gradient_clamp": -1.0}, r"gradient_clamp lies in \[0, inf\), got -1.0"),
     ],
 )

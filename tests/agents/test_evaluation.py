@@ -28,7 +28,7 @@ CONFIG = AgentConfig.of("smoke", network="mlp", hidden=(16,), eval_epsilon=0.0)
 
 
 def lanes_with_games(lengths: list[list[int]]) -> Iterator[Step]:
-    """Lane i plays games of these lengths, for ever; in its k-th game every step pays 100 i + k."""
+    """Environment i plays games of these lengths, for ever; in its k-th game every step pays 100 i + k."""
     game, left = [0] * len(lengths), [games[0] for games in lengths]
     while True:
         rewards = np.array([100.0 * i + game[i] for i in range(len(lengths))])
@@ -48,7 +48,7 @@ def test_the_kth_game_belongs_to_lane_k_mod_n() -> None:
     told: list[tuple[int, int]] = []
     steps = lanes_with_games([[1, 2], [50, 40], [3, 7]])
     games = _whole_games(steps, 3, 5, lambda done, of: told.append((done, of)))
-    # Lane 0 has long been through dozens of games when lane 1 ends its second.
+    # Environment 0 has long been through dozens of games when environment 1 ends its second.
     assert games.lengths == (1, 50, 3, 2, 40)
     assert games.scores == (0.0, 100.0 * 50, 200.0 * 3, 1.0 * 2, 101.0 * 40)
     assert told == [(k, 5) for k in range(1, 6)]
@@ -108,9 +108,9 @@ def test_the_seed_decides_and_nothing_else_does() -> None:
 def test_epsilon_is_the_configuration_s_unless_given() -> None:
     never = evaluate(Always(1), Dice, CONFIG, episodes=30, seed=0)
     assert set(never.lengths) == {1}
-    often = evaluate(Always(1), Dice, CONFIG.but(eval_epsilon=1.0), episodes=30, seed=0)
+    often = evaluate(Always(1), Dice, CONFIG.replace(eval_epsilon=1.0), episodes=30, seed=0)
     assert max(often.lengths) > 1
-    assert evaluate(Always(1), Dice, CONFIG.but(eval_epsilon=1.0), episodes=30, seed=0, epsilon=0.0) == never
+    assert evaluate(Always(1), Dice, CONFIG.replace(eval_epsilon=1.0), episodes=30, seed=0, epsilon=0.0) == never
 
 
 def test_the_network_is_asked_in_evaluation_mode_and_left_in_its_own() -> None:
@@ -189,7 +189,7 @@ def test_games_end_by_the_environment_s_limit_or_else_by_ours(make: Callable[[],
 @pytest.mark.usefixtures("soon")
 def test_training_on_an_environment_without_a_limit_ends_and_says_why() -> None:
     said: list[str] = []
-    training = Training.begin(Endless, TRAIN.but(steps=60, eval_every=0), seed=0, say=said.append)
+    training = Training.begin(Endless, TRAIN.replace(steps=60, eval_every=0), seed=0, say=said.append)
     (found,) = evaluations(list(with_evaluation(training)))
     training.close()
     assert found.lengths == (50, 50)
@@ -207,7 +207,15 @@ def test_scores_in_other_units() -> None:
 
 
 TRAIN = AgentConfig.of(
-    "smoke", network="mlp", hidden=(8,), steps=150, eval_every=40, eval_episodes=2, envs=3, log_every=30, learn_from=32
+    "smoke",
+    network="mlp",
+    hidden=(8,),
+    steps=150,
+    eval_every=40,
+    eval_episodes=2,
+    n_envs=3,
+    log_every=30,
+    learning_starts=32,
 )
 
 
@@ -224,9 +232,9 @@ def evaluations(events: list[Event]) -> list[Evaluated]:
 
 def test_evaluations_come_at_multiples_and_at_the_end() -> None:
     assert [event.steps for event in evaluations(trained()[0])] == [42, 81, 120, 150]
-    ends_on_one, _ = trained(TRAIN.but(steps=120))
+    ends_on_one, _ = trained(TRAIN.replace(steps=120))
     assert [event.steps for event in evaluations(ends_on_one)] == [42, 81, 120]
-    assert [event.steps for event in evaluations(trained(TRAIN.but(eval_every=0))[0])] == [150]
+    assert [event.steps for event in evaluations(trained(TRAIN.replace(eval_every=0))[0])] == [150]
     found = evaluations(ends_on_one)
     assert all(len(event.scores) == 2 and event.human_normalised is None for event in found)
     assert len({(event.scores, event.lengths) for event in found}) > 1

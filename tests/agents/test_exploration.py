@@ -15,7 +15,7 @@ def test_epsilon_falls_linearly_and_stays(steps: int, epsilon: float) -> None:
 
 
 def test_no_steps_is_the_final_epsilon_at_once() -> None:
-    assert epsilon_at(CONFIG.but(epsilon_steps=0), 0) == 0.1
+    assert epsilon_at(CONFIG.replace(epsilon_steps=0), 0) == 0.1
 
 
 def test_shares_of_random_and_greedy_actions() -> None:

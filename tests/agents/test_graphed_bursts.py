@@ -25,16 +25,16 @@ from .replay_oracle import Counting
 VECTORS = EnvSpec(id="v", family="gymnasium", frame_shape=(3,), dtype="float32", n_actions=4)
 PICTURES = EnvSpec(id="p", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=6)
 ARMS = [
-    {"agent": agent, "structured": structured, "value": value}
+    {"agent": agent, "structured": structured, "next_value_from": value}
     for agent in ("dqn", "double", "dueling")
     for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
 ]
 
 
-def memory(spec: EnvSpec, lanes: int = 2, steps: int = 60) -> Replay:
-    replay = Replay(spec, lanes=lanes, capacity=100)
+def memory(spec: EnvSpec, n_envs: int = 2, steps: int = 60) -> Replay:
+    replay = Replay(spec, n_envs=n_envs, capacity=100)
     rng = np.random.default_rng(0)
-    env = Counting(spec, lanes, 1, 0.1)
+    env = Counting(spec, n_envs, 1, 0.1)
     replay.begin(_noisy(env.reset(), rng, spec))
     for _ in range(steps):
         actions, step = env.step()
@@ -78,13 +78,13 @@ def assert_equal_weights(plain: Learner, fast: Learner) -> None:
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
 def test_both_paths_make_the_same_updates(arm: dict) -> None:
-    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_every=7, **arm)
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_update_interval=7, **arm)
     assert_equal_weights(*both(VECTORS, config, [4, 3, 5, 2, 1, 5, 1], most=5))
 
 
 def test_a_rate_that_falls_and_a_share_that_rises_do_so_inside_a_burst() -> None:
     config = AgentConfig.of(
-        "classic", batch_size=8, hidden=(32,), structured=True, observe=0.5, observe_rise=12, steps=80, learn_from=40
+        "classic", batch_size=8, hidden=(32,), structured=True, p=0.5, p_rise=12, steps=80, learning_starts=40
     )
     plain, fast = both(VECTORS, config, [6, 6, 6], most=6)
     assert_equal_weights(plain, fast)
@@ -108,8 +108,8 @@ def test_what_a_gpu_would_gather_is_what_it_would_be_given() -> None:
 def test_estimators_that_wait_are_not_captured() -> None:
     config = AgentConfig.of("classic", batch_size=8, hidden=(32,), structured=True)
     assert can_capture(learner(VECTORS, config))
-    assert can_capture(learner(VECTORS, config.but(structured=False)))
-    assert not can_capture(learner(VECTORS, config.but(estimator="hard-impute", rank=2)))
+    assert can_capture(learner(VECTORS, config.replace(structured=False)))
+    assert not can_capture(learner(VECTORS, config.replace(estimator="hard-impute", rank=2)))
 
 
 def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
@@ -121,7 +121,7 @@ def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
 
 
 def test_a_burst_longer_than_allowed_is_refused() -> None:
-    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_every=3)
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_update_interval=3)
     graphed = GraphedBursts(learner(VECTORS, config), memory(VECTORS), most=2)
     with pytest.raises(ValueError, match="1 to 3 updates"):
         graphed.burst(4, torch.Generator(), torch.Generator())

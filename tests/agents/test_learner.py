@@ -27,13 +27,13 @@ BASE = AgentConfig.of(
     learning_rate_left=1.0,
     batch_size=B,
     hidden=(12, 9),
-    discount=0.9,
-    target_every=100,
+    gamma=0.9,
+    target_update_interval=100,
     learning_rate=1e-2,
     clip_rewards=True,
 )
 ARMS = [
-    {"agent": agent, "structured": structured, "value": value}
+    {"agent": agent, "structured": structured, "next_value_from": value}
     for agent in ("dqn", "double", "dueling")
     for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
 ]
@@ -73,7 +73,7 @@ class Reference:
         if completed is None:
             action = int((q_online if double else q_target)[row].argmax())
             return float(q_target[row, action])
-        if self.config.value == "network":
+        if self.config.next_value_from == "network":
             return float(q_target[row, int(completed[row].argmax())])
         action = int((q_online if double else completed)[row].argmax())
         return float(completed[row, action])
@@ -81,7 +81,7 @@ class Reference:
     def completed(self, q_target: Tensor, q_online: Tensor, mask: Tensor | None) -> Tensor | None:
         if self.structure is None:
             return None
-        online = self.config.agent == "double" and self.config.value == "network"
+        online = self.config.agent == "double" and self.config.next_value_from == "network"
         return self.structure.complete(q_online if online else q_target, mask).matrix
 
     def update(self, batch: Batch, mask: Tensor | None) -> float:
@@ -95,7 +95,7 @@ class Reference:
             reward = float(batch.rewards[row])
             target = math.copysign(1.0, reward) if config.clip_rewards else reward
             if not (bool(batch.terminal[row]) or (config.life_loss_ends and bool(batch.life_lost[row]))):
-                target += config.discount * self.value(q_target, q_online, completed, row)
+                target += config.gamma * self.value(q_target, q_online, completed, row)
             error = q[row, int(batch.actions[row])] - target
             if config.loss == "squared" or abs(float(error.detach())) < 1:
                 total = total + (error**2 if config.loss == "squared" else error**2 / 2)
@@ -122,7 +122,7 @@ def masks_of(learner: Learner, count: int, seed: int) -> list[Tensor | None]:
     if learner.structure is None:
         return [None] * count
     source = torch.Generator().manual_seed(seed)
-    return list(torch.rand(count, B, 6, generator=source) < learner.config.observe)
+    return list(torch.rand(count, B, 6, generator=source) < learner.config.p)
 
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
@@ -132,7 +132,7 @@ def masks_of(learner: Learner, count: int, seed: int) -> list[Tensor | None]:
     ids=["huber", "squared-clamped", "raw"],
 )
 def test_a_burst_makes_the_updates_of_the_reference(arm: dict, learning: dict) -> None:
-    learner = learner_of(BASE.but(**arm, **learning, observe=0.7))
+    learner = learner_of(BASE.replace(**arm, **learning, p=0.7))
     reference, count = Reference(learner), 3
     batch = transitions(count * B)
     masks = masks_of(learner, count, seed=4)
@@ -149,9 +149,9 @@ def test_a_burst_makes_the_updates_of_the_reference(arm: dict, learning: dict) -
 def test_structure_changes_some_targets_below_one_and_none_at_one(arm: dict, output: str, scale: str) -> None:
     batch = transitions(4 * B)
     changed = {}
-    for observe in (0.6, 1.0):
-        learner = learner_of(BASE.but(**arm, output=output, scale=scale, observe=observe))
-        changed[observe] = metrics(learner, batch, 4, torch.Generator().manual_seed(4))["targets_changed"]
+    for p in (0.6, 1.0):
+        learner = learner_of(BASE.replace(**arm, output=output, scale=scale, p=p))
+        changed[p] = metrics(learner, batch, 4, torch.Generator().manual_seed(4))["targets_changed"]
     assert changed[0.6] > 0
     if output == "fill":
         assert changed[1.0] == 0
@@ -159,7 +159,7 @@ def test_structure_changes_some_targets_below_one_and_none_at_one(arm: dict, out
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
 def test_a_log_row_says_what_structure_does_to_targets(arm: dict) -> None:
-    learner = learner_of(BASE.but(**arm, observe=0.7))
+    learner = learner_of(BASE.replace(**arm, p=0.7))
     reference, batch, count = Reference(learner), transitions(3 * B), 3
     told = metrics(learner, batch, count, torch.Generator().manual_seed(4))
     change = []
@@ -183,8 +183,8 @@ def test_a_log_row_says_what_structure_does_to_targets(arm: dict) -> None:
 @pytest.mark.parametrize("agent", ["dqn", "double", "dueling"])
 @pytest.mark.parametrize("value", ["completed", "network"])
 def test_observing_everything_with_fill_is_the_plain_agent_bit_for_bit(agent: str, value: str) -> None:
-    plain = learner_of(BASE.but(agent=agent))
-    full = learner_of(BASE.but(agent=agent, structured=True, observe=1.0, value=value))
+    plain = learner_of(BASE.replace(agent=agent))
+    full = learner_of(BASE.replace(agent=agent, structured=True, p=1.0, next_value_from=value))
     for seed in range(5):
         batch = transitions(2 * B, seed)
         for learner in (plain, full):
@@ -195,7 +195,7 @@ def test_observing_everything_with_fill_is_the_plain_agent_bit_for_bit(agent: st
 
 @pytest.mark.parametrize("agent", ["dqn", "double", "dueling"])
 def test_one_burst_of_six_is_six_bursts_of_one(agent: str) -> None:
-    whole, single = learner_of(BASE.but(agent=agent)), learner_of(BASE.but(agent=agent))
+    whole, single = learner_of(BASE.replace(agent=agent)), learner_of(BASE.replace(agent=agent))
     batch = transitions(6 * B)
     whole.burst(batch, 6, torch.Generator())
     for k in range(6):
@@ -205,7 +205,7 @@ def test_one_burst_of_six_is_six_bursts_of_one(agent: str) -> None:
 
 
 def test_the_target_network_is_copied_when_due_and_only_then() -> None:
-    learner = learner_of(BASE.but(target_every=5))
+    learner = learner_of(BASE.replace(target_update_interval=5))
     before = [p.clone() for p in learner.target.parameters()]
     learner.burst(transitions(4 * B), 4, torch.Generator())
     assert all(torch.equal(a, b) for a, b in zip(before, learner.target.parameters(), strict=True))
@@ -224,7 +224,7 @@ def test_gradients_never_reach_the_target_network() -> None:
 
 @pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
 def test_captured_and_restored_it_goes_on_exactly(optimiser: str) -> None:
-    config = BASE.but(optimiser=optimiser, agent="dueling", structured=True)
+    config = BASE.replace(optimiser=optimiser, agent="dueling", structured=True)
     one, two = learner_of(config), learner_of(config, seed=7)
     one.burst(transitions(3 * B), 3, torch.Generator().manual_seed(1))
     two.restore(one.capture())
@@ -262,7 +262,7 @@ def test_what_is_captured_does_not_move_with_the_learner() -> None:
 
 
 def test_rmsprop_is_centred_as_published_with_minatar() -> None:
-    learner = learner_of(BASE.but(optimiser="rmsprop", optimiser_epsilon=0.01, learning_rate=1e-3))
+    learner = learner_of(BASE.replace(optimiser="rmsprop", optimiser_epsilon=0.01, learning_rate=1e-3))
     network = copy.deepcopy(learner.online)
     batch = transitions(B)
     targets = learner.prepare(batch, 1, None).targets
@@ -277,7 +277,9 @@ def test_rmsprop_is_centred_as_published_with_minatar() -> None:
 
 
 def test_the_learning_rate_falls_linearly_to_what_is_left_of_it() -> None:
-    config = BASE.but(learning_rate=0.1, learning_rate_left=0.2, steps=1_100, learn_from=100, updates_per_step=0.01)
+    config = BASE.replace(
+        learning_rate=0.1, learning_rate_left=0.2, steps=1_100, learning_starts=100, updates_per_step=0.01
+    )
     learner = learner_of(config)
     rates = []
     for _ in range(10):
@@ -307,7 +309,7 @@ def test_the_eager_optimiser_is_torchs(kind: type[torch.optim.Optimizer]) -> Non
 def test_training_imports_no_compiler_and_no_computer_algebra() -> None:
     code = (
         "import sys, svrl\n"
-        "config = svrl.AgentConfig.for_env('CartPole-v1', 'smoke', agent='dueling', steps=100, learn_from=50)\n"
+        "config = svrl.AgentConfig.for_env('CartPole-v1', 'smoke', agent='dueling', steps=100, learning_starts=50)\n"
         "svrl.train('CartPole-v1', config)\n"
         "print([name for name in ('torch._dynamo', 'sympy', 'matplotlib') if name in sys.modules])"
     )

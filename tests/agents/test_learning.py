@@ -49,7 +49,7 @@ def test_the_error_against_the_planned_q_falls(structured: bool) -> None:
     from svrl.training.q_star import QStarError
 
     config = AgentConfig.for_env(
-        "control/inverted-pendulum", actions=100, structured=structured, steps=20_000, discount=0.95, eval_every=0
+        "control/inverted-pendulum", actions=100, structured=structured, steps=20_000, gamma=0.95, eval_every=0
     )
     training = Training.begin("control/inverted-pendulum", config, seed=0)
     error = QStarError.of_learner(training)
@@ -64,7 +64,9 @@ def test_the_error_against_the_planned_q_falls(structured: bool) -> None:
 def test_every_atari_game_trains_and_is_evaluated(game: str) -> None:
     pytest.importorskip("ale_py")
     env = f"atari/{game}"
-    config = AgentConfig.for_env(env, "smoke", structured=True, steps=96, learn_from=64, log_every=40, eval_epsilon=1.0)
+    config = AgentConfig.for_env(
+        env, "smoke", structured=True, steps=96, learning_starts=64, log_every=40, eval_epsilon=1.0
+    )
     events: list[object] = []
     found = train(env, config, watch=events.append)
     assert found.updates == 8

@@ -241,7 +241,7 @@ class Rich(Drift):
 
 @pytest.mark.parametrize(("clip", "most"), [(True, 10.0), (False, 50.0)])
 def test_optimism_is_in_the_units_that_the_agent_learns_from(clip: bool, most: float) -> None:
-    agent = dataclasses.replace(drifter(), source=Rich, config=drifter().config.but(clip_rewards=clip, discount=0.9))
+    agent = dataclasses.replace(drifter(), source=Rich, config=drifter().config.replace(clip_rewards=clip, gamma=0.9))
     with torch.no_grad():
         agent.network.action_stream.out.weight.zero_()
         agent.network.action_stream.out.bias.fill_(7.0)

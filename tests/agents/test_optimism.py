@@ -31,11 +31,11 @@ def test_lanes_do_not_mix() -> None:
 
 
 def test_a_constant_reward_has_its_closed_form() -> None:
-    long, discount = 400, 0.9
+    long, gamma = 400, 0.9
     rewards, never = torch.ones(long, 3), torch.zeros(long, 3, dtype=torch.bool)
-    found = overestimation(torch.full((long, 3), 12.0), rewards, never, never, never, discount)
+    found = overestimation(torch.full((long, 3), 12.0), rewards, never, never, never, gamma)
     assert found is not None
-    late = math.ceil(math.log(0.01) / math.log(discount))
+    late = math.ceil(math.log(0.01) / math.log(gamma))
     assert found.states == 3 * (long - late)
     assert found.value == 12.0
     assert found.gained == pytest.approx(10.0, rel=0.01)

@@ -21,9 +21,9 @@ def generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def filled(*, stack: int = 4, lanes: int = 3, capacity: int = 60, end: float = 0.1, steps: int = 200) -> Replay:
+def filled(*, stack: int = 4, n_envs: int = 3, capacity: int = 60, end: float = 0.1, steps: int = 200) -> Replay:
     spec = spec_of(stack)
-    env, memory = Counting(spec, lanes, 0, end), Replay(spec, lanes=lanes, capacity=capacity)
+    env, memory = Counting(spec, n_envs, 0, end), Replay(spec, n_envs=n_envs, capacity=capacity)
     memory.begin(env.reset())
     for _ in range(steps):
         memory.append(*env.step())
@@ -34,15 +34,15 @@ def filled(*, stack: int = 4, lanes: int = 3, capacity: int = 60, end: float = 0
 @given(
     stack=st.sampled_from([1, 3, 4]),
     dtype=st.sampled_from(["uint8", "float32"]),
-    lanes=st.integers(1, 4),
+    n_envs=st.integers(1, 4),
     capacity=st.integers(4, 60),
     end=st.sampled_from([0.0, 0.02, 0.2, 0.6, 1.0]),
     seed=st.integers(0, 2**32),
     interrupt=st.sampled_from([0.0, 0.05]),
 )
-def test_it_is_a_list_of_the_newest_transitions(stack, dtype, lanes, capacity, end, seed, interrupt):
+def test_it_is_a_list_of_the_newest_transitions(stack, dtype, n_envs, capacity, end, seed, interrupt):
     spec = spec_of(stack, dtype)
-    env, memory = Counting(spec, lanes, seed, end), Replay(spec, lanes=lanes, capacity=capacity)
+    env, memory = Counting(spec, n_envs, seed, end), Replay(spec, n_envs=n_envs, capacity=capacity)
     naive = NaiveReplay(spec, memory.layout)
     start = env.reset()
     memory.begin(start)
@@ -62,19 +62,19 @@ def test_it_is_a_list_of_the_newest_transitions(stack, dtype, lanes, capacity, e
     drawn = transitions(memory.sample(64, generator(seed)))
     assert set(drawn) <= set(naive.drawable())
     if interrupt == 0.0 and end == 0.0:
-        assert len(memory) == lanes * (capacity // lanes)
+        assert len(memory) == n_envs * (capacity // n_envs)
 
 
 @settings(max_examples=25, deadline=None)
 @given(
     stack=st.sampled_from([1, 3, 4]),
-    lanes=st.integers(1, 4),
+    n_envs=st.integers(1, 4),
     end=st.sampled_from([0.0, 0.1, 1.0]),
     frame=st.sampled_from([(1,), (2, 2), (3,), (4, 4)]),
 )
-def test_the_kernel_and_its_twin_agree(stack, lanes, end, frame):
+def test_the_kernel_and_its_twin_agree(stack, n_envs, end, frame):
     spec = EnvSpec(id="x", family="gymnasium", frame_shape=frame, dtype="uint8", stack=stack, n_actions=50)
-    env, memory = Counting(spec, lanes, 1, end), Replay(spec, lanes=lanes, capacity=40)
+    env, memory = Counting(spec, n_envs, 1, end), Replay(spec, n_envs=n_envs, capacity=40)
     memory.begin(env.reset())
     for _ in range(90):
         memory.append(*env.step())
@@ -85,7 +85,7 @@ def test_the_kernel_and_its_twin_agree(stack, lanes, end, frame):
 
 
 def test_frames_before_the_first_are_zero():
-    memory = filled(lanes=1, end=0.0, capacity=20, steps=3)
+    memory = filled(n_envs=1, end=0.0, capacity=20, steps=3)
     windows = memory._sample_kernel(torch.arange(3)).windows
     zero = (windows.flatten(2) == 0).all(2).tolist()
     assert zero == [
@@ -108,7 +108,7 @@ def test_observations_are_views_of_the_windows():
 def test_all_transitions_are_equally_likely():
     memory = filled(end=0.5)
     sizes = np.diff(memory.ends, prepend=0)
-    assert len(set(sizes.tolist())) > 1, "lanes of unequal size, or nothing is tested"
+    assert len(set(sizes.tolist())) > 1, "environments of unequal size, or nothing is tested"
     every = all_of(memory)
     place = {transition: number for number, transition in enumerate(every)}
     assert len(place) == len(every)
@@ -129,7 +129,7 @@ def test_equal_generators_draw_equal_batches():
 
 def test_a_batch_stays_what_it_was():
     spec = spec_of(4)
-    env, memory = Counting(spec, 2, 0, 0.1), Replay(spec, lanes=2, capacity=10)
+    env, memory = Counting(spec, 2, 0, 0.1), Replay(spec, n_envs=2, capacity=10)
     memory.begin(env.reset())
     for _ in range(20):
         memory.append(*env.step())
@@ -153,7 +153,7 @@ def test_a_batch_of_no_more_use_is_written_over():
 
 def test_an_interruption_makes_the_open_states_final_frames():
     spec = spec_of(4)
-    env, memory = Counting(spec, 2, 0, 0.0), Replay(spec, lanes=2, capacity=40)
+    env, memory = Counting(spec, 2, 0, 0.0), Replay(spec, n_envs=2, capacity=40)
     memory.begin(env.reset())
     _, last = [env_step(env, memory) for _ in range(6)][-1]
     memory.begin(env.reset())
@@ -171,10 +171,10 @@ def env_step(env: Counting, memory: Replay) -> tuple[np.ndarray, Step]:
     return actions, step
 
 
-@pytest.mark.parametrize("lanes", [1, 8, 64])
-def test_a_million_atari_transitions_fit(lanes: int):
-    layout = Layout.of(ATARI, lanes=lanes, capacity=1_000_000)
-    assert layout.lanes * layout.per_lane == 1_000_000
+@pytest.mark.parametrize("n_envs", [1, 8, 64])
+def test_a_million_atari_transitions_fit(n_envs: int):
+    layout = Layout.of(ATARI, n_envs=n_envs, capacity=1_000_000)
+    assert layout.n_envs * layout.per_env == 1_000_000
     assert layout.nbytes < 7.4e9
 
 
@@ -182,14 +182,14 @@ def test_a_million_atari_transitions_fit(lanes: int):
 def test_single_frames_are_stored_once(capacity: int):
     frame = 10 * 10 * 10
     spec = EnvSpec(id="x", family="minatar", frame_shape=(10, 10, 10), dtype="uint8", n_actions=6)
-    assert Layout.of(spec, lanes=1, capacity=capacity).nbytes < 1.16 * capacity * frame
+    assert Layout.of(spec, n_envs=1, capacity=capacity).nbytes < 1.16 * capacity * frame
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 9, 40])
 @pytest.mark.parametrize("stack", [1, 4])
 def test_short_episodes_cost_what_the_text_says(stack: int, length: int):
     spec = spec_of(stack)
-    env, memory = Counting(spec, 1, 0, 0.0), Replay(spec, lanes=1, capacity=320)
+    env, memory = Counting(spec, 1, 0, 0.0), Replay(spec, n_envs=1, capacity=320)
     naive = NaiveReplay(spec, memory.layout)
     start = env.reset()
     memory.begin(start)
@@ -211,7 +211,7 @@ def test_short_episodes_cost_what_the_text_says(stack: int, length: int):
 
 
 def test_the_arithmetic_is_what_is_allocated():
-    memory = Replay(ATARI, lanes=8, capacity=10_000)
+    memory = Replay(ATARI, n_envs=8, capacity=10_000)
     arrays = (memory.heads, memory.tails, memory.ends, memory.order, memory.ages)
     tensors = (memory.frames, memory.actions, memory.rewards, memory.terminal, memory.life_lost)
     assert memory.nbytes == sum(array.nbytes for array in arrays) + sum(tensor.nbytes for tensor in tensors)
@@ -220,7 +220,7 @@ def test_the_arithmetic_is_what_is_allocated():
 def test_untouched_memory_costs_nothing():
     if free_ram() < 8e9:
         pytest.skip("needs 8 GB that are free, without using them")
-    memory = Replay(ATARI, lanes=8, capacity=1_000_000)
+    memory = Replay(ATARI, n_envs=8, capacity=1_000_000)
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = 4096 * int(file.read().split()[1])
     assert resident < 3e9 < memory.nbytes
@@ -228,24 +228,24 @@ def test_untouched_memory_costs_nothing():
 
 def test_too_much_is_refused_with_what_to_lower():
     with pytest.raises(ValueError, match=r"takes .* GB, and .* GB of RAM are free. Lower replay to about [\d,]+\."):
-        Replay(ATARI, lanes=1, capacity=10**10)
+        Replay(ATARI, n_envs=1, capacity=10**10)
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"lanes": 0}, "at least one lane"),
+        ({"n_envs": 0}, "at least one environment"),
         ({"capacity": 2}, "for 3 environments holds at least 3 transitions, got 2"),
     ],
 )
 def test_impossible_sizes(change: dict[str, int], sentence: str):
     with pytest.raises(ValueError, match=sentence):
-        Replay(spec_of(4), **{"lanes": 3, "capacity": 9, **change})
+        Replay(spec_of(4), **{"n_envs": 3, "capacity": 9, **change})
 
 
 def test_wrong_use_is_answered_in_a_sentence():
     spec = spec_of(4)
-    env, memory = Counting(spec, 3, 0, 0.0), Replay(spec, lanes=3, capacity=30)
+    env, memory = Counting(spec, 3, 0, 0.0), Replay(spec, n_envs=3, capacity=30)
     start = env.reset()
     actions, step = env.step()
     with pytest.raises(ValueError, match=r"Call begin\(observations\) first"):

@@ -12,19 +12,19 @@ from svrl.agents.replay_io import restore, segments, standing
 from .replay_oracle import Counting, spec_of
 
 
-def on_device(stack: int, lanes: int) -> Replay:
-    memory = Replay(spec_of(stack), lanes=lanes, capacity=40)
+def on_device(stack: int, n_envs: int) -> Replay:
+    memory = Replay(spec_of(stack), n_envs=n_envs, capacity=40)
     memory._on_host = False
     memory._side = GpuSide(memory)
     return memory
 
 
 @pytest.mark.parametrize("end", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("stack", [1, 4])
-def test_both_ways_store_and_draw_the_same(stack: int, lanes: int, end: float):
-    host, device = Replay(spec_of(stack), lanes=lanes, capacity=40), on_device(stack, lanes)
-    env = Counting(spec_of(stack), lanes, 2, end)
+def test_both_ways_store_and_draw_the_same(stack: int, n_envs: int, end: float):
+    host, device = Replay(spec_of(stack), n_envs=n_envs, capacity=40), on_device(stack, n_envs)
+    env = Counting(spec_of(stack), n_envs, 2, end)
     memories = [host, device]
     for number in range(120):
         if number % 50 == 0:
@@ -35,7 +35,7 @@ def test_both_ways_store_and_draw_the_same(stack: int, lanes: int, end: float):
         for memory in memories:
             memory.append(actions, step)
         if number == 70:
-            loaded = on_device(stack, lanes)
+            loaded = on_device(stack, n_envs)
             restore(loaded, standing(device), segments(device))
             memories.append(loaded)
         batches = [memory.sample(6, torch.Generator().manual_seed(number)) for memory in memories]

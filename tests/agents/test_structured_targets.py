@@ -30,7 +30,7 @@ def masks(seed: int = 5) -> torch.Generator:
 @pytest.mark.parametrize("scale", SCALES)
 def test_observing_everything_and_filling_changes_no_bit(scale: str) -> None:
     q = values(4, 32, 18)
-    found = StructuredTargets(observe=1.0, scale=scale, output="fill")(q, masks())
+    found = StructuredTargets(p=1.0, scale=scale, output="fill")(q, masks())
     assert torch.equal(found.matrix, q)
 
 
@@ -115,14 +115,14 @@ def test_values_that_are_not_finite_pass_through() -> None:
 
 
 def test_the_probability_rises_linearly_to_one() -> None:
-    rule = StructuredTargets(observe=0.8, rise=100)
+    rule = StructuredTargets(p=0.8, rise=100)
     assert [rule.probability(u) for u in (0, 50, 100, 1000)] == pytest.approx([0.8, 0.9, 1.0, 1.0])
-    assert StructuredTargets(observe=0.8).probability(10**9) == 0.8
+    assert StructuredTargets(p=0.8).probability(10**9) == 0.8
 
 
 def test_a_burst_rises_inside_as_single_calls_would() -> None:
     q = values(200, 32, 18)
-    shares = StructuredTargets(observe=0.2, rise=200)(q, masks()).mask.float().mean((1, 2))
+    shares = StructuredTargets(p=0.2, rise=200)(q, masks()).mask.float().mean((1, 2))
     assert float((shares - torch.linspace(0.2, 1.0, 200)).abs().max()) < 0.1
     assert float(shares[-1]) > 0.98
 
@@ -170,14 +170,14 @@ def test_a_low_rank_matrix_is_recovered_where_it_was_not_observed() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"observe": 0.0}, r"probability in \(0, 1\], got 0.0"),
-        ({"observe": 1.5}, "got 1.5"),
+        ({"p": 0.0}, r"probability in \(0, 1\], got 0.0"),
+        ({"p": 1.5}, "got 1.5"),
         ({"rise": -1}, "rise >= 0"),
-        ({"observe": "a"}, "got a"),
+        ({"p": "a"}, "got a"),
         ({"estimator": "factor-als"}, r"an estimator such as SoftImpute\(\), got 'factor-als'"),
         ({"scale": "rows"}, "none, minmax, row, got 'rows'"),
         ({"output": "both"}, "fill, estimate"),
-        ({"value": "x"}, "completed, network"),
+        ({"next_value_from": "x"}, "completed, network"),
     ],
 )
 def test_bad_settings_are_one_sentence(changes: dict[str, object], sentence: str) -> None:
@@ -252,6 +252,6 @@ def test_values_that_are_not_finite_are_not_called_converged() -> None:
 
 
 def test_by_default_rows_are_centred_and_the_network_values() -> None:
-    assert StructuredTargets() == StructuredTargets(scale="row", value="network")
-    assert StructuredTargets(scale="minmax", value="completed") == AUTHORS_WAY
+    assert StructuredTargets() == StructuredTargets(scale="row", next_value_from="network")
+    assert StructuredTargets(scale="minmax", next_value_from="completed") == AUTHORS_WAY
     assert StructuredTargets.from_config(AgentConfig.of("authors", structured=True)) == AUTHORS_WAY

@@ -63,7 +63,7 @@ def test_noise_cannot_be_completed_and_a_factor_can() -> None:
 
 
 def test_where_all_is_seen_nothing_is_judged_and_nothing_moves() -> None:
-    found = estimate_batches(torch.randn(40, 4, generator=seeded()), batches(3, 8, 40), seeded(), observe=1.0)
+    found = estimate_batches(torch.randn(40, 4, generator=seeded()), batches(3, 8, 40), seeded(), p=1.0)
     assert (found.held_out, found.beyond_row_mean, found.row_max_bias, found.best_kept) == (None, None, 0.0, 1.0)
 
 

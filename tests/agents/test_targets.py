@@ -25,7 +25,7 @@ COMPLETED = torch.tensor([[6.0, 5.0, 7.0], [2.0, 3.0, -1.0]])
     ],
 )
 def test_who_chooses_and_who_values(kind: str, given: torch.Tensor | None, value: str, expected: list[float]) -> None:
-    found = next_values(kind, TARGET, online_q=ONLINE, completed=given, value=value)  # type: ignore[arg-type]
+    found = next_values(kind, TARGET, online_q=ONLINE, completed=given, next_value_from=value)  # type: ignore[arg-type]
     assert found.tolist() == expected
 
 

@@ -19,13 +19,13 @@ from svrl.agents.training import Training, train
 
 SMALL = AgentConfig.of(
     "classic",
-    envs=1,
+    n_envs=1,
     hidden=(32,),
     batch_size=32,
-    discount=0.5,
-    learn_from=100,
-    replay=2_000,
-    target_every=50,
+    gamma=0.5,
+    learning_starts=100,
+    buffer_size=2_000,
+    target_update_interval=50,
     epsilon_steps=500,
     steps=1_500,
     log_every=500,
@@ -33,7 +33,7 @@ SMALL = AgentConfig.of(
     eval_episodes=20,
     learning_rate=3e-3,
 )
-BRIEF = SMALL.but(steps=400, log_every=100)
+BRIEF = SMALL.replace(steps=400, log_every=100)
 ARMS = [(agent, structured) for agent in ("dqn", "double", "dueling") for structured in (False, True)]
 Source = str | Callable[[], Any]
 
@@ -50,7 +50,7 @@ def same_weights(a: Training, b: Training) -> bool:
 
 @pytest.mark.parametrize(("agent", "structured"), ARMS)
 def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
-    found = train(identity, SMALL.but(agent=agent, structured=structured))
+    found = train(identity, SMALL.replace(agent=agent, structured=structured))
     games = evaluate(found.network, identity, found.config, episodes=20, seed=1)
     assert games.mean > 9.5
     assert np.array_equal(found.act(np.arange(4)), np.arange(4))
@@ -59,8 +59,8 @@ def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
 @pytest.mark.parametrize("value", ["completed", "network"])
 @pytest.mark.parametrize("agent", ["dqn", "double"])
 def test_observing_everything_with_fill_is_the_plain_run_bit_for_bit(agent: str, value: str) -> None:
-    plain, events = run(identity, BRIEF.but(agent=agent))
-    full, others = run(identity, BRIEF.but(agent=agent, structured=True, observe=1.0, value=value))
+    plain, events = run(identity, BRIEF.replace(agent=agent))
+    full, others = run(identity, BRIEF.replace(agent=agent, structured=True, p=1.0, next_value_from=value))
     assert same_weights(plain, full)
     scores = [[event.score for event in some if isinstance(event, EpisodeEnded)] for some in (events, others)]
     assert scores[0] == scores[1]
@@ -68,7 +68,7 @@ def test_observing_everything_with_fill_is_the_plain_run_bit_for_bit(agent: str,
 
 @pytest.mark.parametrize("act_lag", [0, 1])
 def test_one_seed_one_run_and_another_seed_another(act_lag: int) -> None:
-    config = BRIEF.but(structured=True, act_lag=act_lag, envs=3)
+    config = BRIEF.replace(structured=True, act_lag=act_lag, n_envs=3)
     one, first = run(identity, config)
     two, second = run(identity, config)
     other, _ = run(identity, config, seed=1)
@@ -79,24 +79,24 @@ def test_one_seed_one_run_and_another_seed_another(act_lag: int) -> None:
 
 def test_training_moves_no_global_generator() -> None:
     before, arrays = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    run(identity, BRIEF.but(structured=True))
+    run(identity, BRIEF.replace(structured=True))
     assert torch.equal(before, torch.get_rng_state())
     assert np.array_equal(arrays, np.random.get_state()[1])  # noqa: NPY002
 
 
 @pytest.mark.parametrize(("rate", "envs"), [(0.25, 1), (1.0, 1), (0.25, 3), (2.0, 4)])
 def test_updates_keep_pace_with_the_steps(rate: float, envs: int) -> None:
-    training, events = run(identity, BRIEF.but(updates_per_step=rate, envs=envs))
+    training, events = run(identity, BRIEF.replace(updates_per_step=rate, n_envs=envs))
     assert training.steps == BRIEF.steps + (-BRIEF.steps) % envs
-    assert training.updates == int(training.steps * rate) - int(BRIEF.learn_from * rate)
+    assert training.updates == int(training.steps * rate) - int(BRIEF.learning_starts * rate)
     for event in events:
-        if isinstance(event, Stepped) and event.steps >= BRIEF.learn_from:
-            assert event.updates == int(event.steps * rate) - int(BRIEF.learn_from * rate)
+        if isinstance(event, Stepped) and event.steps >= BRIEF.learning_starts:
+            assert event.updates == int(event.steps * rate) - int(BRIEF.learning_starts * rate)
 
 
 def test_bursts_are_cut_at_copies_of_the_target_network(monkeypatch: pytest.MonkeyPatch) -> None:
     copies = []
-    training = Training.begin(identity, BRIEF.but(envs=8, updates_per_step=1.0, target_every=5))
+    training = Training.begin(identity, BRIEF.replace(n_envs=8, updates_per_step=1.0, target_update_interval=5))
     original = training.learner.copy_to_target
     monkeypatch.setattr(training.learner, "copy_to_target", lambda: (copies.append(training.updates), original()))
     list(training.events())
@@ -105,7 +105,7 @@ def test_bursts_are_cut_at_copies_of_the_target_network(monkeypatch: pytest.Monk
 
 def test_with_a_lag_the_actions_come_from_before_the_burst() -> None:
     """Environments step as if the burst under way had not been made."""
-    training = Training.begin(identity, BRIEF.but(act_lag=1, epsilon_start=0.0, epsilon_final=0.0))
+    training = Training.begin(identity, BRIEF.replace(act_lag=1, epsilon_start=0.0, epsilon_final=0.0))
     checked = 0
     for event in training.events():
         if isinstance(event, Stepped) and event.updates and training._pending is not None:
@@ -118,7 +118,7 @@ def test_with_a_lag_the_actions_come_from_before_the_burst() -> None:
 
 
 def test_events_tell_the_whole_story() -> None:
-    training, events = run(identity, BRIEF.but(structured=True))
+    training, events = run(identity, BRIEF.replace(structured=True))
     games = [event for event in events if isinstance(event, EpisodeEnded)]
     learned = [event for event in events if isinstance(event, Learned)]
     assert [game.length for game in games] == [10] * 40
@@ -126,7 +126,7 @@ def test_events_tell_the_whole_story() -> None:
     assert list(training.recent_scores) == [game.score for game in games]
     assert [event.steps for event in learned] == [200, 300, 400]
     for event in learned:
-        assert event.observe == 0.9
+        assert event.p == 0.9
         assert event.loss > 0
         assert event.held_out_error is not None
         assert event.held_out_error > 0
@@ -143,12 +143,12 @@ def test_a_plain_agent_has_no_bias_and_no_held_out_error() -> None:
     assert learned
     for event in learned:
         assert (event.target_bias, event.target_gap, event.targets_changed, event.row_max_bias) == (0.0,) * 4
-        assert event.held_out_error is event.observe is event.estimate_rank is event.estimates_converged is None
+        assert event.held_out_error is event.p is event.estimate_rank is event.estimates_converged is None
 
 
 def test_the_two_biases_are_two_things() -> None:
     """With the network's value a target can only fall, whatever the largest entry of a completed row does."""
-    config = BRIEF.but(structured=True, value="network", observe=0.5, steps=800, log_every=20)
+    config = BRIEF.replace(structured=True, next_value_from="network", p=0.5, steps=800, log_every=20)
     _, events = run(identity, config)
     learned = [event for event in events if isinstance(event, Learned)]
     assert all(event.target_bias <= 0 for event in learned)
@@ -157,7 +157,7 @@ def test_the_two_biases_are_two_things() -> None:
 
 @pytest.mark.parametrize("kind", [EpisodeEnded, Learned, Stepped])
 def test_left_at_any_event_it_goes_on_with_the_next(kind: type[Event]) -> None:
-    config = BRIEF.but(envs=3, log_every=30)
+    config = BRIEF.replace(n_envs=3, log_every=30)
     _, whole = run(identity, config)
     training = Training.begin(identity, config, seed=0)
     heard: list[Event] = []
@@ -185,14 +185,16 @@ def interrupted(source: Source, config: AgentConfig, folder: Path, at: int, seed
     return second, events + list(second.events())
 
 
-@pytest.mark.parametrize("changes", [{}, {"act_lag": 1, "envs": 3}, {"agent": "double", "value": "network"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"act_lag": 1, "n_envs": 3}, {"agent": "double", "next_value_from": "network"}], ids=str
+)
 @pytest.mark.parametrize(
     ("source", "at"),
     [("FrozenLake-v1", 37), ("FrozenLake-v1", 250), ("CartPole-v1", 250)],
     ids=["early", "late", "CartPole"],
 )
 def test_interrupted_and_resumed_equals_uninterrupted(tmp_path: Path, source: Source, changes: dict, at: int) -> None:
-    config = BRIEF.but(structured=True, **changes)
+    config = BRIEF.replace(structured=True, **changes)
     whole, events = run(source, config)
     resumed, others = interrupted(source, config, tmp_path, at)
     assert same_weights(whole, resumed)
@@ -225,7 +227,7 @@ def test_games_that_go_another_way_when_they_are_played_again_begin_anew() -> No
 
 
 def test_with_a_lag_a_resumed_agent_acts_with_its_own_network(tmp_path: Path) -> None:
-    config = BRIEF.but(act_lag=1)
+    config = BRIEF.replace(act_lag=1)
     first = Training.begin(identity, config, seed=0)
     for event in first.events():
         if event.steps >= 300:
@@ -240,7 +242,7 @@ def test_with_a_lag_a_resumed_agent_acts_with_its_own_network(tmp_path: Path) ->
 
 
 def test_an_agent_survives_its_file(tmp_path: Path) -> None:
-    training, _ = run("CartPole-v1", BRIEF.but(agent="dueling"))
+    training, _ = run("CartPole-v1", BRIEF.replace(agent="dueling"))
     agent = Agent.of(training)
     agent.save(tmp_path / "agent.npz")
     back = load_agent(tmp_path)
@@ -269,7 +271,7 @@ def test_nothing_is_imported_because_a_file_says_so(tmp_path: Path, monkeypatch:
 
 
 def test_training_that_diverged_stops_with_a_sentence() -> None:
-    training = Training.begin(identity, BRIEF.but(learning_rate=1e30, loss="squared"), seed=0)
+    training = Training.begin(identity, BRIEF.replace(learning_rate=1e30, loss="squared"), seed=0)
     with pytest.raises(ValueError, match=r"identity, seed 0: the loss is not finite at update \d+, after \d+ steps"):
         list(training.events())
     assert training.updates <= 10  # long before a row of diagnostics is due
@@ -304,8 +306,8 @@ def test_too_many_environments_are_refused_before_one_is_made(source: Source, mo
     with pytest.raises(
         ValueError, match=r"^1,000,000,000,000 environments .* at least .* GB of RAM are free\. Lower envs"
     ):
-        Training.begin(source, SMALL.but(envs=10**12))
+        Training.begin(source, SMALL.replace(n_envs=10**12))
     with pytest.raises(
         ValueError, match="A replay memory for 2001 environments holds at least 2001 transitions, got 2000"
     ):
-        Training.begin(source, SMALL.but(envs=2001))
+        Training.begin(source, SMALL.replace(n_envs=2001))

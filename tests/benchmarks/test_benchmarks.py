@@ -203,7 +203,7 @@ def test_planning() -> None:
 def test_the_planning_peers_get_the_same_problem() -> None:
     arrays, model = planning.pair_arrays(TASK), GridMDP(TASK)
     v = torch.linspace(-4.0, 3.0, 63, dtype=torch.float64)
-    q = arrays.reward + arrays.discount * (arrays.transitions @ v.numpy())
+    q = arrays.reward + arrays.gamma * (arrays.transitions @ v.numpy())
     assert np.abs(q.reshape(63, 11) - model.backup(v).numpy()).max() <= 1e-14
     assert np.allclose(arrays.transitions.sum(1), 1.0)
 

@@ -15,8 +15,8 @@ WRONG = {
         mountain-car --variant author                         | Did you mean authors?
         mountain-car --states abc                             | --states is one whole number, or one for each axis
         mountain-car --actions 0                              | --actions must be at least 1
-        toy --observe 0                                       | --observe is a share of the pairs in (0, 1], got 0.0.
-        toy --method value-iteration --observe 0.2            | no option observe
+        toy --p 0                                       | --p is a share of the pairs in (0, 1], got 0.0.
+        toy --method value-iteration --p 0.2            | no option p
         toy --estimator usvt --rank 3                         | usvt finds its rank itself: leave rank out
         toy --method averaged-svp                             | --sample-noise is needed
         toy --variant paper                                   | --variant belongs to the control tasks
@@ -35,7 +35,7 @@ WRONG = {
         CartPole-v1 --agent ddqn                              | Did you mean double?
         CartPole-v1 --preset smok                             | Did you mean smoke?
         CartPole-v1 --scale rows                              | Did you mean row?
-        CartPole-v1 --learn-from 3                            | --learn-from must be at least the batch size
+        CartPole-v1 --learning-starts 3                            | --learning-starts must be at least the batch size
         CartPole-v1 --hidden axb                              | --hidden must look like 128x128
         CartPole-v1 --steps many                              | as in 200000 or 2e5; got 'many'. SEE
         CartPole-v1 --steps 1e999999999                       | '--steps': It is a whole number SEE
@@ -49,7 +49,7 @@ WRONG = {
         CartPole-v1 --checkpoint-every 0                      | --checkpoint-every must be more than 0 seconds, got 0
         CartPole-v1 --resume                                  | no run to resume
         CartPole-v1 --wandb mine                              | pip install "svrl[wandb]"
-        CartPole-v1 --observe 0.5                             | --observe belongs to structured agents: add --structured
+        CartPole-v1 --p 0.5                             | --p belongs to structured agents: add --structured
         CartPole-v1 --rank 3 --agents dqn,double              | --rank belongs to structured agents: add one that begins
         CartPol-v1                                            | CartPole-v1
         minatar/breakot                                       | breakout

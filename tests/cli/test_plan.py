@@ -26,8 +26,8 @@ from svrl.runtime.stop_signals import ONE_REQUEST
 
 SMALL = ("plan", "inverted-pendulum", "--states", "10x10", "--actions", 15, "--starts", 20, "--threads", 1)
 TIMINGS = ("seconds_backup", "seconds_estimate", "break_even_cost", "break_even_cost_against_value_iteration")
-SVP = (*SMALL, "--observe", 0.5, "--iterations", 25)
-KEYS = {"task", "variant", "method", "estimator", "observe", "states", "actions", "seed", "iterations", "backups"}
+SVP = (*SMALL, "--p", 0.5, "--iterations", 25)
+KEYS = {"task", "variant", "method", "estimator", "p", "states", "actions", "seed", "iterations", "backups"}
 KEYS |= {"sweep_equivalents", "seconds_backup", "seconds_estimate", "policy_loss", "policy_loss_relative", "outcome"}
 KEYS |= {"rank_99", "rank_tight", "rank_99_centred", "rank_tight_centred", "discounted_return", "optimal_return"}
 KEYS |= {"metric", "certified_error", "break_even_cost"}
@@ -54,7 +54,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
     """Values of a policy by a dense solve."""
     chain = model.policy_chain(torch.from_numpy(policy))
-    return np.linalg.solve(np.eye(100) - model.discount * chain.transitions.to_dense().numpy(), chain.reward.numpy())
+    return np.linalg.solve(np.eye(100) - model.gamma * chain.transitions.to_dense().numpy(), chain.reward.numpy())
 
 
 def test_names_for_completion_are_those_of_the_catalogues():
@@ -67,7 +67,7 @@ def test_names_for_completion_are_those_of_the_catalogues():
 @pytest.mark.parametrize(
     ("options", "loss"),
     [
-        (["--method", "svp", "--observe", 0.5, "--iterations", 60], 1e-3),
+        (["--method", "svp", "--p", 0.5, "--iterations", 60], 1e-3),
         (["--method", "cross", "--rank", 10, "--iterations", 60], 1e-3),
         (["--method", "value-iteration"], 1e-7),
         (["--method", "averaged-svp", "--sample-noise", 0.05, "--iterations", 40], 0.3),
@@ -112,7 +112,7 @@ def test_numbers_against_brute_force(svrl_json, tmp_path, exact, plain):
 def test_toy(svrl_json, tmp_path):
     out = tmp_path / "run"
     size = ("--states", 60, "--actions", 20, "--threads", 1)
-    row = svrl_json("plan", "toy", *size, "--observe", 0.5, "--iterations", 20, "--out", out)
+    row = svrl_json("plan", "toy", *size, "--p", 0.5, "--iterations", 20, "--out", out)
     assert set(row) >= KEYS
     assert unexplained(row) == []
     assert row["metric"] is None
@@ -130,7 +130,7 @@ def test_the_run_directory(svrl, tmp_path):
     for picture in out.glob("*.png"):
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert picture.stat().st_size > 5000
-    assert json.loads((out / "config.json").read_text())["observe"] == 0.5
+    assert json.loads((out / "config.json").read_text())["p"] == 0.5
     assert json.loads((out / "result.json").read_text())["out"] == str(out)
     for word in ("svp", "optimum", "sweeps", "norm_rad", "estimate of Q", "certified", str(out)):
         assert word in result.stdout.replace("\n", "") or word in result.stdout
@@ -188,15 +188,15 @@ def to_the_last_word(patch: pytest.MonkeyPatch) -> None:
 
 
 STOPS = {
-    "svp": (["--observe", 0.5], at_iteration(5, ctrl_c), 130),
-    "paper-svp": (["--method", "paper-svp", "--observe", 0.5], at_iteration(5, sigterm), 143),
+    "svp": (["--p", 0.5], at_iteration(5, ctrl_c), 130),
+    "paper-svp": (["--method", "paper-svp", "--p", 0.5], at_iteration(5, sigterm), 143),
     "averaged-svp": (["--method", "averaged-svp", "--sample-noise", 0.1], at_iteration(5, exception), 130),
     "other options": (["--no-final-sweep", "--noise", 0.25], at_iteration(2, exception), 130),
-    "a second signal": (["--observe", 0.5], at_iteration(2, twice, noted=False), 130),
-    "heard twice": (["--observe", 0.5], to_the_last_word, 143),
-    "solving exactly": (["--observe", 0.5], before(Judge, "__init__", sigterm), 143),
-    "between two stages": (["--observe", 0.5], before(checkpoint, "conclude", sigterm), 143),
-    "judging": (["--observe", 0.5], before(Judge, "score", sigterm), 143),
+    "a second signal": (["--p", 0.5], at_iteration(2, twice, noted=False), 130),
+    "heard twice": (["--p", 0.5], to_the_last_word, 143),
+    "solving exactly": (["--p", 0.5], before(Judge, "__init__", sigterm), 143),
+    "between two stages": (["--p", 0.5], before(checkpoint, "conclude", sigterm), 143),
+    "judging": (["--p", 0.5], before(Judge, "score", sigterm), 143),
 }
 
 

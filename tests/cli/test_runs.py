@@ -47,7 +47,12 @@ def test_every_run_and_its_state(svrl, svrl_json, folder, trained):
     for name in ("steps", "episodes", "evaluation", "score_last_100"):
         assert finished[name] == result[name]
     broken = rows["broken"]
-    assert (broken["env"], broken["arm"], broken["seed"], broken["steps_wanted"]) == ("CartPole-v1", "sv-dqn", 7, 400)
+    assert (broken["env"], broken["arm"], broken["seed"], broken["steps_wanted"]) == (
+        "CartPole-v1",
+        "sv-dqn-network",
+        7,
+        400,
+    )
     scores = [row["score"] for row in read_rows(folder / "broken" / "episodes.jsonl")]
     assert broken["score_last_100"] == pytest.approx(np.mean(scores[-100:]))
     assert 200 <= broken["steps"] <= 251

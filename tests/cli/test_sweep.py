@@ -62,7 +62,7 @@ def test_a_plan_says_what_there_is_to_do_and_begins_nothing(svrl_json, svrl, fil
     labels = [row["label"] for row in found["runs"]]
     assert labels == [
         "CartPole-v1 dqn hidden=16 steps=100 seed 0",
-        "CartPole-v1 sv-dqn hidden=16 steps=100 observe=0.9 seed 0",
+        "CartPole-v1 sv-dqn hidden=16 steps=100 p=0.9 seed 0",
         "nowhere:NoSuchGame-v7 dqn hidden=16 steps=100 seed 0",
     ]
     assert (found["left"], found["steps"], found["seconds"]) == (3, 300, None)

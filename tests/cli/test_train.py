@@ -22,8 +22,8 @@ FILES = {"config.json", *ROWS, "agent.npz", "learning_curve.png", "result.json"}
 
 
 def test_given_options_go_over_the_preset():
-    config = config_of("CartPole-v1", {"hidden": "16,8", "observe": 0.5, "clip_rewards": True, "steps": None})
-    assert config == AgentConfig.of("classic", hidden=(16, 8), observe=0.5, clip_rewards=True)
+    config = config_of("CartPole-v1", {"hidden": "16,8", "p": 0.5, "clip_rewards": True, "steps": None})
+    assert config == AgentConfig.of("classic", hidden=(16, 8), p=0.5, clip_rewards=True)
     assert arms_of("dqn, sv-double") == ["dqn", "sv-double"]
     assert config_of("CartPole-v1", {"agent": "sv-double"}).arm == "sv-double"
     assert config_of("minatar/breakout", {"preset": "smoke"}).network == "minatar"
@@ -35,7 +35,7 @@ def test_whole_numbers_may_be_written_as_people_do(text, number):
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("--gamma", "--discount"), ("--lr=1", "--learning-rate"), ("--double", "--agent double")]
+    ("given", "meant"), [("--discount", "--gamma"), ("--lr=1", "--learning-rate"), ("--double", "--agent double")]
 )
 def test_a_flag_of_another_library_leads_to_ours(svrl, given, meant):
     result = svrl("train", "CartPole-v1", given, 1)
@@ -45,8 +45,8 @@ def test_a_flag_of_another_library_leads_to_ours(svrl, given, meant):
 
 
 def test_options_of_structure_are_taken_where_one_agent_is_structured(svrl_json, tmp_path, plain):
-    short = (*SMOKE, "--steps", 80, "--observe", 0.5)
-    assert svrl_json(*short, "--structured", "--out", tmp_path / "one")["arm"] == "sv-dqn"
+    short = (*SMOKE, "--steps", 80, "--p", 0.5)
+    assert svrl_json(*short, "--structured", "--out", tmp_path / "one")["arm"] == "sv-dqn-network"
     results = svrl_json(*short, "--agents", "dqn,sv-dqn", "--out", tmp_path / "two")
     assert [result["arm"] for result in results] == ["dqn", "sv-dqn"]
 

@@ -26,7 +26,7 @@ from svrl.runtime.rows import read_rows
 KINDS = {
     "plain": ((), signal.SIGINT),
     "structured": (("--structured", "--agent", "double"), signal.SIGTERM),
-    "lanes": (("--envs", 3, "--act-lag", 1, "--eval-every", 50), signal.SIGHUP),
+    "n_envs": (("--n-envs", 3, "--act-lag", 1, "--eval-every", 50), signal.SIGHUP),
 }
 
 
@@ -98,7 +98,7 @@ def test_a_run_outlives_its_terminal(tmp_path):
     assert (run / "checkpoints" / "000000001.npz").exists()
 
 
-@pytest.mark.parametrize("more", [(), ("--preset", "classic"), ("--observe", 0.5)])
+@pytest.mark.parametrize("more", [(), ("--preset", "classic"), ("--p", 0.5)])
 def test_another_environment_is_said_before_all_else(svrl, tmp_path, trained, more):
     result = svrl("train", "Acrobot-v1", *more, "--out", trained, "--resume")
     assert result.exit_code == 2
@@ -116,7 +116,7 @@ def test_only_steps_may_grow(svrl, svrl_json, tmp_path, monkeypatch, plain):
         (("--seed", 1), "seed was 0 and is 1"),
         (("--agent", "double"), "agent was dqn and is double"),
         (("--steps", 150), "steps was 200 and is 150"),
-        (("--replay", 500), "replay was 1000 and is 500"),
+        (("--buffer-size", 500), "buffer-size was 1000 and is 500"),
     ):
         result = svrl(*SMOKE, "--steps", 200, *option, "--out", run, "--resume")
         assert result.exit_code == 2

@@ -17,7 +17,7 @@ from svrl.agents import evaluation
 from svrl.agents.config import AgentConfig
 from svrl.cli.train import TrainProgress, default_threads
 
-ARMS = ("dqn", "sv-double")
+ARMS = ("dqn", "sv-double-network")
 TWO = (*SMOKE, "--agents", ",".join(ARMS), "--steps", 300, "--eval-every", 150, "--eval-episodes", 2)
 FOLDERS = [f"{arm}-seed0" for arm in ARMS]
 

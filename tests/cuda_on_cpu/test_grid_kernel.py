@@ -60,7 +60,7 @@ def made_up(shape: tuple[int, ...], actions: int, *, nodes: int = 1, stored: tor
         fraction=torch.from_numpy(places).to(stored),
         reward=torch.from_numpy(rng.standard_normal(pairs)).to(stored),
     )
-    return GpuTable(table=table, weights=torch.from_numpy(weights / weights.sum()), shape=shape, discount=0.9)
+    return GpuTable(table=table, weights=torch.from_numpy(weights / weights.sum()), shape=shape, gamma=0.9)
 
 
 def values(grid: GpuTable, dtype: torch.dtype) -> Tensor:
@@ -81,7 +81,7 @@ def by_hand(grid: GpuTable, v: Tensor) -> Tensor:
     total = torch.zeros(len(grid.table.reward), dtype=DOUBLE)
     for node, weight in enumerate(grid.weights):
         total += weight * expected[node :: len(grid.weights)]
-    return (grid.table.reward.double() + grid.discount * total).reshape(math.prod(grid.shape), -1)
+    return (grid.table.reward.double() + grid.gamma * total).reshape(math.prod(grid.shape), -1)
 
 
 def twin(grid: GpuTable, v: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ def twin(grid: GpuTable, v: Tensor) -> Tensor:
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     offsets = [sum(corner) for corner in itertools.product(*((0, stride) for stride in strides))]
     found = interpolate(v, grid.table.base, grid.table.fraction, torch.tensor(offsets)).reshape(-1, len(grid.weights))
-    q = grid.table.reward.to(v.dtype) + grid.discount * (found @ grid.weights.to(v.dtype))
+    q = grid.table.reward.to(v.dtype) + grid.gamma * (found @ grid.weights.to(v.dtype))
     return q.reshape(math.prod(grid.shape), -1)
 
 
@@ -300,7 +300,7 @@ def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: 
     assert max(far(one, other) for one, other in zip(found, expected, strict=True)) < 1e-12
     table = model._table
     assert table is not None
-    torch_twin = PlainBackups(weights=model._weights, offsets=model._offsets, discount=model.discount)
+    torch_twin = PlainBackups(weights=model._weights, offsets=model._offsets, gamma=model.gamma)
     assert far(model.improve(v)[0], torch_twin.expected(v, table).reshape(task.n_states, -1).max(1).values) < 1e-12
     monkeypatch.setattr(grid_cuda, "compiled", refuse)
     assert all(torch.equal(one, other) for one, other in zip(answers(model, v), expected, strict=True))

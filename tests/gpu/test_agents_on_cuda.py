@@ -24,41 +24,41 @@ pytestmark = [
 ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)
 VECTOR = EnvSpec(id="v", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=6)
 ARMS = [
-    {"agent": agent, "structured": structured, "value": value}
+    {"agent": agent, "structured": structured, "next_value_from": value}
     for agent in ("dqn", "double", "dueling")
     for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
 ]
 
 
-def steps_of(spec: EnvSpec, lanes: int, count: int, seed: int = 0):
+def steps_of(spec: EnvSpec, n_envs: int, count: int, seed: int = 0):
     """Random transitions with random ends, as an environment would give them."""
     rng = np.random.default_rng(seed)
 
     def look(fresh: np.ndarray, before: np.ndarray) -> np.ndarray:
         if spec.stack == 1:
-            return rng.standard_normal((lanes, *spec.frame_shape)).astype(np.float32)
-        frames = rng.integers(0, 256, (lanes, 1, *spec.frame_shape), dtype=np.uint8)
+            return rng.standard_normal((n_envs, *spec.frame_shape)).astype(np.float32)
+        frames = rng.integers(0, 256, (n_envs, 1, *spec.frame_shape), dtype=np.uint8)
         history = np.where(fresh[:, None, None, None], 0, before[:, 1:]).astype(np.uint8)
         return np.concatenate([history, frames], 1)
 
-    now = look(np.ones(lanes, bool), np.zeros((lanes, *spec.observation_shape), spec.dtype))
+    now = look(np.ones(n_envs, bool), np.zeros((n_envs, *spec.observation_shape), spec.dtype))
     yield now
     for _ in range(count):
-        after = look(np.zeros(lanes, bool), now)
-        terminal, truncated = rng.random(lanes) < 0.05, rng.random(lanes) < 0.02
+        after = look(np.zeros(n_envs, bool), now)
+        terminal, truncated = rng.random(n_envs) < 0.05, rng.random(n_envs) < 0.02
         truncated &= ~terminal
         ended = terminal | truncated
-        fresh = look(np.ones(lanes, bool), now)
+        fresh = look(np.ones(n_envs, bool), now)
         now = np.where(ended.reshape(-1, *[1] * (after.ndim - 1)), fresh, after)
         yield (
-            rng.integers(0, spec.n_actions, lanes),
-            Step(now, after, rng.standard_normal(lanes), terminal, truncated, rng.random(lanes) < 0.1),
+            rng.integers(0, spec.n_actions, n_envs),
+            Step(now, after, rng.standard_normal(n_envs), terminal, truncated, rng.random(n_envs) < 0.1),
         )
 
 
 @pytest.mark.parametrize("spec", [ATARI, VECTOR], ids=["stacked", "vectors"])
 def test_the_memory_on_the_gpu_holds_what_the_one_in_ram_holds(spec: EnvSpec) -> None:
-    memories = [Replay(spec, lanes=3, capacity=120, device=device) for device in ("cpu", "cuda")]
+    memories = [Replay(spec, n_envs=3, capacity=120, device=device) for device in ("cpu", "cuda")]
     first, *rest = steps_of(spec, 3, 200)
     for memory in memories:
         memory.begin(first)
@@ -79,7 +79,7 @@ def burst_on(device: str, config: AgentConfig, spec: EnvSpec, batch: Batch, coun
         class Told:
             """The same observed sets on both devices."""
 
-            value = structure.value
+            value = structure.next_value_from
             complete = staticmethod(structure.complete)
 
             def draw(self, shape: tuple[int, ...], generator: torch.Generator, *, updates: int = 0) -> torch.Tensor:
@@ -125,7 +125,7 @@ def test_completion_agrees(scale: str, dtype: torch.dtype) -> None:
 
 
 def test_observations_are_views_on_the_gpu_too() -> None:
-    memory = Replay(ATARI, lanes=1, capacity=64, device="cuda")
+    memory = Replay(ATARI, n_envs=1, capacity=64, device="cuda")
     first, *rest = steps_of(ATARI, 1, 40)
     memory.begin(first)
     for actions, step in rest:
@@ -140,7 +140,7 @@ def test_training_runs_and_repeats(arm: dict, act_lag: int) -> None:
     pytest.importorskip("gymnasium")
     from svrl.agents.training import Training
 
-    config = AgentConfig.of("classic", steps=600, learn_from=100, log_every=200, envs=4, act_lag=act_lag, **arm)
+    config = AgentConfig.of("classic", steps=600, learning_starts=100, log_every=200, n_envs=4, act_lag=act_lag, **arm)
     runs = []
     for _ in range(2):
         training = Training.begin("CartPole-v1", config, seed=0, device="cuda")
@@ -156,7 +156,7 @@ def test_a_checkpoint_of_the_gpu_goes_on(tmp_path) -> None:
     from svrl.agents.events import Stepped
     from svrl.agents.training import Training
 
-    config = AgentConfig.of("classic", steps=600, learn_from=100, log_every=100, structured=True, envs=1)
+    config = AgentConfig.of("classic", steps=600, learning_starts=100, log_every=100, structured=True, n_envs=1)
     whole = Training.begin("CartPole-v1", config, seed=0, device="cuda")
     for event in whole.events():
         if isinstance(event, Stepped) and event.steps == 300:

@@ -33,9 +33,9 @@ FREE = 0.2
 the sign of the step, and what it leads to grows."""
 
 
-def filled(spec: EnvSpec, device: str, lanes: int = 4, steps: int = 300) -> Replay:
-    memory = Replay(spec, lanes=lanes, capacity=1_000, device=device)
-    first, *rest = steps_of(spec, lanes, steps)
+def filled(spec: EnvSpec, device: str, n_envs: int = 4, steps: int = 300) -> Replay:
+    memory = Replay(spec, n_envs=n_envs, capacity=1_000, device=device)
+    first, *rest = steps_of(spec, n_envs, steps)
     memory.begin(first)
     for actions, step in rest:
         memory.append(actions, step)
@@ -60,7 +60,7 @@ def generators(memory: str = "cuda") -> tuple[torch.Generator, torch.Generator]:
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))
 def test_graphs_make_200_updates_of_the_plain_path(arm: dict) -> None:
-    config = AgentConfig.of("authors", target_every=90, **arm)
+    config = AgentConfig.of("authors", target_update_interval=90, **arm)
     plain, led, free, before = (learner(ATARI, config) for _ in range(4))
     memory = filled(ATARI, "cuda")
     torch.cuda.synchronize()
@@ -115,7 +115,7 @@ def test_every_precision_learns_about_the_same(precision: str) -> None:
 
 
 def test_a_burst_never_waits_for_the_gpu() -> None:
-    config = AgentConfig.of("authors", structured=True, observe_rise=100, learning_rate_left=0.5)
+    config = AgentConfig.of("authors", structured=True, p_rise=100, learning_rate_left=0.5)
     fast, memory = learner(ATARI, config), filled(ATARI, "cuda")
     torch.cuda.synchronize()
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -178,8 +178,8 @@ def test_a_training_with_graphs_is_the_training_without(act_lag: int, structured
         "classic",
         structured=structured,
         steps=600,
-        learn_from=200,
-        envs=4,
+        learning_starts=200,
+        n_envs=4,
         act_lag=act_lag,
         epsilon_start=1.0,
         epsilon_final=1.0,
@@ -203,7 +203,7 @@ def test_a_training_with_graphs_is_the_training_without(act_lag: int, structured
 def test_greedy_actions_come_from_the_network_before_the_burst() -> None:
     pytest.importorskip("gymnasium")
     config = AgentConfig.of(
-        "classic", steps=400, learn_from=100, envs=4, act_lag=1, epsilon_start=0.0, epsilon_final=0.0
+        "classic", steps=400, learning_starts=100, n_envs=4, act_lag=1, epsilon_start=0.0, epsilon_final=0.0
     )
     training = Training.begin("CartPole-v1", config, seed=0, device="cuda", precision="float32")
     behind = copy.deepcopy(training.network)

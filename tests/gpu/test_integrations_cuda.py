@@ -49,7 +49,7 @@ def test_both_draw_the_same_masks(shape: tuple[int, ...], updates: int) -> None:
 @pytest.mark.parametrize("output", ["fill", "estimate"])
 def test_both_compute_the_same(shape: tuple[int, ...], scale: str, output: str) -> None:
     q = values(*shape)
-    rule = StructuredTargets(observe=0.8, rise=50, scale=scale, output=output, estimator=FINE)
+    rule = StructuredTargets(p=0.8, rise=50, scale=scale, output=output, estimator=FINE)
     for updates in (0, 20, 50):
         here = structured(q, rule=rule, seed=3, updates=updates)
         there = structured(q.cuda(), rule=rule, seed=3, updates=updates)
@@ -72,7 +72,7 @@ def test_observing_everything_changes_no_bit(kind: torch.dtype) -> None:
 def test_next_values_are_the_cpus(value: str, double: bool) -> None:
     """A choice between two actions of nearly the same value may fall otherwise; most may not."""
     target, online = values(256, 18, seed=1), values(256, 18, seed=2)
-    rule = StructuredTargets(observe=0.7, value=value, estimator=FINE)
+    rule = StructuredTargets(p=0.7, next_value_from=value, estimator=FINE)
     here, there = (
         structured_values(target.to(device), online_q=online.to(device) if double else None, rule=rule, updates=4).cpu()
         for device in ("cpu", "cuda")
@@ -86,7 +86,7 @@ def test_nothing_waits_for_the_gpu() -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         structured(q, updates=count)
-        structured(q, StructuredTargets(observe=0.5, rise=100), updates=count)
+        structured(q, StructuredTargets(p=0.5, rise=100), updates=count)
         structured_values(q, online_q=q, updates=count)
     finally:
         torch.cuda.set_sync_debug_mode("default")
@@ -110,7 +110,7 @@ def recorded(function, *held: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
 def test_a_graph_draws_a_new_mask_at_each_replay(rise: int) -> None:
     count = torch.zeros((), dtype=torch.int64, device="cuda")
     q = values(32, 18).cuda()
-    rule = StructuredTargets(observe=0.6, rise=rise)
+    rule = StructuredTargets(p=0.6, rise=rise)
     graph, found = recorded(lambda q, count: structured(q, rule, seed=2, updates=count), q, count)
     seen = []
     for update in range(6):

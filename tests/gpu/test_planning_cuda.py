@@ -44,7 +44,7 @@ QUICK = FactorALS(rank=4, ridge=1e-3, max_steps=1)
 
 def pendulum(actions: int = 30) -> ControlTask:
     """Small, and with a discount that lets value iteration settle in tens of sweeps."""
-    return dataclasses.replace(inverted_pendulum(states=(14, 12), actions=actions), discount=0.8)
+    return dataclasses.replace(inverted_pendulum(states=(14, 12), actions=actions), gamma=0.8)
 
 
 def both(task: ControlTask, **options: Any) -> tuple[GridMDP, GridMDP]:
@@ -72,7 +72,7 @@ def optimum(model: GridMDP) -> tuple[Tensor, Tensor]:
 def worth(model: GridMDP, policy: Tensor) -> Tensor:
     chain = model.policy_chain(policy.cpu())
     identity = torch.eye(model.n_states, dtype=torch.float64)
-    return torch.linalg.solve(identity - model.discount * chain.transitions.to_dense(), chain.reward)
+    return torch.linalg.solve(identity - model.gamma * chain.transitions.to_dense(), chain.reward)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -167,7 +167,7 @@ def test_kernels_serve_one_to_four_dimensions(dimensions: int):
         actions=torch.linspace(-1.0, 1.0, 37, dtype=torch.float64),
         step=step,
         reward=lambda states, inputs: torch.cos(3.0 * states).sum(-1) * inputs[..., 0],
-        discount=0.9,
+        gamma=0.9,
         noise=(0.1,) * dimensions,
     )
     for nodes in (1, 2):
@@ -232,11 +232,11 @@ def test_the_pair_that_is_not_finite_is_named_on_cuda():
 @pytest.mark.parametrize(
     "method",
     [
-        StructuredValueIteration(observe=1.0, estimator=QUICK, max_iterations=40),
+        StructuredValueIteration(p=1.0, estimator=QUICK, max_iterations=40),
         CrossValueIteration(rank=30, max_iterations=40),
-        AsyncValueIteration(observe=1.0, max_iterations=40),
-        SampledMax(observe=1.0, max_iterations=40),
-        RowMeanUpdate(observe=1.0, max_iterations=40),
+        AsyncValueIteration(p=1.0, max_iterations=40),
+        SampledMax(p=1.0, max_iterations=40),
+        RowMeanUpdate(p=1.0, max_iterations=40),
         CoarseActions(actions=7, max_iterations=40),
     ],
     ids=lambda method: method.name,
@@ -252,11 +252,11 @@ def test_where_nothing_is_left_to_chance_plans_agree(method: Method):
 @pytest.mark.parametrize(
     "method",
     [
-        StructuredValueIteration(observe=0.5, estimator=QUICK, max_iterations=60),
-        paper_svp(observe=0.6, max_iterations=60),
+        StructuredValueIteration(p=0.5, estimator=QUICK, max_iterations=60),
+        paper_svp(p=0.6, max_iterations=60),
         CrossValueIteration(rank=12, max_iterations=60),
-        AsyncValueIteration(observe=0.4, max_iterations=150),
-        IncumbentIteration(observe=0.4, max_iterations=150),
+        AsyncValueIteration(p=0.4, max_iterations=150),
+        IncumbentIteration(p=0.4, max_iterations=150),
     ],
     ids=lambda method: method.name,
 )
@@ -311,7 +311,7 @@ def test_a_simulator_on_cuda_is_the_grid_on_cuda():
             states, actions
         )
 
-    simulator = Simulator(sample, axes=task.axes, actions=task.actions, discount=task.discount, device="cuda")
+    simulator = Simulator(sample, axes=task.axes, actions=task.actions, gamma=task.gamma, device="cuda")
     v = values(task).cuda()
     drawn = simulator.sample(v, torch.Generator("cuda").manual_seed(0), 2)
     assert drawn.is_cuda
@@ -324,8 +324,8 @@ def test_policies_from_a_part_of_q_agree():
     best, _ = optimum(model)
     q = model.backup(best)
     estimator = FactorALS(rank=6, ridge=1e-4, tolerance=1e-8)
-    here = low_rank_policy(q, torch.Generator().manual_seed(0), observe=0.6, estimator=estimator)
-    there = low_rank_policy(q.cuda(), torch.Generator("cuda").manual_seed(0), observe=0.6, estimator=estimator)
+    here = low_rank_policy(q, torch.Generator().manual_seed(0), p=0.6, estimator=estimator)
+    there = low_rank_policy(q.cuda(), torch.Generator("cuda").manual_seed(0), p=0.6, estimator=estimator)
     assert there.policy.is_cuda
     losses = [float((best - worth(model, found.policy)).mean()) for found in (here, there)]
     assert max(losses) < 0.01 * float(best.max() - best.min())

@@ -25,7 +25,7 @@ ARMS = ({}, {"structured": True}, {"agent": "double"}, {"agent": "dueling", "str
 
 
 def test_runs_together_on_a_gpu_are_the_runs_alone(tmp_path: Path) -> None:
-    configs = [AgentConfig.for_env(ENV, "smoke", hidden=(64,), steps=600, envs=4, **arm) for arm in ARMS]
+    configs = [AgentConfig.for_env(ENV, "smoke", hidden=(64,), steps=600, n_envs=4, **arm) for arm in ARMS]
     members = [
         Member(env=ENV, config=config, folder=tmp_path / f"together {at}", seed=at, device="cuda", threads=1)
         for at, config in enumerate(configs)

@@ -57,7 +57,7 @@ def same(rig: Any, one: Any, other: Any) -> bool:
 @every_case
 def test_with_nothing_hidden_or_no_structure_it_is_the_library(rig: Any, case: str) -> None:
     plain = rig.run(case, plain=True)
-    for rule in (StructuredTargets(observe=1.0), StructuredTargets(observe=1.0, value="completed"), None):
+    for rule in (StructuredTargets(p=1.0), StructuredTargets(p=1.0, next_value_from="completed"), None):
         assert same(rig, plain, rig.run(case, structure=rule)), rule
     half = rig.run(case, structure=0.5)
     assert rig.updates(half) > 0
@@ -73,7 +73,7 @@ def test_a_seed_draws_its_masks(rig: Any, case: str) -> None:
 
 @few_cases
 def test_what_was_saved_resumes_as_if_never_interrupted(rig: Any, case: str, tmp_path: Path) -> None:
-    straight = rig.run(case, structure=StructuredTargets(observe=0.6, rise=500, output="estimate"))
+    straight = rig.run(case, structure=StructuredTargets(p=0.6, rise=500, output="estimate"))
     before = rig.updates(straight)
     resumed = rig.resumed(straight, case, tmp_path)
     assert resumed is not straight

@@ -58,8 +58,8 @@ def test_a_cliff_is_walked_along_in_13_steps() -> None:
 
 
 def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
-    env, discount = gymnasium.make("FrozenLake-v1"), 0.99
-    model = mdp_from_env(env, discount)
+    env, gamma = gymnasium.make("FrozenLake-v1"), 0.99
+    model = mdp_from_env(env, gamma)
     found = plan(model, PolicyIteration())
     agent = agent_from_plan(found)
     first, info = VECTOR.reset(seed=0)
@@ -72,13 +72,13 @@ def test_success_on_the_frozen_lake_is_what_the_chain_says() -> None:
         for s in np.flatnonzero(place):
             for probability, to, reward, done in env.unwrapped.P[s][int(found.policy[s])]:
                 success += place[s] * probability * reward
-                discounted += discount**t * place[s] * probability * reward
+                discounted += gamma**t * place[s] * probability * reward
                 following[to] += 0.0 if done else place[s] * probability
         place = following
     # What is left after 100 steps is worth at most its probability, discounted.
-    assert discounted <= float(found.v[0]) <= discounted + discount**100 * place.sum()
+    assert discounted <= float(found.v[0]) <= discounted + gamma**100 * place.sum()
     returns, lengths = zip(
-        *[played(env, agent, env.reset(seed=seed)[0], discount) for seed in range(EPISODES)], strict=True
+        *[played(env, agent, env.reset(seed=seed)[0], gamma) for seed in range(EPISODES)], strict=True
     )
     assert np.mean(np.array(returns) > 0) == pytest.approx(success, abs=4 * np.sqrt(success * (1 - success) / EPISODES))
     assert np.mean(returns) == pytest.approx(discounted, abs=4 * np.std(returns) / np.sqrt(EPISODES))
@@ -118,12 +118,12 @@ def test_bad_input_is_one_sentence(call: Callable[[], Any], sentence: str) -> No
         call()
 
 
-def played(env: gymnasium.Env, agent: PlannedAgent, first: int, discount: float) -> tuple[float, int]:
+def played(env: gymnasium.Env, agent: PlannedAgent, first: int, gamma: float) -> tuple[float, int]:
     """Discounted return and steps of one episode that has begun."""
     seen, total, t, over = first, 0.0, 0, False
     while not over:
         seen, reward, terminated, truncated, _ = env.step(agent.act(seen))
-        total += discount**t * float(reward)
+        total += gamma**t * float(reward)
         t += 1
         over = terminated or truncated
     return total, t
@@ -223,7 +223,7 @@ def pendulum() -> GridMDP:
 
 METHODS = {
     "values": ModifiedPolicyIteration(),
-    "dense Q": StructuredValueIteration(observe=0.6, max_iterations=10),
+    "dense Q": StructuredValueIteration(p=0.6, max_iterations=10),
     "factors": CrossValueIteration(rank=6, max_iterations=10),
 }
 

@@ -32,18 +32,18 @@ def episodic(seed: int, *, terminal: bool, done: bool) -> TabularMDP:
     return TabularMDP(
         transitions=rows,
         rewards=r,
-        discount=0.9,
+        gamma=0.9,
         terminal=np.arange(len(p)) % 4 == 1 if terminal else None,
         done=ends if done else None,
     )
 
 
-def values_by_loops(rows: np.ndarray, rewards: np.ndarray, discount: float) -> np.ndarray:
+def values_by_loops(rows: np.ndarray, rewards: np.ndarray, gamma: float) -> np.ndarray:
     """V* (S,) by 2000 sweeps in plain NumPy."""
     n_states, n_actions = rewards.shape
     v = np.zeros(n_states)
     for _ in range(2000):
-        v = (rewards + discount * (rows @ v).reshape(n_states, n_actions)).max(axis=1)
+        v = (rewards + gamma * (rows @ v).reshape(n_states, n_actions)).max(axis=1)
     return v
 
 
@@ -64,7 +64,7 @@ def test_a_grid_is_written_out_as_it_backs_up(noise_nodes: int) -> None:
     grid = GridMDP(make_task("inverted-pendulum", states=(7, 6), actions=5), noise_nodes=noise_nodes)
     table = closed(grid)
     v = torch.randn(grid.n_states, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    ours = table.rewards + table.discount * (table.transitions @ v.numpy()).reshape(table.rewards.shape)
+    ours = table.rewards + table.gamma * (table.transitions @ v.numpy()).reshape(table.rewards.shape)
     np.testing.assert_allclose(ours, grid.backup(v), atol=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_missing_pairs_change_no_value_and_are_never_best() -> None:
         actions=actions,
         transitions=p[states, actions],
         rewards=r[states, actions],
-        discount=0.95,
+        gamma=0.95,
         name="x",
     )
     assert model.describe()["infeasible_pairs"] == (~there).sum() > 0
@@ -112,19 +112,19 @@ def test_pairs_that_are_no_problem_are_refused(change: dict[str, np.ndarray], se
         "rewards": np.arange(4.0),
     }
     with pytest.raises(ValueError, match=sentence):
-        mdp_from_pairs(**(whole | change), discount=0.9, name="x")
+        mdp_from_pairs(**(whole | change), gamma=0.9, name="x")
 
 
 def full_rows_done() -> TabularMDP:
     """In every row all states follow, and one of these transitions ends the episode."""
     rows = scipy.sparse.csr_array(np.full((36, 9), 1 / 9))
-    return TabularMDP(transitions=rows, rewards=random_parts(6)[1], discount=0.93, done=np.arange(324) % 9 == 0)
+    return TabularMDP(transitions=rows, rewards=random_parts(6)[1], gamma=0.93, done=np.arange(324) % 9 == 0)
 
 
 PROBLEMS = {
     "plain": TabularMDP(
         **dict(zip(("transitions", "rewards"), random_parts(1), strict=True)),
-        discount=0.93,
+        gamma=0.93,
         name="mine",
         label={"seed": 3, "note": "ä"},
     ),
@@ -156,7 +156,7 @@ def test_a_grid_is_written_as_a_table(tmp_path: Path) -> None:
     grid = GridMDP(make_task("mountain-car", states=(6, 5), actions=4))
     save_mdp(grid, tmp_path / "grid.npz")
     back = load_mdp(tmp_path / "grid.npz")
-    assert (back.name, back.n_states, back.n_actions, back.discount) == ("mountain-car", 30, 4, grid.discount)
+    assert (back.name, back.n_states, back.n_actions, back.gamma) == ("mountain-car", 30, 4, grid.gamma)
     assert back.describe()["variant"] == "paper"
     np.testing.assert_allclose(solve_exactly(back)[0], solve_exactly(grid)[0], atol=1e-4)
 
@@ -174,13 +174,13 @@ def test_damaged_and_foreign_files_get_one_sentence(tmp_path: Path) -> None:
     with np.load(good) as entries:
         parts = dict(entries)
     for change, sentence in (
-        ({"version": np.array(2)}, "the format svrl-mdp 2, and svrl-mdp 1 can be read"),
-        ({"format": np.array("x")}, "the format x 1, and svrl-mdp 1 can be read"),
+        ({"version": np.array(1)}, "the format svrl-mdp 1, and svrl-mdp 2 can be read"),
+        ({"format": np.array("x")}, "the format x 2, and svrl-mdp 2 can be read"),
         ({"format": np.array(["pickled"], dtype=object)}, "is damaged"),
         ({"indptr": parts["indptr"] + 1}, "index pointer"),
         ({"data": parts["data"] * 2}, "sum to 2"),
         ({"rewards": parts["rewards"] * np.nan}, "Make its rewards finite"),
-        ({"discount": np.array(1.5)}, "discount between 0 and 1"),
+        ({"gamma": np.array(1.5)}, "discount between 0 and 1"),
     ):
         np.savez(bad, **(parts | change))
         with pytest.raises(ValueError, match=sentence):

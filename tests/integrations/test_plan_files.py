@@ -19,7 +19,7 @@ from svrl.planning.value_iteration import ValueIteration
 
 MODEL = GridMDP(make_task("double-integrator", states=(9, 9), actions=8))
 METHODS = {
-    "dense": StructuredValueIteration(observe=0.7, max_iterations=15),
+    "dense": StructuredValueIteration(p=0.7, max_iterations=15),
     "factors": CrossValueIteration(rank=4, max_iterations=15),
     "values": ValueIteration(tolerance=1e-2),
 }
@@ -43,7 +43,7 @@ def test_numpy_reads_what_was_planned_and_the_certified_error_holds(found: Plan,
     np.testing.assert_array_equal(back["v"], found.v)
     np.testing.assert_array_equal(back["policy"], found.policy)
     assert (str(back["method"]), str(back["outcome"])) == (found.method, found.outcome)
-    assert back["discount"] == MODEL.discount
+    assert back["gamma"] == MODEL.gamma
     best, _ = solve_exactly(MODEL)
     assert np.abs(np.asarray(q) - MODEL.backup(best).numpy()).max() <= back["certified_error"] + 1e-9
     assert float((best - evaluate_policy(MODEL, found.policy)).max()) <= back["loss_bound"] + 1e-8

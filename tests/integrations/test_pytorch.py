@@ -34,7 +34,7 @@ def drawn(q: Tensor, p: float = 0.9, seed: int = 0, updates: int = 0) -> Tensor:
 def test_it_is_structured_targets_with_a_mask_by_counting(shape: tuple[int, ...], settings: dict) -> None:
     q = values(*shape)
     kept = q.clone()
-    rule = StructuredTargets(observe=0.7, **settings)
+    rule = StructuredTargets(p=0.7, **settings)
     found = structured(q, rule, seed=3, updates=11)
     assert torch.equal(found, rule.complete(q, drawn(q, 0.7, 3, 11)).matrix)
     assert torch.equal(found, structured(q.mT.contiguous().mT, rule, seed=3, updates=11))
@@ -46,7 +46,7 @@ def test_it_is_structured_targets_with_a_mask_by_counting(shape: tuple[int, ...]
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("scale", ["none", "minmax", "row"])
 def test_observing_everything_changes_no_bit(kind: torch.dtype, scale: str) -> None:
-    rule = StructuredTargets(observe=1.0, scale=scale)
+    rule = StructuredTargets(p=1.0, scale=scale)
     for shape in ((32, 18), (3, 32, 18)):
         q = (values(*shape) * 7 - 50).to(kind)
         found = structured(q, rule)
@@ -68,7 +68,7 @@ def test_a_given_mask_is_taken_and_each_of_several_matrices_is_completed_by_itse
 
 def test_the_probability_rises_with_the_updates() -> None:
     q = values(64, 18)
-    rule = StructuredTargets(observe=0.2, rise=100)
+    rule = StructuredTargets(p=0.2, rise=100)
     for updates in (0, 40, 99, 100, 5000):
         mask = drawn(q, rule.probability(updates), 0, updates)
         assert torch.equal(structured(q, rule, updates=updates), rule.complete(q, mask).matrix)
@@ -78,7 +78,7 @@ def test_the_probability_rises_with_the_updates() -> None:
 
 def test_several_updates_in_a_row_rise_inside() -> None:
     q = values(4, 64, 18)
-    found = structured(q, StructuredTargets(observe=0.25, rise=4), updates=1)
+    found = structured(q, StructuredTargets(p=0.25, rise=4), updates=1)
     steps = torch.tensor([0.4375, 0.625, 0.8125, 1.0]).view(-1, 1, 1)
     assert torch.equal(found, structured(q, mask=observed_entries((4, 64, 18), steps, seed=0, updates=1)))
 
@@ -99,7 +99,7 @@ def test_all_six_agents_of_the_table(shape: tuple[int, ...]) -> None:
     }
     said = []
     for (kind, p, value), (chooser, valuer) in rows.items():
-        rule = StructuredTargets(observe=p, value=value)
+        rule = StructuredTargets(p=p, next_value_from=value)
         found = structured_values(target, rule, online_q=online if kind == "double" else None, seed=3, updates=4)
         flat = zip(chooser.flatten(0, -2), valuer.flatten(0, -2), strict=True)
         expected = [float(worth[max(range(len(row)), key=row.tolist().__getitem__)]) for row, worth in flat]
@@ -131,12 +131,12 @@ def test_no_gradient_comes_back() -> None:
         assert not found.requires_grad
     for value in ("completed", "network"):
         q.grad = None
-        worth = structured_values(q, StructuredTargets(value=value), online_q=q, updates=0)
+        worth = structured_values(q, StructuredTargets(next_value_from=value), online_q=q, updates=0)
         (q.sum(-1) - worth).square().sum().backward()
         assert torch.equal(q.grad, (2 * (q.detach().sum(-1) - worth))[:, None].expand_as(q))
 
 
-RULE, RISING = StructuredTargets(observe=0.5, scale="row"), StructuredTargets(observe=0.7, rise=10)
+RULE, RISING = StructuredTargets(p=0.5, scale="row"), StructuredTargets(p=0.7, rise=10)
 
 
 def everything(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -223,7 +223,7 @@ def test_probabilities_may_change_from_call_to_call() -> None:
     q, kept = values(32, 18), len(module._RULES)
     for k in range(1, 50):
         structured(q, k / 50, updates=k)
-        structured(q, StructuredTargets(observe=k / 50), updates=k)
+        structured(q, StructuredTargets(p=k / 50), updates=k)
     assert len(module._RULES) <= kept + 1
     compiled = torch.compile(lambda q, p, n: structured(q, p, updates=n), backend="aot_eager", fullgraph=True)
     for p in (0.5, 0.6, 0.7):

@@ -66,7 +66,7 @@ def test_policy_iteration_finds_the_same_values(form: str) -> None:
 
 def test_a_round_trip_is_exact() -> None:
     r, q = random_parts(2)
-    model = TabularMDP(transitions=q, rewards=r, discount=0.9)
+    model = TabularMDP(transitions=q, rewards=r, gamma=0.9)
     pairs = ddp_from_mdp(model)
     product = pairs.to_product_form()
     np.testing.assert_array_equal(product.Q, q)
@@ -108,7 +108,7 @@ def test_episodes_end_in_a_state_of_their_own() -> None:
 
 def test_a_result_has_what_theirs_has_and_a_certain_epsilon() -> None:
     r, q = random_parts(5)
-    model = TabularMDP(transitions=q, rewards=r, discount=0.9)
+    model = TabularMDP(transitions=q, rewards=r, gamma=0.9)
     ddp = ddp_from_mdp(model)
     found = plan(model, ValueIteration(tolerance=1e-2))
     for problem in (ddp, model):
@@ -132,7 +132,7 @@ def test_a_result_has_what_theirs_has_and_a_certain_epsilon() -> None:
 
 def test_q_comes_along() -> None:
     grid = GridMDP(make_task("double-integrator", states=(9, 9), actions=7))
-    dense = plan(grid, StructuredValueIteration(observe=0.8, max_iterations=5))
+    dense = plan(grid, StructuredValueIteration(p=0.8, max_iterations=5))
     np.testing.assert_array_equal(result_from_plan(dense, grid).q, dense.q)
     factors = plan(grid, CrossValueIteration(rank=3, max_iterations=3))
     assert factors.factors is not None

@@ -29,7 +29,7 @@ from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_the_loss_is_that_of_structured_targets_by_hand(value: str, double: bool, n_step: int) -> None:
-    rule = StructuredTargets(observe=0.5, value=value, scale="row")
+    rule = StructuredTargets(p=0.5, next_value_from=value, scale="row")
     one = learner(structure=rule, double_q=double)
     for number in range(6):
         data = batch(number, n_step=n_step)[MODULE]
@@ -52,10 +52,10 @@ def test_the_loss_is_that_of_structured_targets_by_hand(value: str, double: bool
     assert one.updates == {MODULE: 6}
 
 
-def projected(probabilities: np.ndarray, reward: float, discount: float, atoms: np.ndarray) -> np.ndarray:
-    """The distribution of reward + discount * Z on the atoms: each mass goes to its two neighbours."""
+def projected(probabilities: np.ndarray, reward: float, gamma: float, atoms: np.ndarray) -> np.ndarray:
+    """The distribution of reward + gamma * Z on the atoms: each mass goes to its two neighbours."""
     result = np.zeros_like(atoms)
-    for mass, atom in zip(probabilities, np.clip(reward + discount * atoms, atoms[0], atoms[-1]), strict=True):
+    for mass, atom in zip(probabilities, np.clip(reward + gamma * atoms, atoms[0], atoms[-1]), strict=True):
         place = (atom - atoms[0]) / (atoms[1] - atoms[0])
         low = int(np.floor(place))
         high = min(low + 1, len(atoms) - 1)
@@ -66,7 +66,7 @@ def projected(probabilities: np.ndarray, reward: float, discount: float, atoms: 
 
 @pytest.mark.parametrize("double", [False, True])
 def test_a_distribution_is_chosen_by_completed_expectations(double: bool) -> None:
-    rule = StructuredTargets(observe=0.5)
+    rule = StructuredTargets(p=0.5)
     one = learner(structure=rule, double_q=double, num_atoms=11, v_min=-2.0, v_max=2.0)
     atoms = np.linspace(-2.0, 2.0, 11)
     for number in range(3):
@@ -102,7 +102,9 @@ def test_a_state_holds_the_number_of_updates_and_weights_alone_do_not() -> None:
 @pytest.mark.parametrize("what", ["forward_train", "complete_update"])
 def test_rllibs_compiling_leaves_the_updates_as_they_are(what: str) -> None:
     torch._dynamo.reset()
-    rule = StructuredTargets(observe=0.5, value="completed")  # a choice among equal values would follow the rounding
+    rule = StructuredTargets(
+        p=0.5, next_value_from="completed"
+    )  # a choice among equal values would follow the rounding
     compiled = settled(StructuredDQNConfig(), structure=rule).framework(
         torch_compile_learner=True,
         torch_compile_learner_what_to_compile=what,
@@ -188,11 +190,11 @@ def test_an_interrupted_update_does_not_stop_the_next(monkeypatch: pytest.Monkey
 
 def test_settings_stay_until_they_are_changed() -> None:
     config = StructuredDQNConfig().training(structure=0.7, rank_every=9).training(lr=1e-3, n_step=2)
-    assert config.learner_config_dict == {"structure": StructuredTargets(observe=0.7), "rank_every": 9}
+    assert config.learner_config_dict == {"structure": StructuredTargets(p=0.7), "rank_every": 9}
     assert (config.lr, config.n_step) == (1e-3, 2)
     assert StructuredDQNConfig().learner_config_dict["structure"] == StructuredTargets()
     assert config.copy().training(structure=None).learner_config_dict["structure"] is None
-    assert config.learner_config_dict["structure"].observe == 0.7
+    assert config.learner_config_dict["structure"].p == 0.7
     with pytest.raises(ValueError, match=r"1 or more, got 2\.5"):
         config.training(rank_every=2.5)
 
@@ -204,7 +206,7 @@ def test_a_configuration_that_became_rllibs_own_is_still_structured() -> None:
     assert type(other) is DQNConfig
     built = other.build_learner(env=Wheel())
     assert isinstance(built, StructuredDQNLearner)
-    assert built.structure == StructuredTargets(observe=0.7)
+    assert built.structure == StructuredTargets(p=0.7)
 
 
 def test_what_would_train_without_structure_is_refused() -> None:

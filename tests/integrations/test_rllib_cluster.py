@@ -59,7 +59,7 @@ def test_observing_everything_makes_rllibs_own_training() -> None:
         ("plain", DQNConfig()),
         ("all", StructuredDQNConfig().training(structure=1.0)),
         # With two actions completion seldom changes a choice, and often a value.
-        ("half", StructuredDQNConfig().training(structure=StructuredTargets(observe=0.5, value="completed"))),
+        ("half", StructuredDQNConfig().training(structure=StructuredTargets(p=0.5, next_value_from="completed"))),
     ):
         algorithm = built(short(config, n_step=2))
         for _ in range(2):
@@ -91,7 +91,7 @@ def test_two_env_runners_results_and_a_checkpoint(tmp_path: Path) -> None:
     assert isinstance(again, DQN)
     assert isinstance(one, StructuredDQNLearner)
     assert one.updates == updates
-    assert one.structure == StructuredTargets(observe=0.8)
+    assert one.structure == StructuredTargets(p=0.8)
     assert torch.equal(flat_weights(one), kept)
     again.train()
     assert one.updates[MODULE] > updates[MODULE]

@@ -41,10 +41,10 @@ from svrl.integrations.stable_baselines3 import (
 
 ROWS = {
     "double": (None, True),
-    "completed": (StructuredTargets(observe=0.5, value="completed"), False),
-    "network": (StructuredTargets(observe=0.5), False),
-    "double completed": (StructuredTargets(observe=0.5, output="estimate", value="completed"), True),
-    "double network": (StructuredTargets(observe=0.5, rise=100), True),
+    "completed": (StructuredTargets(p=0.5, next_value_from="completed"), False),
+    "network": (StructuredTargets(p=0.5), False),
+    "double completed": (StructuredTargets(p=0.5, output="estimate", next_value_from="completed"), True),
+    "double network": (StructuredTargets(p=0.5, rise=100), True),
 }
 
 
@@ -151,7 +151,7 @@ def test_custom_policies() -> None:
 
 def test_another_structure_when_loading(tmp_path: Path) -> None:
     trained(StructuredDQN, structure=0.9).save(tmp_path / "model")
-    assert StructuredDQN.load(tmp_path / "model", structure=0.5).structure == StructuredTargets(observe=0.5)
+    assert StructuredDQN.load(tmp_path / "model", structure=0.5).structure == StructuredTargets(p=0.5)
     assert StructuredDQN.load(tmp_path / "model", custom_objects={"structure": AUTHORS_WAY}).structure == AUTHORS_WAY
     assert StructuredDQN.load(tmp_path / "model", structure=None, double=True).double
     with pytest.raises(ValueError, match="probability"):
@@ -183,7 +183,7 @@ class Rows(KVWriter):
         pass
 
 
-@pytest.mark.parametrize("structure", [StructuredTargets(observe=0.5, rise=40), None])
+@pytest.mark.parametrize("structure", [StructuredTargets(p=0.5, rise=40), None])
 def test_ranks_are_logged_where_the_library_logs(structure: StructuredTargets | None) -> None:
     kept, model = Rows(), StructuredDQN("MlpPolicy", Drift(), structure=structure, **SMALL)
     model.set_logger(Logger(None, [kept]))
@@ -195,7 +195,7 @@ def test_ranks_are_logged_where_the_library_logs(structure: StructuredTargets | 
         if row in learning:
             assert 1 <= row["structure/rank_99"] <= row["structure/rank_9999"] <= ACTIONS
     p = None if structure is None else pytest.approx(0.5 + 0.5 * learning[-1]["train/n_updates"] / 40)
-    assert learning[-1].get("structure/observe") == p
+    assert learning[-1].get("structure/p") == p
 
 
 class Normed(BaseFeaturesExtractor):

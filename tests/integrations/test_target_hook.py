@@ -59,7 +59,11 @@ def test_removing_or_the_end_of_a_block_ends_it_and_another_can_come() -> None:
     net, x = network(), states()
     raw = net(x)
     with structure(net) as hook:
-        assert (hook.updates, hook.ranks(), hook.rule) == (0, {}, StructuredTargets(scale="row", value="completed"))
+        assert (hook.updates, hook.ranks(), hook.rule) == (
+            0,
+            {},
+            StructuredTargets(scale="row", next_value_from="completed"),
+        )
         assert not torch.equal(net(x), raw)
     hook.remove()
     assert torch.equal(net(x), raw)
@@ -98,7 +102,7 @@ def test_a_saved_run_draws_on_as_it_would_have() -> None:
 def test_a_copy_has_a_hook_of_its_own() -> None:
     net, x = network(), states()
     raw = net(x).detach()
-    first = structure(net, StructuredTargets(observe=0.6, value="completed"))
+    first = structure(net, StructuredTargets(p=0.6, next_value_from="completed"))
     net(x)
     other = copy.deepcopy(net)
     (second,) = hooks_of(other)

@@ -41,7 +41,7 @@ from svrl.integrations.tianshou import (
 @pytest.mark.parametrize("value", ["completed", "network"])
 @pytest.mark.parametrize("frequency", [0, 4])
 def test_returns_are_those_of_the_table(double: bool, value: Any, frequency: int) -> None:
-    rule = StructuredTargets(observe=0.6, value=value)
+    rule = StructuredTargets(p=0.6, next_value_from=value)
     ours = algorithm_of(DQN, StructuredDQN, structure=rule, seed=3, is_double=double, target_update_freq=frequency)
     buffer = memory()
     updated(ours, buffer, 6)
@@ -55,7 +55,7 @@ def test_returns_are_those_of_the_table(double: bool, value: Any, frequency: int
 
 @pytest.mark.parametrize("value", ["completed", "network"])
 def test_quantiles_move_with_their_means(value: Any) -> None:
-    rule = StructuredTargets(observe=0.6, value=value)
+    rule = StructuredTargets(p=0.6, next_value_from=value)
     ours = algorithm_of(QRDQN, StructuredQRDQN, structure=rule, seed=1)
     buffer = memory()
     updated(ours, buffer, 6)
@@ -90,7 +90,7 @@ def test_completed_expected_values_choose_among_distributions() -> None:
 
 def test_actions_that_are_not_allowed_are_not_chosen() -> None:
     rng = np.random.default_rng(0)
-    ours = algorithm_of(DQN, StructuredDQN, structure=StructuredTargets(observe=0.5, value="network"))
+    ours = algorithm_of(DQN, StructuredDQN, structure=StructuredTargets(p=0.5, next_value_from="network"))
     buffer = ReplayBuffer(BATCH)
     for _ in range(BATCH):
         obs = {"obs": rng.normal(size=WIDTH).astype(np.float32), "mask": np.arange(ACTIONS) < 2}

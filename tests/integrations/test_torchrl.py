@@ -45,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("value", ["completed", "network"])
 def test_losses_are_those_of_the_table(space: str, double: bool, value: Any) -> None:
-    rule = StructuredTargets(observe=0.6, value=value)
+    rule = StructuredTargets(p=0.6, next_value_from=value)
     loss = loss_of(space=space, structure=rule, seed=3, double_dqn=double, reduction="none")
     train_first = loss_of(space=space, structure=rule)
     train(train_first, SoftUpdate(train_first, eps=0.9), times=5, space=space)
@@ -61,7 +61,7 @@ def test_losses_are_those_of_the_table(space: str, double: bool, value: Any) -> 
 
 
 def test_all_next_states_of_a_call_are_one_matrix() -> None:
-    loss = loss_of(structure=StructuredTargets(observe=0.6, value="completed"), reduction="none")
+    loss = loss_of(structure=StructuredTargets(p=0.6, next_value_from="completed"), reduction="none")
     loss.make_value_estimator(ValueEstimators.TDLambda, gamma=0.9, lmbda=0.8)
     batch = batch_of(shape=(3, 4))
     batch["steps_to_next_obs"] = torch.arange(12).view(3, 4, 1) % 3 + 1

@@ -34,9 +34,7 @@ def torch_csr(matrix: sp.csr_array) -> torch.Tensor:
     return sparse_rows(*parts, matrix.shape)
 
 
-def brute(
-    p: np.ndarray, r: np.ndarray, discount: float, v: np.ndarray, terminal: np.ndarray | None = None
-) -> np.ndarray:
+def brute(p: np.ndarray, r: np.ndarray, gamma: float, v: np.ndarray, terminal: np.ndarray | None = None) -> np.ndarray:
     """Q (S, A) by loops, from rewards (S, A, S)."""
     n_states, n_actions, _ = p.shape
     dead = np.zeros(n_states, bool) if terminal is None else terminal
@@ -45,7 +43,7 @@ def brute(
         for a in range(n_actions):
             for j in range(n_states):
                 if not dead[s]:
-                    q[s, a] += p[s, a, j] * (r[s, a, j] + discount * (0.0 if dead[j] else v[j]))
+                    q[s, a] += p[s, a, j] * (r[s, a, j] + gamma * (0.0 if dead[j] else v[j]))
     return q
 
 
@@ -58,7 +56,7 @@ def solve(mdp: TabularMDP, accuracy: float = 1e-10) -> tuple[torch.Tensor, torch
     v = torch.zeros(mdp.n_states, dtype=torch.float64)
     while True:
         new, policy = mdp.improve(v)
-        gap = float((new - v).abs().max()) * mdp.discount / (1 - mdp.discount)
+        gap = float((new - v).abs().max()) * mdp.gamma / (1 - mdp.gamma)
         v = new
         if gap < accuracy:
             return v, policy

@@ -41,7 +41,7 @@ def made_up(dimensions: int, *, actions: int = 37, periodic: tuple[int, ...] = (
         actions=torch.linspace(-1.0, 1.0, actions, dtype=torch.float64),
         step=step,
         reward=reward,
-        discount=0.9,
+        gamma=0.9,
         noise=(noise,) * dimensions,
     )
 
@@ -62,7 +62,7 @@ def brute(task: ControlTask, v: Tensor, nodes: int = 1) -> np.ndarray:
         weight = math.prod(weights[choice[k]] / math.sqrt(math.pi) for k in range(task.dimensions) if noisy[k])
         following = task.step(task.states()[:, None], task.actions, torch.tensor(shift, dtype=torch.float64)).numpy()
         total += weight * interpolated(task, v.double().numpy(), following)
-    return task.reward(task.states()[:, None], task.actions).numpy() + task.discount * total
+    return task.reward(task.states()[:, None], task.actions).numpy() + task.gamma * total
 
 
 def interpolated(task: ControlTask, v: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -157,7 +157,7 @@ def test_the_kernels_and_their_twin_agree(dimensions: int, nodes: int, dtype: to
     task = made_up(dimensions, noise=0.2)
     model = GridMDP(task, noise_nodes=nodes, mode="table")
     v = values(task, dtype)
-    plain = PlainBackups(weights=model._weights, offsets=model._offsets, discount=model.discount)
+    plain = PlainBackups(weights=model._weights, offsets=model._offsets, gamma=model.gamma)
     twin = plain.expected(v, model._table).reshape(model.n_states, -1)
     assert far(model.backup(v), twin) < (1e-12 if dtype == torch.float64 else 2e-6)
 
@@ -263,7 +263,7 @@ def test_expectations_of_linear_and_quadratic_functions_are_exact(nodes: int, dt
         actions=torch.tensor([-0.5, 0.5]),
         step=step,
         reward=lambda s, a: 0.0 * (s[..., 0] + a[..., 0]),
-        discount=0.5,
+        gamma=0.5,
         noise=(0.4, 0.6),
     )
     x, y = task.states().T

@@ -26,7 +26,7 @@ def task_of(dimensions: int, periodic: bool) -> ControlTask:
         actions=torch.zeros(1, dimensions),
         step=lambda states, actions, noise: actions + 0.0 * states,
         reward=lambda states, actions: actions[..., 0] * 0.0,
-        discount=0.9,
+        gamma=0.9,
     )
 
 

@@ -43,7 +43,7 @@ def dynamics(task: ControlTask = TASK, reward_noise: float = 0.0) -> simulator.S
 
 def simulated(sample: simulator.Sample | None = None, **options: object) -> Simulator:
     sample = dynamics(reward_noise=0.2) if sample is None else sample
-    return Simulator(sample, axes=TASK.axes, actions=TASK.actions, discount=TASK.discount, **options)
+    return Simulator(sample, axes=TASK.axes, actions=TASK.actions, gamma=TASK.gamma, **options)
 
 
 def samplers() -> list[Simulator | NoisyBackups]:
@@ -210,6 +210,6 @@ def test_samplers_say_what_they_are():
         assert isinstance(sampler, Sampler)
         assert not isinstance(sampler, Model)
         said = json.loads(json.dumps(sampler.describe()))
-        assert {"states": "7x6", "actions": 5, "discount": 0.95, "device": "cpu"}.items() <= said.items()
+        assert {"states": "7x6", "actions": 5, "gamma": 0.95, "device": "cpu"}.items() <= said.items()
     assert said["sample_noise"] == 0.7
     assert NoisyBackups(GridMDP(TASK), 0.1).reward_range == GridMDP(TASK).reward_range

@@ -25,7 +25,7 @@ from .tables import brute, csr, kinds, random_table, solve, torch_csr, values
 def test_the_kernels_and_their_twin_agree(dtype: torch.dtype, kind: str, ends: bool):
     p, r = random_table(5, n_states=40, n_actions=6, share=0.1)
     terminal = np.arange(40) % 7 == 0 if ends else None
-    mdp = TabularMDP(**kinds()[kind](p, r), discount=0.97, terminal=terminal)
+    mdp = TabularMDP(**kinds()[kind](p, r), gamma=0.97, terminal=terminal)
     twin, v = Products(mdp.entries), mdp._values(values(6, 40, dtype))
     states, actions = torch.arange(0, 40, 3), torch.arange(14) % 6
     pairs = [
@@ -46,7 +46,7 @@ def test_the_kernels_and_their_twin_agree(dtype: torch.dtype, kind: str, ends: b
 def test_results_have_the_dtype_of_the_values_and_are_rounded_once(dtype: torch.dtype):
     p, r = random_table(7)
     v = values(8, 7, dtype)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9)
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
     expected = torch.from_numpy(brute(p, r, 0.9, v.double().numpy()))
     assert mdp.backup(v).dtype == mdp.improve(v)[0].dtype == dtype
     assert mdp.improve(v)[1].dtype == torch.int64
@@ -56,10 +56,10 @@ def test_results_have_the_dtype_of_the_values_and_are_rounded_once(dtype: torch.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_first_of_equal_actions_is_taken(dtype: torch.dtype):
     p = np.full((1, 4, 1), 1.0)
-    tied = TabularMDP(transitions=p, rewards=[[0.0, 1.0, 1.0, 0.5]], discount=0.5)
+    tied = TabularMDP(transitions=p, rewards=[[0.0, 1.0, 1.0, 0.5]], gamma=0.5)
     assert tied.improve(torch.zeros(1, dtype=dtype))[1].tolist() == [1]
     # A difference that float32 cannot hold is a tie there.
-    near = TabularMDP(transitions=p, rewards=[[0.0, 1.0, 1.0 + 1e-12, 0.5]], discount=0.5)
+    near = TabularMDP(transitions=p, rewards=[[0.0, 1.0, 1.0 + 1e-12, 0.5]], gamma=0.5)
     best, action = near.improve(torch.zeros(1, dtype=dtype))
     assert action.tolist() == near.backup(torch.zeros(1, dtype=dtype)).argmax(1).tolist()
     assert action.tolist() == [1 if dtype == torch.float32 else 2]
@@ -67,9 +67,7 @@ def test_the_first_of_equal_actions_is_taken(dtype: torch.dtype):
 
 
 def test_nan_is_passed_on():
-    mdp = TabularMDP.deterministic(
-        following=torch.tensor([[0, 1, 0], [0, 0, 0]]), rewards=np.ones((2, 3)), discount=0.5
-    )
+    mdp = TabularMDP.deterministic(following=torch.tensor([[0, 1, 0], [0, 0, 0]]), rewards=np.ones((2, 3)), gamma=0.5)
     best, action = mdp.improve(torch.tensor([0.0, torch.nan]))
     assert best.isnan().tolist() == [True, False]
     assert action.tolist() == [1, 0]
@@ -86,7 +84,7 @@ def test_results_do_not_depend_on_the_threads(threads: int, monkeypatch: pytest.
             work(low, high)
 
     p, r = random_table(9, n_states=30)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9)
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
     v, states, actions = values(1, 30), torch.arange(30).flip(0), torch.arange(30) % 3
 
     def everything() -> list[torch.Tensor]:
@@ -101,7 +99,7 @@ def test_results_do_not_depend_on_the_threads(threads: int, monkeypatch: pytest.
 
 def test_many_entries_are_worked_on_by_several_threads(monkeypatch: pytest.MonkeyPatch):
     following = torch.randint(2000, (2000, 60), generator=torch.Generator().manual_seed(0))
-    mdp = TabularMDP.deterministic(following=following, rewards=torch.rand(2000, 60), discount=0.9)
+    mdp = TabularMDP.deterministic(following=following, rewards=torch.rand(2000, 60), gamma=0.9)
     v = values(1, 2000)
     found = {}
     for threads in (1, 3):
@@ -113,7 +111,7 @@ def test_many_entries_are_worked_on_by_several_threads(monkeypatch: pytest.Monke
 
 def test_empty_lists_give_empty_backups():
     p, r = random_table(1)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9)
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
     none, v = torch.tensor([], dtype=torch.int64), values(1, 7)
     for engine in (mdp._engine, Products(mdp.entries)):
         assert engine.pairs(v, none, none).shape == (0,)
@@ -123,7 +121,7 @@ def test_empty_lists_give_empty_backups():
 
 def test_values_with_a_gradient_or_a_stride_are_read_as_they_are():
     p, r = random_table(1)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9)
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
     wide = torch.stack([values(1, 7), values(2, 7)], 1).requires_grad_()
     assert torch.equal(mdp.backup(wide[:, 1]), mdp.backup(values(2, 7)))
 
@@ -133,7 +131,7 @@ def test_values_with_a_gradient_or_a_stride_are_read_as_they_are():
 def test_a_policys_chain_backs_up_like_its_pairs(kind: str, ends: bool):
     p, r = random_table(10)
     terminal = np.array([0, 0, 1, 0, 0, 1, 0], bool) if ends else None
-    mdp = TabularMDP(**kinds()[kind](p, r), discount=0.9, terminal=terminal)
+    mdp = TabularMDP(**kinds()[kind](p, r), gamma=0.9, terminal=terminal)
     policy = torch.tensor([0, 2, 1, 1, 0, 2, 2])
     chain, v = mdp.policy_chain(policy), values(3, 7)
     assert isinstance(chain, MarkovRewardProcess)
@@ -152,7 +150,7 @@ def test_a_policys_chain_backs_up_like_its_pairs(kind: str, ends: bool):
 def test_terminal_states_are_worth_nothing_whatever_the_values_say():
     p, r = random_table(11)
     terminal = np.array([0, 1, 0, 0, 1, 0, 0], bool)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9, terminal=torch.from_numpy(terminal))
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9, terminal=torch.from_numpy(terminal))
     v = values(4, 7)
     expected = brute(p, r, 0.9, v.numpy(), terminal)
     assert np.abs(mdp.backup(v).numpy() - expected).max() < 1e-12
@@ -164,10 +162,10 @@ def test_terminal_states_are_worth_nothing_whatever_the_values_say():
 def test_terminal_rows_may_be_empty():
     p = np.zeros((2, 1, 2))
     p[0, 0, 1] = 1.0
-    mdp = TabularMDP(transitions=p, rewards=[[3.0], [0.0]], discount=0.9, terminal=np.array([False, True]))
+    mdp = TabularMDP(transitions=p, rewards=[[3.0], [0.0]], gamma=0.9, terminal=np.array([False, True]))
     assert solve(mdp)[0].tolist() == [3.0, 0.0]
     with pytest.raises(ValueError, match=r"state 1, action 0 sum to 0,"):
-        TabularMDP(transitions=p, rewards=[[3.0], [0.0]], discount=0.9)
+        TabularMDP(transitions=p, rewards=[[3.0], [0.0]], gamma=0.9)
 
 
 def test_a_transition_that_is_done_pays_and_ends():
@@ -188,7 +186,7 @@ def test_the_range_of_rewards_bounds_every_value_also_where_episodes_end():
     mdp = TabularMDP.from_toy_text({0: {0: [(1.0, 0, -1.0, True)]}}, 0.9)
     assert mdp.reward_range == (-1.0, 0.0)
     p = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
-    mdp = TabularMDP(transitions=p, rewards=[[2.0], [7.0]], discount=0.9, terminal=np.array([False, True]))
+    mdp = TabularMDP(transitions=p, rewards=[[2.0], [7.0]], gamma=0.9, terminal=np.array([False, True]))
     assert mdp.reward_range == (0.0, 2.0)
 
 
@@ -198,31 +196,31 @@ def test_the_range_of_rewards_bounds_every_value_also_where_episodes_end():
     n_states=st.integers(1, 9),
     n_actions=st.integers(1, 4),
     share=st.floats(0.0, 1.0),
-    discount=st.floats(0.01, 0.999),
+    gamma=st.floats(0.01, 0.999),
     ending=st.floats(0.0, 1.0),
 )
 def test_backups_are_monotone_and_contract(
-    seed: int, n_states: int, n_actions: int, share: float, discount: float, ending: float
+    seed: int, n_states: int, n_actions: int, share: float, gamma: float, ending: float
 ):
     p, r = random_table(seed, n_states, n_actions, share)
     rng = np.random.default_rng(seed)
-    mdp = TabularMDP(transitions=csr(p), rewards=r, discount=discount, terminal=rng.random(n_states) < ending)
+    mdp = TabularMDP(transitions=csr(p), rewards=r, gamma=gamma, terminal=rng.random(n_states) < ending)
     v, w = (torch.from_numpy(rng.normal(size=n_states)) for _ in range(2))
     gap = float((v - w).abs().max())
-    assert float((mdp.backup(v) - mdp.backup(w)).abs().max()) <= discount * gap + 1e-12
-    assert float((mdp.improve(v)[0] - mdp.improve(w)[0]).abs().max()) <= discount * gap + 1e-12
+    assert float((mdp.backup(v) - mdp.backup(w)).abs().max()) <= gamma * gap + 1e-12
+    assert float((mdp.improve(v)[0] - mdp.improve(w)[0]).abs().max()) <= gamma * gap + 1e-12
     above = torch.maximum(v, w)
     assert float((mdp.backup(above) - mdp.backup(v)).min()) >= -1e-12
     low, high = mdp.reward_range
-    bounded = mdp.improve(torch.full((n_states,), high / (1 - discount), dtype=torch.float64))[0]
-    assert float(bounded.max()) <= high / (1 - discount) + 1e-9 * (1 + abs(high)) / (1 - discount)
-    bounded = mdp.improve(torch.full((n_states,), low / (1 - discount), dtype=torch.float64))[0]
-    assert float(bounded.min()) >= low / (1 - discount) - 1e-9 * (1 + abs(low)) / (1 - discount)
+    bounded = mdp.improve(torch.full((n_states,), high / (1 - gamma), dtype=torch.float64))[0]
+    assert float(bounded.max()) <= high / (1 - gamma) + 1e-9 * (1 + abs(high)) / (1 - gamma)
+    bounded = mdp.improve(torch.full((n_states,), low / (1 - gamma), dtype=torch.float64))[0]
+    assert float(bounded.min()) >= low / (1 - gamma) - 1e-9 * (1 + abs(low)) / (1 - gamma)
 
 
 def test_it_is_a_model_and_describes_itself():
     p, r = random_table(1)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9, name="lottery", label={"variant": "small"})
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9, name="lottery", label={"variant": "small"})
     assert isinstance(mdp, Model)
     found = json.loads(json.dumps(mdp.describe()))
     assert found == {
@@ -233,7 +231,7 @@ def test_it_is_a_model_and_describes_itself():
         "transitions": int((p > 0).sum()),
         "episodic": False,
         "rows_sum_to_one": True,
-        "discount": 0.9,
+        "gamma": 0.9,
         "device": "cpu",
     }
 
@@ -244,7 +242,7 @@ def test_it_is_a_model_and_describes_itself():
 @pytest.mark.parametrize("ends", [False, True])
 def test_cuda_agrees_with_the_cpu(kind: str, ends: bool):
     p, r = random_table(14, n_states=50, n_actions=6, share=0.1)
-    options: dict[str, Any] = {"discount": 0.97, "terminal": np.arange(50) % 7 == 0 if ends else None}
+    options: dict[str, Any] = {"gamma": 0.97, "terminal": np.arange(50) % 7 == 0 if ends else None}
     here = TabularMDP(**kinds()[kind](p, r), **options)
     there = TabularMDP(**kinds()[kind](p, r), **options, device="cuda")
     v, states, actions = values(6, 50), torch.arange(0, 50, 3), torch.arange(17) % 6
@@ -268,5 +266,5 @@ def test_cuda_agrees_with_the_cpu(kind: str, ends: bool):
 def test_a_matrix_on_cuda_is_shared():
     p, r = random_table(15)
     matrix = torch_csr(csr(p)).cuda()
-    mdp = TabularMDP(transitions=matrix, rewards=r, discount=0.9, device="cuda")
+    mdp = TabularMDP(transitions=matrix, rewards=r, gamma=0.9, device="cuda")
     assert mdp._csr.data.data_ptr() == matrix.values().data_ptr()

@@ -17,7 +17,7 @@ from .tables import brute, csr, kinds, random_table, torch_csr, values
 @pytest.mark.filterwarnings("error")
 def test_every_kind_of_input_gives_the_backups_of_a_double_loop(kind: str):
     p, r = random_table(1)
-    mdp = TabularMDP(**kinds()[kind](p, r), discount=0.9)
+    mdp = TabularMDP(**kinds()[kind](p, r), gamma=0.9)
     v = values(2, 7)
     expected = brute(p, r, 0.9, v.numpy())
     assert np.abs(mdp.backup(v).numpy() - expected).max() < 1e-12
@@ -34,7 +34,7 @@ def test_every_kind_of_input_gives_the_backups_of_a_double_loop(kind: str):
 def test_a_transition_without_a_stored_reward_pays_nothing():
     p, r = random_table(2, share=0.9)
     r *= np.random.default_rng(0).random(r.shape) < 0.3
-    sparse = TabularMDP(transitions=csr(p), rewards=csr(r), discount=0.9)
+    sparse = TabularMDP(transitions=csr(p), rewards=csr(r), gamma=0.9)
     assert csr(r).nnz < csr(p).nnz
     assert np.abs(sparse.backup(values(2, 7)).numpy() - brute(p, r, 0.9, values(2, 7).numpy())).max() < 1e-12
 
@@ -45,7 +45,7 @@ def test_scipy_and_torch_matrices_are_shared(index: type, number: type):
     p, r = random_table(3)
     matrix = csr(p, index).astype(number)
     for source in (matrix, torch_csr(matrix)):
-        mdp = TabularMDP(transitions=source, rewards=r, discount=0.9)
+        mdp = TabularMDP(transitions=source, rewards=r, gamma=0.9)
         for ours, theirs in zip(mdp._csr, (matrix.indptr, matrix.indices, matrix.data), strict=True):
             assert np.shares_memory(ours.numpy(), theirs)
 
@@ -53,7 +53,7 @@ def test_scipy_and_torch_matrices_are_shared(index: type, number: type):
 def test_the_caller_sees_what_is_shared():
     p = np.array([[[0.25, 0.75]], [[0.0, 1.0]]])
     matrix = csr(p)
-    mdp = TabularMDP(transitions=matrix, rewards=np.zeros((2, 1)), discount=0.5)
+    mdp = TabularMDP(transitions=matrix, rewards=np.zeros((2, 1)), gamma=0.5)
     matrix.data[:2] = [1.0, 0.0]
     assert float(mdp.backup(torch.tensor([4.0, 0.0]))[0, 0]) == 2.0
 
@@ -62,20 +62,18 @@ def test_whole_numbers_and_float32_are_probabilities_too():
     following = np.array([[1, 0], [1, 1]])
     p = np.eye(2, dtype=np.int64)[following]
     mdps = [
-        TabularMDP(transitions=t, rewards=np.array([[1, 2], [3, 4]]), discount=0.5)
+        TabularMDP(transitions=t, rewards=np.array([[1, 2], [3, 4]]), gamma=0.5)
         for t in (p, csr(p), torch_csr(csr(p)), p.astype(np.float32))
     ]
-    mdps.append(TabularMDP.deterministic(following=torch.tensor(following), rewards=[[1, 2], [3, 4]], discount=0.5))
+    mdps.append(TabularMDP.deterministic(following=torch.tensor(following), rewards=[[1, 2], [3, 4]], gamma=0.5))
     for mdp in mdps:
         assert mdp.backup(torch.tensor([10.0, 20.0])).tolist() == [[11.0, 7.0], [13.0, 14.0]]
 
 
 def test_impossible_transitions_may_have_any_reward():
     p, r = random_table(4)
-    mdp = TabularMDP(transitions=p, rewards=np.where(p > 0, r, -np.inf), discount=0.9)
-    assert torch.equal(
-        mdp.backup(values(1, 7)), TabularMDP(transitions=p, rewards=r, discount=0.9).backup(values(1, 7))
-    )
+    mdp = TabularMDP(transitions=p, rewards=np.where(p > 0, r, -np.inf), gamma=0.9)
+    assert torch.equal(mdp.backup(values(1, 7)), TabularMDP(transitions=p, rewards=r, gamma=0.9).backup(values(1, 7)))
 
 
 def spoilt(what: str) -> tuple[sp.csr_array, np.ndarray]:
@@ -115,7 +113,7 @@ def test_the_first_wrong_pair_is_named(what: str, message: str, index: type):
     matrix, reward = spoilt(what)
     matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
     with pytest.raises(ValueError, match=message):
-        TabularMDP(transitions=matrix, rewards=reward, discount=0.9)
+        TabularMDP(transitions=matrix, rewards=reward, gamma=0.9)
 
 
 @pytest.mark.parametrize("form", ["dense", "list", "same CSR", "other CSR"])
@@ -126,7 +124,7 @@ def test_the_first_reward_of_a_transition_that_is_not_finite_is_named(form: str)
     r[state, action, following] = np.nan
     rewards = {"dense": r, "list": r[p > 0], "same CSR": csr(np.where(p > 0, r, 0.0)), "other CSR": csr(r)}[form]
     with pytest.raises(ValueError, match=f"reward of state {state}, action {action} is nan"):
-        TabularMDP(transitions=csr(p), rewards=rewards, discount=0.9)
+        TabularMDP(transitions=csr(p), rewards=rewards, gamma=0.9)
 
 
 def test_sums_may_be_off_by_a_millionth_and_no_more():
@@ -134,17 +132,17 @@ def test_sums_may_be_off_by_a_millionth_and_no_more():
     for off, ok in ((9e-7, True), (-9e-7, True), (1.1e-6, False), (-1.1e-6, False)):
         p[1, 0, 1] = 0.5 + off
         if ok:
-            TabularMDP(transitions=p, rewards=np.zeros((2, 1)), discount=0.9)
+            TabularMDP(transitions=p, rewards=np.zeros((2, 1)), gamma=0.9)
         else:
             with pytest.raises(ValueError, match="state 1, action 0"):
-                TabularMDP(transitions=p, rewards=np.zeros((2, 1)), discount=0.9)
+                TabularMDP(transitions=p, rewards=np.zeros((2, 1)), gamma=0.9)
 
 
-@pytest.mark.parametrize("discount", [0.0, 1.0, -0.1, 1.5, float("nan"), "0.9", None, [0.9], 10**400])
-def test_a_discount_outside_the_open_interval_is_refused(discount: object):
+@pytest.mark.parametrize("gamma", [0.0, 1.0, -0.1, 1.5, float("nan"), "0.9", None, [0.9], 10**400])
+def test_a_discount_outside_the_open_interval_is_refused(gamma: object):
     p, r = random_table(1)
     with pytest.raises(ValueError, match="discount between 0 and 1"):
-        TabularMDP(transitions=p, rewards=r, discount=discount)
+        TabularMDP(transitions=p, rewards=r, gamma=gamma)
 
 
 @pytest.mark.parametrize(
@@ -168,17 +166,17 @@ def test_a_discount_outside_the_open_interval_is_refused(discount: object):
 def test_wrong_shapes_are_refused(change: dict[str, Any], message: str):
     p, r = random_table(1)
     with pytest.raises(ValueError, match=message):
-        TabularMDP(**{"transitions": csr(p), "rewards": r, "discount": 0.9, **change})
+        TabularMDP(**{"transitions": csr(p), "rewards": r, "gamma": 0.9, **change})
 
 
 def test_next_states_that_are_not_whole_are_refused():
     with pytest.raises(ValueError, match=r"whole numbers \(S, A\), got torch.float32 \(1, 1\)"):
-        TabularMDP.deterministic(following=[[0.5]], rewards=[[1.0]], discount=0.9)
+        TabularMDP.deterministic(following=[[0.5]], rewards=[[1.0]], gamma=0.9)
 
 
 def test_wrong_questions_are_refused():
     p, r = random_table(1)
-    mdp = TabularMDP(transitions=p, rewards=r, discount=0.9)
+    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
     v, one = values(1, 7), torch.tensor([0])
     questions: list[tuple[Callable[[], object], str]] = [
         (lambda: mdp.backup(v[:6]), "7 values in float32 or float64"),

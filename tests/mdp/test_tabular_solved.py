@@ -38,7 +38,7 @@ def test_a_walk_to_the_right_is_a_geometric_sequence():
     following = torch.stack([(states - 1).clamp(min=0), (states + 1).clamp(max=9)], 1)
     rewards = torch.zeros(10, 2)
     rewards[9, 1] = 1.0
-    mdp = TabularMDP.deterministic(following=following, rewards=rewards, discount=0.8)
+    mdp = TabularMDP.deterministic(following=following, rewards=rewards, gamma=0.8)
     v, policy = solve(mdp)
     assert torch.allclose(v, 0.8 ** (9 - states).double() / 0.2, rtol=0, atol=1e-9)
     assert policy.tolist() == [1] * 10
@@ -50,7 +50,7 @@ def test_a_machine_is_replaced_when_repair_is_cheap_enough():
     g = 0.9
     p = np.array([[[0.7, 0.3], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
     for cost, repaired in ((20.0, True), (50.0, False)):
-        mdp = TabularMDP(transitions=p, rewards=[[10.0, 10.0 - cost], [0.0, -cost]], discount=g)
+        mdp = TabularMDP(transitions=p, rewards=[[10.0, 10.0 - cost], [0.0, -cost]], gamma=g)
         v, policy = solve(mdp)
         good = (10 - 0.3 * g * cost) / (1 - 0.7 * g - 0.3 * g * g) if repaired else 10 / (1 - 0.7 * g)
         assert v.tolist() == pytest.approx([good, -cost + g * good if repaired else 0.0], abs=1e-8)
@@ -107,19 +107,19 @@ def test_a_wrong_toy_text_table_is_named(table: Any, message: str):
         TabularMDP.from_toy_text(table, 0.9)
 
 
-def quantecon_values(p: np.ndarray, r: np.ndarray, discount: float) -> np.ndarray:
+def quantecon_values(p: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarray:
     markov = pytest.importorskip("quantecon").markov
     n_states, n_actions, _ = p.shape
     states, actions = np.divmod(np.arange(n_states * n_actions), n_actions)
-    problem = markov.DiscreteDP(r.reshape(-1), sp.csr_matrix(csr(p)), discount, states, actions)
+    problem = markov.DiscreteDP(r.reshape(-1), sp.csr_matrix(csr(p)), gamma, states, actions)
     return problem.solve(method="policy_iteration").v
 
 
-def mdpsolver_values(p: np.ndarray, r: np.ndarray, discount: float) -> np.ndarray:
+def mdpsolver_values(p: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarray:
     solver = pytest.importorskip("mdpsolver").model()
     columns = [[np.flatnonzero(row).tolist() for row in state] for state in p]
     probabilities = [[row[row > 0].tolist() for row in state] for state in p]
-    solver.mdp(discount=discount, rewards=r.tolist(), tranMatProbs=probabilities, tranMatColumns=columns)
+    solver.mdp(discount=gamma, rewards=r.tolist(), tranMatProbs=probabilities, tranMatColumns=columns)
     # Each value is off by at most the tolerance; its default of 1e-3 would show.
     solver.solve(algorithm="vi", tolerance=1e-10, parallel=False)
     return np.array(solver.getValueVector())
@@ -129,18 +129,18 @@ PEERS = {"QuantEcon": quantecon_values, "mdpsolver": mdpsolver_values}
 
 
 @pytest.mark.parametrize("peer", PEERS)
-@pytest.mark.parametrize(("seed", "discount"), [(20, 0.5), (21, 0.9), (22, 0.99)])
-def test_a_peer_finds_the_same_values_of_random_problems(peer: str, seed: int, discount: float):
+@pytest.mark.parametrize(("seed", "gamma"), [(20, 0.5), (21, 0.9), (22, 0.99)])
+def test_a_peer_finds_the_same_values_of_random_problems(peer: str, seed: int, gamma: float):
     p, r = random_table(seed, n_states=80, n_actions=5, share=0.05)
-    mdp = TabularMDP(transitions=csr(p), rewards=csr(r), discount=discount)
-    assert np.abs(solve(mdp)[0].numpy() - PEERS[peer](p, (p * r).sum(2), discount)).max() < 1e-8
+    mdp = TabularMDP(transitions=csr(p), rewards=csr(r), gamma=gamma)
+    assert np.abs(solve(mdp)[0].numpy() - PEERS[peer](p, (p * r).sum(2), gamma)).max() < 1e-8
 
 
 @pytest.mark.parametrize("peer", PEERS)
 def test_a_peer_finds_the_same_values_where_states_are_terminal(peer: str):
     p, r = random_table(23, n_states=60, n_actions=4, share=0.05)
     terminal = np.arange(60) % 9 == 0
-    found = solve(TabularMDP(transitions=p, rewards=r, discount=0.95, terminal=terminal))[0].numpy()
+    found = solve(TabularMDP(transitions=p, rewards=r, gamma=0.95, terminal=terminal))[0].numpy()
     absorbing, expected = p.copy(), (p * r).sum(2)
     absorbing[terminal] = np.eye(60)[terminal][:, None]
     expected[terminal] = 0.0

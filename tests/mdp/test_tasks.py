@@ -59,7 +59,7 @@ def test_the_size_is_the_papers(name: str, variant: str):
     assert task.name == name
     assert task.n_states == (10000 if name == "cart-pole" else 2500)
     assert tuple(task.actions.shape) == (1000, 3 if name == "three-motor-pendulum" else 1)
-    assert task.discount == 0.95
+    assert task.gamma == 0.95
 
 
 @pytest.mark.parametrize(
@@ -397,7 +397,7 @@ def test_a_wrong_name_is_answered_with_the_near_miss(name: object, switches: dic
 @pytest.mark.parametrize(
     ("change", "answer"),
     [
-        ({"discount": "0.9"}, "discount between 0 and 1, both excluded, got '0.9'"),
+        ({"gamma": "0.9"}, "discount between 0 and 1, both excluded, got '0.9'"),
         ({"noise": ("a", 0.0)}, "noise level for each"),
         ({"noise": (math.nan, 0.0)}, "noise level for each"),
         ({"noise": (0.0, 1e300)}, "noise level for each"),

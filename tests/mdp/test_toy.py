@@ -13,7 +13,7 @@ from svrl.mdp.toy import toy_mdp
 def next_states(mdp) -> torch.Tensor:
     """(S, A), read off backups of the states' own numbers."""
     numbers = torch.arange(mdp.n_states, dtype=torch.float64)
-    return ((mdp.backup(numbers) - mdp.backup(torch.zeros_like(numbers))) / mdp.discount).round().to(torch.int64)
+    return ((mdp.backup(numbers) - mdp.backup(torch.zeros_like(numbers))) / mdp.gamma).round().to(torch.int64)
 
 
 def rewards(mdp) -> torch.Tensor:
@@ -23,7 +23,7 @@ def rewards(mdp) -> torch.Tensor:
 def test_the_default_is_the_papers():
     mdp = toy_mdp(0)
     assert isinstance(mdp, Model)
-    assert (mdp.n_states, mdp.n_actions, mdp.discount) == (1000, 100, 0.95)
+    assert (mdp.n_states, mdp.n_actions, mdp.gamma) == (1000, 100, 0.95)
     assert mdp.describe()["reward"] == "uniform"
     assert mdp.describe()["transitions"] == 100_000
 
@@ -72,7 +72,7 @@ def test_a_seed_is_a_problem_and_leaves_the_global_generator_alone():
 
 
 def test_value_iteration_reaches_the_fixed_point_of_a_dense_solution():
-    mdp = toy_mdp(5, n_states=30, n_actions=4, discount=0.9)
+    mdp = toy_mdp(5, n_states=30, n_actions=4, gamma=0.9)
     v = torch.zeros(30, dtype=torch.float64)
     for _ in range(300):
         v, policy = mdp.improve(v)
@@ -88,4 +88,4 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="n_states as a whole number of at least 1, got 0"):
         toy_mdp(0, n_states=0, n_actions=3)
     with pytest.raises(ValueError, match="discount between 0 and 1"):
-        toy_mdp(0, n_states=2, n_actions=2, discount=1.0)
+        toy_mdp(0, n_states=2, n_actions=2, gamma=1.0)

@@ -73,7 +73,7 @@ def _value_rows(
     optimism: tuple[float, float] | None, estimation: Mapping[str, tuple[float | None, float]]
 ) -> list[dict[str, Any]]:
     estimates = [
-        {"what": "estimation", "scale": scale, "observe": 0.9, "beyond_row_mean": error, "best_kept": kept}
+        {"what": "estimation", "scale": scale, "p": 0.9, "beyond_row_mean": error, "best_kept": kept}
         for scale, (error, kept) in estimation.items()
     ]
     if optimism is None:

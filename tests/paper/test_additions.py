@@ -197,7 +197,7 @@ def test_ways_are_told_apart_and_share_the_runs_of_control_learning():
     assert theirs < mine
     assert len(mine - theirs) == len(CHANGED) * len(TASKS) * 5
     with pytest.raises(LookupError, match="No way starts from sv-dqn"):
-        way_of({"arm": "sv-dqn", "overrides": {"scale": "row", "observe": 0.3}})
+        way_of({"arm": "sv-dqn", "overrides": {"scale": "row", "p": 0.3}})
 
 
 def test_a_column_an_environment_and_the_improvement_beside():

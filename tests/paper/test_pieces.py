@@ -85,7 +85,7 @@ def test_a_claim_is_judged_from_the_pieces_that_are_there(stores: tuple[Store, S
 @pytest.mark.parametrize(
     ("env", "arm", "overrides", "words"),
     [
-        ("atari/frostbite", "sv-dqn-network", {"envs": 64}, "Frostbite"),
+        ("atari/frostbite", "sv-dqn-network", {"n_envs": 64}, "Frostbite"),
         ("atari/ms_pacman", "sv-dueling", {}, "Ms Pacman with dueling DQN"),
         ("atari/seaquest", "double", {"batch_size": 64}, "Seaquest with double DQN with batches of 64"),
     ],

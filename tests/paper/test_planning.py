@@ -123,7 +123,7 @@ def test_no_method_beats_the_optimum_and_all_count_their_backups(store: Store):
         assert row["backups"] > 0
         assert row["iterations_made"] <= row["iterations_allowed"]
         if row["method"] == "paper-svp":
-            assert row["sweep_equivalents"] == pytest.approx(row["observe"] * row["iterations_made"], rel=0.03)
+            assert row["sweep_equivalents"] == pytest.approx(row["p"] * row["iterations_made"], rel=0.03)
 
 
 def test_trajectories_are_of_the_same_starts(store: Store):
@@ -142,7 +142,7 @@ def test_ends_are_compared_around_the_circle():
 
 
 def test_all_of_q_gives_the_optimal_policy(tmp_path: Path):
-    settings = {**LOW_RANK.budgets["smoke"].runs[1].settings, "observe": 1.0}
+    settings = {**LOW_RANK.budgets["smoke"].runs[1].settings, "p": 1.0}
     (row,) = control_low_rank_policy.compute(settings, Work(folder=tmp_path)).rows
     assert row["policy_loss_relative"] < 1e-6
     assert row["mse"] < 1e-8
@@ -172,7 +172,7 @@ def test_the_first_set_of_starts_is_the_one_of_the_optimum(store: Store):
         assert second["metric"] != first["metric"]
 
 
-PLAIN = {"samples": 1, "observe": 1.0, "challengers": None, "rank": None}
+PLAIN = {"samples": 1, "p": 1.0, "challengers": None, "rank": None}
 
 
 def test_without_noise_the_average_finds_the_optimum(tmp_path: Path):
@@ -181,7 +181,7 @@ def test_without_noise_the_average_finds_the_optimum(tmp_path: Path):
 
 
 def test_all_noisy_methods_draw_equally_many_samples(store: Store):
-    for row in smoke(NOISY, store).rows(observe=1.0):
+    for row in smoke(NOISY, store).rows(p=1.0):
         # The incumbent averages whole numbers of samples of its few pairs: at most one action's worth is left over.
         # averaged-svp makes whole iterations, and of 12 at 27 actions 10 are paid for.
         assert row["iterations"] * 0.8 <= row["sweep_equivalents"] <= row["iterations"] * 1.0001
@@ -228,11 +228,11 @@ def svp(best: dict[str, Any] | None = None, losses: dict[str, dict[str, list[flo
             for seed in range(3):
                 for share in (0.2, 0.6):
                     row = GOOD | {"sweep_equivalents": 10 * share} | changes
-                    settings = {"task": task, "variant": variant, "method": "paper-svp", "observe": share, "seed": seed}
+                    settings = {"task": task, "variant": variant, "method": "paper-svp", "p": share, "seed": seed}
                     runs.append(kept(PLANNED, [row], **settings))
             for method in BASELINES if variant == "paper" else ():
                 for seed, loss in enumerate((losses or {}).get(task, {}).get(method, [0.001] * 3)):
-                    row, settings = {"policy_loss_relative": loss}, {"task": task, "variant": variant, "observe": None}
+                    row, settings = {"policy_loss_relative": loss}, {"task": task, "variant": variant, "p": None}
                     runs.append(kept(PLANNED, [GOOD | row], **settings, method=method, seed=seed))
     return runs
 
@@ -249,7 +249,7 @@ def timed_at(*machines: str, slow_elsewhere: float = 0.0, last: str = "a") -> li
         runs.append(kept(OPTIMUM, [BEST], machine="a" if task != TASKS[-1] else last, task=task, variant="paper"))
         for seed, machine in enumerate(machines):
             row = GOOD | {"seconds_estimate": 0.0 if machine == "a" else slow_elsewhere}
-            settings = {"task": task, "variant": "paper", "method": "paper-svp", "observe": 0.2, "seed": seed}
+            settings = {"task": task, "variant": "paper", "method": "paper-svp", "p": 0.2, "seed": seed}
             runs.append(kept(PLANNED, [row], machine=machine, **settings))
     return runs
 
@@ -258,7 +258,7 @@ def low_rank(**changes: Any) -> list[Kept]:
     row = {"metric": 1.05, "policy_loss_relative": 0.001, "same_end": 0.95, "input_gap": 0.01} | changes
     runs = [kept(OPTIMUM, [{"metric": 1.0}], task=task, variant="paper") for task in TASKS]
     kind = control_low_rank_policy.KIND
-    return runs + [kept(kind, [row], task=task, observe=0.5, seed=seed) for task in TASKS for seed in range(3)]
+    return runs + [kept(kind, [row], task=task, p=0.5, seed=seed) for task in TASKS for seed in range(3)]
 
 
 def grids(*, rank: str = "rank_tight", scale: float = 1.0, degrees: float = 9.0, loss: float = 0.001) -> list[Kept]:

@@ -29,26 +29,26 @@ from svrl.planning.value_iteration import ValueIteration
 VERSIONS = {OPTIMUM.name: 1, PLANNED.name: 1, LOW_RANK.name: 1, NOISY_PLAN.name: 1, TOY.name: 1}
 """Of the kinds when the digests below were taken."""
 PLANNED_METHODS = {
-    "async": "4dff2a5cb7f6f44a",
+    "async": "955441487c1cadf8",
     "coarse": "3aa8fec92ce29a1d",
     "cross": "b3d4545202102490",
-    "incumbent": "47cabed9cf35a733",
-    "paper-svp": "f79391ccbf65f9c6",
-    "row-mean-update": "205fa97b25b1d6b9",
-    "sampled-max": "9f35bff3ba00fa3a",
-    "svp": "41bdb6fd65c9028f",
+    "incumbent": "4173cec644d1e13a",
+    "paper-svp": "80792f837d4dbf74",
+    "row-mean-update": "7fcfeffb4a895cf8",
+    "sampled-max": "2ccfc4da5544f7e7",
+    "svp": "f91f8624d5faf716",
 }
 NOISY_METHODS = {
-    "averaged": "717e070b2f38d311",
-    "averaged-svp": "3a7894cfff926ce3",
-    "averaged-svp, fixed rank": "e33afeeb21d1c79b",
-    "incumbent": "f2ddcedfa80970b1",
+    "averaged": "19c5221aeba34110",
+    "averaged-svp": "7cb811a25608e06e",
+    "averaged-svp, fixed rank": "29c048ef576f4651",
+    "incumbent": "4d65e05e8bfe553f",
     "value-iteration": "e2b256a8624ff4c4",
 }
 OTHERS = {
     "vanilla": "5b1b98b1ca7a5eb7",
     "exact": "5b67e42dd138b56e",
-    "toy": "a3f4df4fd19b8b17",
+    "toy": "334b66d26c2f4cb0",
     "low-rank policy": "85dd575543cc9277",
 }
 ESTIMATOR = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
@@ -75,7 +75,7 @@ def test_methods_of_noisy_plans() -> None:
     runs = [run for budget in NOISY.budgets.values() for run in budget.runs]
     found = {}
     for name, fixed in sorted({(run.settings["method"], run.settings["rank"] is not None) for run in runs}):
-        settings = {"samples": 1, "observe": 0.5, "challengers": 3, "rank": 5 if fixed else None, "iterations": 7}
+        settings = {"samples": 1, "p": 0.5, "challengers": 3, "rank": 5 if fixed else None, "iterations": 7}
         found[f"{name}, fixed rank" if fixed else name] = digest(noisy_method_of({**settings, "method": name}))
     assert found == NOISY_METHODS
 
@@ -84,7 +84,7 @@ def test_methods_of_optima_and_of_the_toy() -> None:
     found = {
         "vanilla": digest(ValueIteration(stop="authors")),
         "exact": digest(ModifiedPolicyIteration(tolerance=1e-6)),
-        "toy": digest(paper_svp(observe=0.5, max_iterations=40)),
+        "toy": digest(paper_svp(p=0.5, max_iterations=40)),
         "low-rank policy": digest(ESTIMATOR),
     }
     assert found == OTHERS
@@ -93,7 +93,7 @@ def test_methods_of_optima_and_of_the_toy() -> None:
 def test_the_estimator_of_policies_from_a_part_of_q() -> None:
     q = torch.rand(30, 20, generator=torch.Generator().manual_seed(0))
     found, expected = (
-        low_rank_policy(q, torch.Generator().manual_seed(1), observe=0.5, estimator=estimator).q
+        low_rank_policy(q, torch.Generator().manual_seed(1), p=0.5, estimator=estimator).q
         for estimator in (None, ESTIMATOR)
     )
     assert torch.equal(found, expected)

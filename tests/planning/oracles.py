@@ -23,7 +23,7 @@ class Dense:
 
     reward: np.ndarray
     transitions: np.ndarray
-    discount: float
+    gamma: float
 
     @classmethod
     def of(cls, model: Model) -> Dense:
@@ -34,19 +34,19 @@ class Dense:
         for state in range(model.n_states):
             unit = zero.clone()
             unit[state] = 1.0
-            columns.append((model.backup(unit).numpy() - reward) / model.discount)
-        return cls(reward=reward, transitions=np.stack(columns, -1), discount=model.discount)
+            columns.append((model.backup(unit).numpy() - reward) / model.gamma)
+        return cls(reward=reward, transitions=np.stack(columns, -1), gamma=model.gamma)
 
     def backup(self, v: np.ndarray) -> np.ndarray:
         """Q (S, A)."""
-        return self.reward + self.discount * (self.transitions @ v)
+        return self.reward + self.gamma * (self.transitions @ v)
 
     def optimum(self, accuracy: float = 1e-10) -> np.ndarray:
         """V* (S,) by value iteration, no value off by more than `accuracy`."""
         v = np.zeros(len(self.reward))
         while True:
             new = self.backup(v).max(1)
-            gap = np.abs(new - v).max() * self.discount / (1.0 - self.discount)
+            gap = np.abs(new - v).max() * self.gamma / (1.0 - self.gamma)
             v = new
             if gap < accuracy:
                 return v
@@ -54,7 +54,7 @@ class Dense:
     def worth(self, policy: Tensor | np.ndarray) -> np.ndarray:
         """The values (S,) of a policy (S,), from its linear equations."""
         rows = np.arange(len(self.reward)), np.asarray(policy)
-        chain = np.eye(len(self.reward)) - self.discount * self.transitions[rows]
+        chain = np.eye(len(self.reward)) - self.gamma * self.transitions[rows]
         return np.linalg.solve(chain, self.reward[rows])
 
     def loss(self, policy: Tensor | np.ndarray) -> float:
@@ -68,7 +68,7 @@ class Watched:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.n_states, self.n_actions = model.n_states, model.n_actions
-        self.discount, self.device, self.reward_range = model.discount, model.device, model.reward_range
+        self.gamma, self.device, self.reward_range = model.gamma, model.device, model.reward_range
         self.backups = 0
         self.seen = torch.zeros(model.n_states, model.n_actions, dtype=torch.bool)
 
@@ -105,11 +105,11 @@ class Watched:
 
 
 def pendulum(
-    *, states: tuple[int, int] = (12, 10), actions: int = 25, discount: float = 0.8, reward_offset: float | None = None
+    *, states: tuple[int, int] = (12, 10), actions: int = 25, gamma: float = 0.8, reward_offset: float | None = None
 ) -> ControlTask:
     """A small pendulum; the small discount lets value iteration settle in tens of sweeps."""
     task = inverted_pendulum(states=states, actions=actions, reward_offset=reward_offset)
-    return dataclasses.replace(task, discount=discount)
+    return dataclasses.replace(task, gamma=gamma)
 
 
 def small_grid(**options: Any) -> GridMDP:
@@ -126,7 +126,7 @@ def flat_grid(reward: float = -0.3, actions: int = 25) -> GridMDP:
     return GridMDP(dataclasses.replace(task, reward=always, reward_range=None))
 
 
-def low_rank_model(seed: int = 0, n_states: int = 60, n_actions: int = 40, discount: float = 0.8) -> TabularMDP:
+def low_rank_model(seed: int = 0, n_states: int = 60, n_actions: int = 40, gamma: float = 0.8) -> TabularMDP:
     """A problem whose every Q has rank 3: all rows are quadratics in the action x, each with its own peak.
 
     With two fixed chains p0 and p1, action x in [0, 1] leads along x p1 + (1 - x) p0 and pays
@@ -139,4 +139,4 @@ def low_rank_model(seed: int = 0, n_states: int = 60, n_actions: int = 40, disco
     peak, gain = rng.random((2, n_states, 1))
     transitions = x[None, :, None] * chains[1][:, None] + (1.0 - x)[None, :, None] * chains[0][:, None]
     reward = gain - 4.0 * (x - peak) ** 2
-    return TabularMDP(transitions=transitions, rewards=reward, discount=discount)
+    return TabularMDP(transitions=transitions, rewards=reward, gamma=gamma)

@@ -32,8 +32,8 @@ S, A = GRID.n_states, GRID.n_actions
 class Fixed:
     """A sampler of one matrix with noise, whatever the values are; it keeps everything it gave."""
 
-    def __init__(self, mean: Tensor, sigma: float, discount: float = 0.9) -> None:
-        self.mean, self.sigma, self.discount = mean, sigma, discount
+    def __init__(self, mean: Tensor, sigma: float, gamma: float = 0.9) -> None:
+        self.mean, self.sigma, self.gamma = mean, sigma, gamma
         self.n_states, self.n_actions = mean.shape
         self.device = mean.device
         self.reward_range = (float(mean.min()), float(mean.max()))
@@ -62,7 +62,7 @@ class Fixed:
         q, visits = np.zeros(self.mean.numel()), np.zeros(self.mean.numel())
         for index, values in self.given:
             for at, value in zip(index.tolist(), values.tolist(), strict=True):
-                q[at] += (value - q[at]) / (1.0 + (1.0 - self.discount) * visits[at]) if visits[at] else value
+                q[at] += (value - q[at]) / (1.0 + (1.0 - self.gamma) * visits[at]) if visits[at] else value
                 visits[at] += 1
         return q.reshape(self.mean.shape), visits.reshape(self.mean.shape)
 
@@ -93,12 +93,12 @@ def test_without_noise_it_is_damped_value_iteration(iterations: int):
     optimum, fresh = DENSE.backup(BEST), []
     for t, _ in enumerate(advance(sampler, method, run)):
         fresh.append(DENSE.backup(v))
-        q = q + (fresh[-1] - q) / (1.0 + (1.0 - DENSE.discount) * t)
+        q = q + (fresh[-1] - q) / (1.0 + (1.0 - DENSE.gamma) * t)
         v = q.max(1)
         assert np.abs(run.state.q.numpy() - q).max() < 1e-4
         assert np.abs(run.state.v.numpy() - v).max() < 1e-4
-        # Each step shrinks the error by 1 - a_t (1 - discount), and the product of those telescopes.
-        bound = DENSE.discount * np.abs(BEST).max() / (1.0 + (1.0 - DENSE.discount) * t)
+        # Each step shrinks the error by 1 - a_t (1 - gamma), and the product of those telescopes.
+        bound = DENSE.gamma * np.abs(BEST).max() / (1.0 + (1.0 - DENSE.gamma) * t)
         assert np.abs(run.state.q.numpy() - optimum).max() <= bound + 1e-4
     found = conclude(sampler, method, run)
     halves = [fresh[t] for t in range(iterations // 2, iterations)]
@@ -129,25 +129,25 @@ def test_without_noise_the_optimum_stays(method: Method):
     assert DENSE.loss(result.policy) < 2e-2
 
 
-@pytest.mark.parametrize("observe", [1.0, 0.3])
+@pytest.mark.parametrize("p", [1.0, 0.3])
 @pytest.mark.parametrize("samples", [1, 4])
-def test_the_average_is_the_one_by_hand(observe: float, samples: int):
+def test_the_average_is_the_one_by_hand(p: float, samples: int):
     sampler = Fixed(signal(12, 9), 2.0)
-    method = AveragedValueIteration(observe=observe, samples=samples, max_iterations=15)
+    method = AveragedValueIteration(p=p, samples=samples, max_iterations=15)
     memory = last(sampler, method)
     q, visits = sampler.averaged()
     seen = visits > 0
     assert np.abs(memory.q.numpy() - q)[seen].max() < 1e-3
     best = np.where(seen, q, -np.inf)
     assert np.array_equal(memory.policy.numpy(), best.argmax(1))
-    if observe == 1.0:
+    if p == 1.0:
         assert bool((visits == 15).all())
 
 
-@pytest.mark.parametrize("observe", [1.0, 0.3])
-def test_a_fixed_rank_takes_the_leading_directions_of_the_average(observe: float):
+@pytest.mark.parametrize("p", [1.0, 0.3])
+def test_a_fixed_rank_takes_the_leading_directions_of_the_average(p: float):
     sampler = Fixed(signal(40, 30), 1.0)
-    memory = last(sampler, AveragedStructuredIteration(rank=3, choose=False, observe=observe, max_iterations=25))
+    memory = last(sampler, AveragedStructuredIteration(rank=3, choose=False, p=p, max_iterations=25))
     q, visits = sampler.averaged()
     assert bool((visits > 0).all())
     mean = q.mean(1, keepdims=True)
@@ -176,11 +176,11 @@ def test_a_plan_has_the_rank_of_its_q(sigma: float):
     assert result.rank == np.linalg.matrix_rank(centred, tol=1e-4 * np.linalg.norm(centred, 2) + 1e-6)
 
 
-@pytest.mark.parametrize("observe", [1.0, 0.4])
-def test_fresh_samples_confirm_signal_and_not_noise(observe: float):
+@pytest.mark.parametrize("p", [1.0, 0.4])
+def test_fresh_samples_confirm_signal_and_not_noise(p: float):
     # An observed row mean takes a share of 1 / entries out of the signal, here 1 / 24.
     sampler = Fixed(signal(), 5.0)
-    method = AveragedStructuredIteration(rank=12, observe=observe, max_iterations=100)
+    method = AveragedStructuredIteration(rank=12, p=p, max_iterations=100)
     memory = last(sampler, method)
     agreement = memory.agreement
     assert agreement.shape == (12,)
@@ -206,7 +206,7 @@ def test_confirmed_shares_are_running_means_and_scale_their_direction():
     agreement = last(quiet, AveragedStructuredIteration(rank=3, max_iterations=10)).agreement
     assert agreement.tolist() == pytest.approx([1.0, 1.0, 1.0], abs=1e-4)
     # A sampler that halves what it says after the first time is confirmed by half, forgetting the rest.
-    halving = Fixed(signal(), 0.0, discount=0.01)
+    halving = Fixed(signal(), 0.0, gamma=0.01)
     method = AveragedStructuredIteration(rank=3, max_iterations=2, memory=0.0, least=0.2)
     run = begin(halving, method)
     for _ in advance(halving, method, run):
@@ -243,10 +243,10 @@ def test_what_low_rank_leaves_out_does_not_add_up_over_the_horizon():
     assert structured < 0.7 * plain, (plain, structured)
 
 
-@pytest.mark.parametrize("observe", [1.0, 0.5])
-def test_without_structure_the_plan_is_the_plain_one_and_says_so(observe: float):
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_without_structure_the_plan_is_the_plain_one_and_says_so(p: float):
     sampler = Fixed(torch.zeros(40, 30, dtype=torch.float64), 1.0)
-    result = plan(sampler, AveragedStructuredIteration(observe=observe, max_iterations=30))
+    result = plan(sampler, AveragedStructuredIteration(p=p, max_iterations=30))
     assert result.outcome == NO_STRUCTURE
     assert not result.converged
     assert result.q is not None
@@ -254,14 +254,14 @@ def test_without_structure_the_plan_is_the_plain_one_and_says_so(observe: float)
     assert torch.linalg.matrix_rank(result.q) == 30
 
 
-@pytest.mark.parametrize("observe", [1.0, 0.5])
-def test_a_sampler_that_breaks_is_no_success(observe: float):
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_a_sampler_that_breaks_is_no_success(p: float):
     class Breaking(Fixed):
         def _draw(self, index: Tensor, v: Tensor, generator: torch.Generator, count: int) -> Tensor:
             values = super()._draw(index, v, generator, count)
             return values if len(self.given) < 12 else torch.full_like(values, torch.inf)
 
-    result = plan(Breaking(signal(40, 30), 1.0), AveragedStructuredIteration(observe=observe, max_iterations=20))
+    result = plan(Breaking(signal(40, 30), 1.0), AveragedStructuredIteration(p=p, max_iterations=20))
     assert result.outcome == DIVERGED
 
 
@@ -277,7 +277,7 @@ def test_a_policy_of_nothing_is_not_called_a_success():
 
 def test_what_was_never_sampled_is_never_chosen_without_structure():
     sampler = Fixed(torch.full((60, 20), -3.0, dtype=torch.float64), 0.0)
-    method = AveragedValueIteration(observe=0.03, max_iterations=6)
+    method = AveragedValueIteration(p=0.03, max_iterations=6)
     run = begin(sampler, method)
     for _ in advance(sampler, method, run):
         seen = torch.from_numpy(sampler.averaged()[1] > 0)
@@ -306,7 +306,7 @@ def test_every_sample_is_counted(kind: type, samples: int):
     assert set(steps.tolist()) <= checks
     assert result.ledger.backups == noisy.calls
     part = NoisyBackups(GRID, 0.1)
-    result = plan(part, kind(samples=samples, observe=0.25, max_iterations=5))
+    result = plan(part, kind(samples=samples, p=0.25, max_iterations=5))
     assert result.ledger.backups == part.calls
     few = round((0.25 * A) ** 0.5) / A if kind is AveragedStructuredIteration else 0.0
     assert 0.22 < part.calls / (5 * samples * S * A) < 0.28 + few
@@ -314,7 +314,7 @@ def test_every_sample_is_counted(kind: type, samples: int):
 
 def test_with_few_samples_the_policy_is_the_one_of_the_last_step():
     model = small_grid(actions=60)
-    method = svrl.AveragedStructuredIteration(observe=0.1, max_iterations=20)
+    method = svrl.AveragedStructuredIteration(p=0.1, max_iterations=20)
     found = svrl.plan(svrl.NoisyBackups(model, 1.0), method)
     assert len(found.policy.unique()) > 1, "action 0 everywhere is what ties give"
     assert found.q is not None
@@ -339,7 +339,7 @@ def test_the_worth_of_two_policies_is_compared_without_the_worth_of_the_states()
 
 def test_a_pair_never_sampled_is_not_in_q():
     model = small_grid(actions=60)
-    found = svrl.plan(svrl.NoisyBackups(model, 0.1), svrl.AveragedValueIteration(observe=0.02, max_iterations=10))
+    found = svrl.plan(svrl.NoisyBackups(model, 0.1), svrl.AveragedValueIteration(p=0.02, max_iterations=10))
     assert found.q is not None
     assert bool((found.q == -torch.inf).any())
     assert not bool((found.q == 0.0).any())

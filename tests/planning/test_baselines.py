@@ -49,10 +49,10 @@ def steps(model: Model, method: Method, count: int, seed: int = 0) -> Iterator[t
 
 @pytest.mark.parametrize(
     "method",
-    [AsyncValueIteration(observe=1.0), SampledMax(observe=1.0), RowMeanUpdate(observe=1.0), CoarseActions(actions=A)],
+    [AsyncValueIteration(p=1.0), SampledMax(p=1.0), RowMeanUpdate(p=1.0), CoarseActions(actions=A)],
 )
 def test_with_all_pairs_they_are_value_iteration(method: Method):
-    exact = np.full(S, GRID.reward_range[0] / (1.0 - GRID.discount))
+    exact = np.full(S, GRID.reward_range[0] / (1.0 - GRID.gamma))
     for _, state in steps(GRID, method, 40):
         q = DENSE.backup(exact)
         exact = q.max(1)
@@ -64,7 +64,7 @@ def test_with_all_pairs_they_are_value_iteration(method: Method):
 @pytest.mark.parametrize("share", [0.05, 0.3])
 @pytest.mark.parametrize("kind", [AsyncValueIteration, SampledMax, IncumbentIteration])
 def test_values_stay_below_the_optimum_and_below_a_sweep(kind: type, share: float):
-    method = kind(observe=share)
+    method = kind(p=share)
     room = ROUNDING.get(method.name, 1e-12)
     for before, state in steps(GRID, method, 60, seed=3):
         sweep = DENSE.backup(before.numpy()).max(1)
@@ -75,13 +75,13 @@ def test_values_stay_below_the_optimum_and_below_a_sweep(kind: type, share: floa
 
 @pytest.mark.parametrize("kind", [AsyncValueIteration, IncumbentIteration])
 def test_from_the_pessimistic_start_values_only_rise(kind: type):
-    for before, state in steps(GRID, kind(observe=0.2), 60):
+    for before, state in steps(GRID, kind(p=0.2), 60):
         assert float((before - state.v).max()) <= ROUNDING.get(str(kind.name), 1e-12)
 
 
 @pytest.mark.parametrize("kind", [AsyncValueIteration, IncumbentIteration, RowMeanUpdate])
 def test_they_find_the_optimum_in_the_end(kind: type):
-    result = plan(GRID, kind(observe=0.2, max_iterations=300), seed=1)
+    result = plan(GRID, kind(p=0.2, max_iterations=300), seed=1)
     assert result.converged
     assert np.abs(result.v.numpy() - BEST).max() < 1e-3
     assert DENSE.loss(result.policy) < 1e-3
@@ -93,7 +93,7 @@ def test_they_find_the_optimum_in_the_end(kind: type):
 def test_what_was_never_backed_up_is_never_chosen(kind: type, share: float, flat: bool):
     # With equal rewards a pair that was not looked at ties with one that was: any guess of its value is as good.
     watched = Watched(flat_grid() if flat else GRID)
-    for _, state in steps(watched, kind(observe=share), 12, seed=5):
+    for _, state in steps(watched, kind(p=share), 12, seed=5):
         known = watched.seen.any(1)
         chosen = watched.seen[torch.arange(S), state.policy]
         assert bool(chosen[known].all())
@@ -102,8 +102,8 @@ def test_what_was_never_backed_up_is_never_chosen(kind: type, share: float, flat
 def test_equal_rewards_are_worth_what_they_say():
     flat = flat_grid(-0.3)
     for kind in (AsyncValueIteration, SampledMax, RowMeanUpdate, IncumbentIteration):
-        for _, state in steps(flat, kind(observe=0.02), 5):
-            assert float((state.v + 0.3 / (1.0 - flat.discount)).abs().max()) < 1e-6
+        for _, state in steps(flat, kind(p=0.02), 5):
+            assert float((state.v + 0.3 / (1.0 - flat.gamma)).abs().max()) < 1e-6
 
 
 def test_the_best_of_each_row_and_the_first_of_equals():
@@ -165,9 +165,7 @@ def test_a_state_without_a_draw_keeps_its_value(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("count", [2, 7])
 def test_coarse_solves_the_problem_with_few_actions_and_looks_at_all_at_last(count: int):
     chosen = np.round(np.linspace(0, A - 1, count)).astype(int)
-    part = Dense(
-        reward=DENSE.reward[:, chosen], transitions=DENSE.transitions[:, chosen], discount=DENSE.discount
-    ).optimum()
+    part = Dense(reward=DENSE.reward[:, chosen], transitions=DENSE.transitions[:, chosen], gamma=DENSE.gamma).optimum()
     result = plan(GRID, CoarseActions(actions=count, tolerance=1e-10))
     last = DENSE.backup(part)
     assert result.converged
@@ -178,16 +176,16 @@ def test_coarse_solves_the_problem_with_few_actions_and_looks_at_all_at_last(cou
 @pytest.mark.parametrize(
     ("method", "first", "each", "last"),
     [
-        (AsyncValueIteration(observe=1.0, max_iterations=7), 0, S * A, 0),
-        (SampledMax(observe=1.0, max_iterations=7), 0, S * A, 0),
-        (RowMeanUpdate(observe=1.0, max_iterations=7), 0, S * A, 0),
+        (AsyncValueIteration(p=1.0, max_iterations=7), 0, S * A, 0),
+        (SampledMax(p=1.0, max_iterations=7), 0, S * A, 0),
+        (RowMeanUpdate(p=1.0, max_iterations=7), 0, S * A, 0),
         (CoarseActions(actions=6, max_iterations=7), 0, 6 * S, S * A),
         (CoarseActions(actions=99, max_iterations=7), 0, S * A, S * A),
-        (IncumbentIteration(observe=0.2, max_iterations=7), 0, 5 * S, 0),  # 5 of 25 actions, the incumbent among them
+        (IncumbentIteration(p=0.2, max_iterations=7), 0, 5 * S, 0),  # 5 of 25 actions, the incumbent among them
         (IncumbentIteration(challengers=3, max_iterations=7), 0, 4 * S, 0),
-        (AsyncValueIteration(observe=0.2, max_iterations=7), 0, None, 0),
-        (SampledMax(observe=0.2, max_iterations=7), 0, None, 0),
-        (RowMeanUpdate(observe=0.2, max_iterations=7), 0, None, 0),
+        (AsyncValueIteration(p=0.2, max_iterations=7), 0, None, 0),
+        (SampledMax(p=0.2, max_iterations=7), 0, None, 0),
+        (RowMeanUpdate(p=0.2, max_iterations=7), 0, None, 0),
     ],
 )
 def test_every_backup_is_counted(method: Method, first: int, each: int | None, last: int):
@@ -223,7 +221,7 @@ def sparse_reward(states: int = 30, actions: int = 10) -> svrl.TabularMDP:
     following = rng.integers(0, states, (states, actions))
     rewards = np.zeros((states, actions))
     rewards[3, 4] = 1.0
-    return svrl.TabularMDP.deterministic(following=following, rewards=rewards, discount=0.9)
+    return svrl.TabularMDP.deterministic(following=following, rewards=rewards, gamma=0.9)
 
 
 @pytest.mark.parametrize("name", ["svp", "async", "sampled-max", "row-mean-update", "incumbent"])
@@ -231,5 +229,5 @@ def test_a_draw_that_misses_the_reward_is_no_convergence(name: str):
     model = sparse_reward()
     best, _ = svrl.solve_exactly(model)
     for seed in range(6):
-        found = svrl.plan(model, svrl.make_method(name, observe=0.3), seed=seed)
+        found = svrl.plan(model, svrl.make_method(name, p=0.3), seed=seed)
         assert not found.converged or float((best - found.v).abs().max()) < 1.0, (name, seed, found.iterations)

@@ -29,12 +29,12 @@ def drawn_mdp(rng: np.random.Generator, ending: bool) -> TabularMDP:
     offset = 3.0 * rng.normal()
     reward = rng.normal(size=(n_states, n_actions)) + offset
     if not ending:
-        return TabularMDP(transitions=p, rewards=reward, discount=rng.uniform(0.2, 0.98))
+        return TabularMDP(transitions=p, rewards=reward, gamma=rng.uniform(0.2, 0.98))
     import scipy.sparse
 
     matrix = scipy.sparse.csr_array(csr)
     done = rng.random(matrix.nnz) < 0.3
-    return TabularMDP(transitions=matrix, rewards=reward, discount=rng.uniform(0.2, 0.98), terminal=terminal, done=done)
+    return TabularMDP(transitions=matrix, rewards=reward, gamma=rng.uniform(0.2, 0.98), terminal=terminal, done=done)
 
 
 def drawn_values(rng: np.random.Generator, truth: np.ndarray) -> torch.Tensor:
@@ -95,11 +95,11 @@ def test_a_constant_error_costs_nothing_where_no_episode_ends():
 
 def test_the_bounds_are_attained():
     # One state, one action: the span is 0 and both bounds are the value itself.
-    model = TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.array([[3.0]]), discount=0.5)
+    model = TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.array([[3.0]]), gamma=0.5)
     found = certify_plan(model, torch.tensor([100.0], dtype=torch.float64))
     assert found.lower.tolist() == found.upper.tolist() == [6.0]
     # Two that never meet, one of them right: the wrong one's bound is its value.
-    model = TabularMDP(transitions=np.eye(2)[:, None], rewards=np.array([[0.0], [1.0]]), discount=0.5)
+    model = TabularMDP(transitions=np.eye(2)[:, None], rewards=np.array([[0.0], [1.0]]), gamma=0.5)
     found = certify_plan(model, torch.zeros(2, dtype=torch.float64))
     assert found.upper.tolist() == [1.0, 2.0]
     assert found.lower.tolist() == [0.0, 1.0]
@@ -118,7 +118,7 @@ def test_a_certificate_takes_a_sweep_and_two_with_a_policy():
 def test_only_a_model_that_says_so_never_ends():
     toy = {0: {0: [(0.5, 0, 1.0, False), (0.5, 0, 1.0, True)]}}
     assert never_ends(small_grid())
-    assert never_ends(TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), discount=0.5))
+    assert never_ends(TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), gamma=0.5))
     assert not never_ends(TabularMDP.from_toy_text(toy, 0.9))
     # A grid in disguise does not say, so its bounds are the careful ones.
     assert not never_ends(Watched(small_grid()))
@@ -197,10 +197,10 @@ def test_rows_rounded_to_more_or_less_than_one_stay_inside_the_certificate():
     thirds = np.full((3, 1, 3), np.float32(1 / 3), np.float32)
     less = np.zeros((2, 1, 2))
     less[:, :, 0] = 1 - 9e-7
-    for transitions, discount in ((thirds, 0.9999), (less, 0.999)):
+    for transitions, gamma in ((thirds, 0.9999), (less, 0.999)):
         states = len(transitions)
-        model = svrl.TabularMDP(transitions=transitions, rewards=np.ones((states, 1)), discount=discount)
-        truth = 1.0 / (1.0 - discount * float(transitions[0, 0].astype(np.float64).sum()))
-        found = svrl.certify_plan(model, torch.full((states,), 1.0 / (1.0 - discount), dtype=torch.float64))
+        model = svrl.TabularMDP(transitions=transitions, rewards=np.ones((states, 1)), gamma=gamma)
+        truth = 1.0 / (1.0 - gamma * float(transitions[0, 0].astype(np.float64).sum()))
+        found = svrl.certify_plan(model, torch.full((states,), 1.0 / (1.0 - gamma), dtype=torch.float64))
         assert float(found.lower[0]) <= truth + 1e-6
         assert float(found.upper[0]) >= truth - 1e-6

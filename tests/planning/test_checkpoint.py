@@ -18,8 +18,8 @@ from svrl.planning.plan import Plan, Run, advance, begin, plan
 from svrl.planning.svp import StructuredValueIteration, paper_svp
 
 METHODS: list[Method] = [
-    StructuredValueIteration(observe=0.4, max_iterations=12),
-    paper_svp(observe=0.4, max_iterations=12),
+    StructuredValueIteration(p=0.4, max_iterations=12),
+    paper_svp(p=0.4, max_iterations=12),
     CrossValueIteration(rank=5, max_iterations=12),
     AsyncValueIteration(max_iterations=12),
     RowMeanUpdate(max_iterations=12),
@@ -133,7 +133,7 @@ def test_notes_are_kept_and_given_back(model: GridMDP, tmp_path: Path):
 
 
 def test_what_is_saved_is_what_is_read(model: GridMDP, tmp_path: Path):
-    method = StructuredValueIteration(observe=0.4)
+    method = StructuredValueIteration(p=0.4)
     run = begin(model, method, seed=2)
     for _, _row in zip(range(3), advance(model, method, run), strict=False):
         pass

@@ -102,7 +102,7 @@ def test_a_rank_that_does_not_suffice_is_the_outcome():
     model = TabularMDP.deterministic(
         following=torch.from_numpy(rng.integers(150, size=(150, 90))),
         rewards=torch.from_numpy(rng.normal(size=(150, 90))),
-        discount=0.9,
+        gamma=0.9,
     )
     found = plan(model, CrossValueIteration(rank=5, max_iterations=20))
     assert "Q is not of rank 5" in found.outcome
@@ -136,7 +136,7 @@ def test_equal_rewards_do_no_harm(reward: float):
     flat = flat_grid(reward)
     result = plan(flat, CrossValueIteration(rank=3))
     assert result.converged
-    assert float((result.v - reward / (1.0 - flat.discount)).abs().max()) < 1e-6
+    assert float((result.v - reward / (1.0 - flat.gamma)).abs().max()) < 1e-6
     assert result.factors is not None
     assert all(bool(torch.isfinite(factor).all()) for factor in result.factors)
 

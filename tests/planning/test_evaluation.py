@@ -13,20 +13,20 @@ from svrl.planning.policy_iteration import solve_exactly
 from .oracles import Dense, flat_grid, low_rank_model, small_grid
 
 
-def cycle(n_states: int, discount: float) -> TabularMDP:
+def cycle(n_states: int, gamma: float) -> TabularMDP:
     """One action, round and round; only state 0 pays."""
     reward = torch.zeros(n_states, 1, dtype=torch.float64)
     reward[0] = 1.0
     following = torch.roll(torch.arange(n_states), -1)[:, None]
-    return TabularMDP.deterministic(following=following, rewards=reward, discount=discount)
+    return TabularMDP.deterministic(following=following, rewards=reward, gamma=gamma)
 
 
-@pytest.mark.parametrize("discount", [0.1, 0.95, 0.9995])
+@pytest.mark.parametrize("gamma", [0.1, 0.95, 0.9995])
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-9])
-def test_the_cycle_has_a_closed_form(discount: float, tolerance: float):
-    model = cycle(20, discount)
+def test_the_cycle_has_a_closed_form(gamma: float, tolerance: float):
+    model = cycle(20, gamma)
     steps_to_go = (20 - torch.arange(20, dtype=torch.float64)) % 20
-    truth = discount**steps_to_go / (1 - discount**20)
+    truth = gamma**steps_to_go / (1 - gamma**20)
     v = evaluate_policy(model, torch.zeros(20, dtype=torch.int64), tolerance)
     assert v.dtype == torch.float64
     assert float((v - truth).abs().max()) <= tolerance
@@ -37,7 +37,7 @@ def test_the_cycle_has_a_closed_form(discount: float, tolerance: float):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_policy_on_a_grid_by_linear_algebra(seed: int):
-    model = small_grid(discount=0.97)
+    model = small_grid(gamma=0.97)
     policy = torch.randint(model.n_actions, (model.n_states,), generator=torch.Generator().manual_seed(seed))
     v = evaluate_policy(model, policy)
     assert np.abs(v.numpy() - Dense.of(model).worth(policy)).max() <= 2e-9
@@ -48,7 +48,7 @@ def test_the_optimum_is_certain_and_its_policy_attains_it():
     for model in (small_grid(), low_rank_model()):
         v, policy = solve_exactly(model)
         residual = float((model.improve(v)[0] - v).abs().max())
-        assert residual * model.discount / (1 - model.discount) <= 1e-9
+        assert residual * model.gamma / (1 - model.gamma) <= 1e-9
         assert np.abs(v.numpy() - Dense.of(model).optimum(1e-11)).max() <= 1e-9
         assert float((v - evaluate_policy(model, policy)).abs().max()) <= 3e-9
 
@@ -63,13 +63,13 @@ def test_states_where_the_episode_is_over_are_worth_nothing():
     p = np.zeros((3, 1, 3))
     p[0, 0, 1] = p[1, 0, 2] = p[2, 0, 0] = 1.0
     model = TabularMDP(
-        transitions=p, rewards=np.array([[1.0], [2.0], [50.0]]), discount=0.5, terminal=np.array([False, False, True])
+        transitions=p, rewards=np.array([[1.0], [2.0], [50.0]]), gamma=0.5, terminal=np.array([False, False, True])
     )
     assert evaluate_policy(model, torch.zeros(3, dtype=torch.int64)).tolist() == pytest.approx([2.0, 2.0, 0.0])
 
 
 def test_a_tolerance_below_rounding_is_refused():
-    model = small_grid(discount=0.95)
+    model = small_grid(gamma=0.95)
     with pytest.raises(ValueError, match="Rounding keeps the values"):
         evaluate_policy(model, torch.zeros(model.n_states, dtype=torch.int64), tolerance=1e-20)
     with pytest.raises(ValueError, match="Rounding keeps the values"):

@@ -32,7 +32,7 @@ TIGHT: list[Method] = [
 ]
 
 
-def random_mdp(seed: int, discount: float = 0.9, ending: bool = False) -> TabularMDP:
+def random_mdp(seed: int, gamma: float = 0.9, ending: bool = False) -> TabularMDP:
     rng = np.random.default_rng(seed)
     n_states, n_actions = int(rng.integers(2, 25)), int(rng.integers(1, 6))
     size = (n_states, n_actions, n_states)
@@ -40,17 +40,15 @@ def random_mdp(seed: int, discount: float = 0.9, ending: bool = False) -> Tabula
     np.put_along_axis(p, rng.integers(n_states, size=(n_states, n_actions, 1)), 0.7, axis=2)
     p /= p.sum(2, keepdims=True)
     terminal = (rng.random(n_states) < 0.3) if ending else None
-    return TabularMDP(
-        transitions=p, rewards=rng.normal(size=(n_states, n_actions)), discount=discount, terminal=terminal
-    )
+    return TabularMDP(transitions=p, rewards=rng.normal(size=(n_states, n_actions)), gamma=gamma, terminal=terminal)
 
 
-def corridor(length: int = 9, discount: float = 0.8) -> TabularMDP:
+def corridor(length: int = 9, gamma: float = 0.8) -> TabularMDP:
     """Action 1 goes one state to the right, action 0 stays; staying in the last state pays 1."""
     following = torch.stack([torch.arange(length), (torch.arange(length) + 1).clamp(max=length - 1)], 1)
     reward = torch.zeros(length, 2, dtype=torch.float64)
     reward[-1] = 1.0
-    return TabularMDP.deterministic(following=following, rewards=reward, discount=discount)
+    return TabularMDP.deterministic(following=following, rewards=reward, gamma=gamma)
 
 
 @pytest.mark.parametrize("method", TIGHT, ids=repr)
@@ -103,7 +101,7 @@ def test_the_span_rule_does_not_trust_equal_changes_where_episodes_end():
 
 def test_the_span_rule_stops_long_before_the_other():
     # All values keep rising together, so that the midpoint is right as soon as the differences are.
-    model = random_mdp(3, discount=0.99)
+    model = random_mdp(3, gamma=0.99)
     span, sup = (plan(model, ValueIteration(stop=stop)) for stop in ("span", "sup"))
     assert span.iterations < sup.iterations / 3
     assert torch.allclose(span.v, sup.v, atol=1e-6 * 0.99 / 0.01 + 1e-6)
@@ -166,7 +164,7 @@ def test_the_authors_rule_counts_as_they_do(seed: int):
 
 
 def test_the_authors_stop_after_200_iterations():
-    model = random_mdp(0, discount=0.999)
+    model = random_mdp(0, gamma=0.999)
     assert paper_budget(model) == 200 == authors_iterations(Dense.of(model))
 
 
@@ -195,10 +193,10 @@ def test_modified_policy_iteration_without_sweeps_is_value_iteration():
 
 
 @pytest.mark.parametrize("ending", [False, True])
-@pytest.mark.parametrize("discount", [0.9, 0.99, 0.999])
-def test_modified_policy_iteration_is_as_exact_as_it_says(discount: float, ending: bool):
+@pytest.mark.parametrize("gamma", [0.9, 0.99, 0.999])
+def test_modified_policy_iteration_is_as_exact_as_it_says(gamma: float, ending: bool):
     for seed in range(5):
-        model = random_mdp(seed, discount=discount, ending=ending)
+        model = random_mdp(seed, gamma=gamma, ending=ending)
         found = plan(model, ModifiedPolicyIteration())
         assert found.converged
         assert np.abs(found.v.numpy() - Dense.of(model).optimum()).max() <= 1e-8
@@ -216,7 +214,7 @@ def test_actions_that_tie_do_not_keep_policy_iteration_busy():
     reward = np.repeat(rng.random((30, 1)), 6, axis=1)
     reward = reward + rng.choice([0.0, 1e-16, -1e-16], size=reward.shape)
     for solver in ("direct", "krylov"):
-        found = plan(TabularMDP(transitions=p, rewards=reward, discount=0.999), PolicyIteration(solver=solver))
+        found = plan(TabularMDP(transitions=p, rewards=reward, gamma=0.999), PolicyIteration(solver=solver))
         assert found.converged
         assert found.iterations <= 3
 
@@ -237,7 +235,7 @@ def test_noisy_value_iteration_samples_all_pairs_once_an_iteration():
 
 def test_equal_noise_in_all_states_is_no_convergence():
     # With one state all changes are equal, and their span is 0 from the first sample on.
-    one = TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), discount=0.9)
+    one = TabularMDP(transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), gamma=0.9)
     found = plan(NoisyBackups(one, 0.1), ValueIteration(max_iterations=200))
     assert not found.converged
     assert float(found.v[0]) == pytest.approx(10.0, abs=1.5)
@@ -263,9 +261,9 @@ def test_sweeps_of_a_chain_are_its_backups(ending: bool):
 
 
 @pytest.mark.parametrize("solver", [None, "direct", "krylov"])
-@pytest.mark.parametrize("discount", [0.3, 0.95, 0.9999])
-def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
-    model = random_mdp(12, discount=discount)
+@pytest.mark.parametrize("gamma", [0.3, 0.95, 0.9999])
+def test_a_chain_is_solved_by_every_solver(solver: Any, gamma: float):
+    model = random_mdp(12, gamma=gamma)
     policy = torch.zeros(model.n_states, dtype=torch.int64)
     chain = model.policy_chain(policy)
     start = torch.zeros(model.n_states, dtype=torch.float64)
@@ -273,7 +271,7 @@ def test_a_chain_is_solved_by_every_solver(solver: Any, discount: float):
     assert left == residual_of(chain, v) <= 1e-10
     assert reads >= 1
     error = np.abs(v.numpy() - Dense.of(model).worth(policy)).max()
-    assert error <= 1e-10 / (1 - discount) + 1e-9 / (1 - discount) ** 0.5
+    assert error <= 1e-10 / (1 - gamma) + 1e-9 / (1 - gamma) ** 0.5
 
 
 def test_a_residual_that_rounding_forbids_ends_the_sweeps():

@@ -31,7 +31,7 @@ from svrl.planning.value_iteration import ValueIteration
 from .oracles import small_grid
 
 GRID = small_grid(states=(8, 7), actions=20)
-SOME = {"observe": 0.7, "estimator": "row-mean", "rank": 6, "final_sweep": True}
+SOME = {"p": 0.7, "estimator": "row-mean", "rank": 6, "final_sweep": True}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -54,22 +54,22 @@ def test_options_are_taken_or_refused(name: str, option: str):
     method = make_method(name, **{option: SOME[option]})
     assert isinstance(method, Method)
     assert method != make_method(name) or getattr(method, option) == SOME[option]
-    if option in ("observe", "final_sweep"):
+    if option in ("p", "final_sweep"):
         assert getattr(method, option) == SOME[option]
 
 
 def test_options_reach_the_method():
-    svp = make_method("svp", observe=0.4, rank=7, final_sweep=False, iterations=5)
+    svp = make_method("svp", p=0.4, rank=7, final_sweep=False, iterations=5)
     assert isinstance(svp, StructuredValueIteration)
-    assert (svp.observe, svp.final_sweep, svp.max_iterations) == (0.4, False, 5)
+    assert (svp.p, svp.final_sweep, svp.max_iterations) == (0.4, False, 5)
     assert isinstance(svp.estimator, FactorALS)
     assert svp.estimator.rank == 7
     hard = make_method("svp", estimator="hard-impute", rank=3)
     assert isinstance(hard, StructuredValueIteration)
     assert isinstance(hard.estimator, HardImpute)
     assert hard.estimator.rank == 3
-    paper = make_method("paper-svp", observe=0.5, final_sweep=True)
-    assert paper == dataclasses.replace(paper_svp(observe=0.5), final_sweep=True)
+    paper = make_method("paper-svp", p=0.5, final_sweep=True)
+    assert paper == dataclasses.replace(paper_svp(p=0.5), final_sweep=True)
     other = make_method("paper-svp", estimator="factor-als")
     assert isinstance(other, StructuredValueIteration)
     assert isinstance(other.estimator, FactorALS)
@@ -86,7 +86,7 @@ def test_the_defaults_are_the_records_own():
 
 @pytest.mark.parametrize("estimator", IN_THE_LOOP)
 def test_every_estimator_plans(estimator: str):
-    method = make_method("svp", estimator=estimator, observe=0.7, iterations=2)
+    method = make_method("svp", estimator=estimator, p=0.7, iterations=2)
     result = plan(GRID, method)
     assert result.iterations == 2
     assert result.outcome != DIVERGED
@@ -106,7 +106,7 @@ def test_a_wrong_name_is_answered_with_the_near_miss(asked: dict[str, str], answ
         make_method(**asked)
 
 
-SHARED = [{"observe": 0.0}, {"observe": 1.1}, {"observe": float("nan")}, {"max_iterations": 0}]
+SHARED = [{"p": 0.0}, {"p": 1.1}, {"p": float("nan")}, {"max_iterations": 0}]
 REFUSED: dict[Callable[..., Method], list[dict[str, Any]]] = {
     AsyncValueIteration: SHARED,
     SampledMax: SHARED,
@@ -138,7 +138,7 @@ def test_wrong_parameters_are_refused_by_name(kind: type, options: dict[str, Any
 @pytest.mark.parametrize("name", METHODS)
 def test_a_seed_is_a_plan(name: str):
     problem = NoisyBackups(GRID, 0.2) if METHODS[name].noisy else GRID
-    method = make_method(name, iterations=4, **({"observe": 0.7} if "observe" in METHODS[name].takes else {}))
+    method = make_method(name, iterations=4, **({"p": 0.7} if "p" in METHODS[name].takes else {}))
     one, same, other = (plan(problem, method, seed=seed) for seed in (4, 4, 5))
     assert torch.equal(one.v, same.v)
     assert torch.equal(one.policy, same.policy)
@@ -151,7 +151,7 @@ def test_a_seed_is_a_plan(name: str):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_plans_where_it_says_it_can(name: str):
     takes = METHODS[name].takes
-    method = make_method(name, iterations=3, **({"observe": 0.7} if "observe" in takes else {}))
+    method = make_method(name, iterations=3, **({"p": 0.7} if "p" in takes else {}))
     noisy = NoisyBackups(GRID, 0.05)
     if METHODS[name].noisy:
         result = plan(noisy, method)

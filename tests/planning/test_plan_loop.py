@@ -99,7 +99,7 @@ def test_running_out_of_iterations_is_an_outcome(iterations: int):
     result = plan(GRID, SampledMax(max_iterations=iterations))
     assert result.outcome == OUT_OF_ITERATIONS
     assert result.iterations == iterations == len(result.trace)
-    settled = plan(GRID, SampledMax(observe=1.0))
+    settled = plan(GRID, SampledMax(p=1.0))
     assert settled.outcome == ""
     assert settled.converged
     assert settled.iterations < 200
@@ -111,8 +111,8 @@ EXACT = [
     RowMeanUpdate(),
     CoarseActions(),
     IncumbentIteration(),
-    StructuredValueIteration(observe=0.6),
-    paper_svp(observe=0.6),
+    StructuredValueIteration(p=0.6),
+    paper_svp(p=0.6),
     CrossValueIteration(),
 ]
 
@@ -126,7 +126,7 @@ def test_equal_rewards_are_no_divergence(method: Method, reward: float):
     result = plan(flat, method)
     assert result.outcome in ("", OUT_OF_ITERATIONS)
     if method.name != "paper-svp":  # which starts from zero and shrinks
-        assert float((result.v - reward / (1.0 - flat.discount)).abs().max()) < 1e-5
+        assert float((result.v - reward / (1.0 - flat.gamma)).abs().max()) < 1e-5
 
 
 @pytest.mark.parametrize("method", [AveragedValueIteration(), IncumbentIteration()], ids=lambda method: method.name)
@@ -151,7 +151,7 @@ def test_a_divergence_is_seen_as_soon_after_an_interruption(stopped: int):
 @pytest.mark.parametrize("scale", [1e3, -1e3])
 def test_a_start_outside_the_range_is_no_divergence(scale: float):
     # Value iteration contracts from any start.
-    result = plan(GRID, SampledMax(observe=1.0), start=torch.full((S,), scale))
+    result = plan(GRID, SampledMax(p=1.0), start=torch.full((S,), scale))
     assert result.outcome == ""
     assert np.abs(result.v.numpy() - BEST).max() < 1e-4
 
@@ -162,7 +162,7 @@ def simulator(task: ControlTask, **options: object) -> Simulator:
         lambda states, actions, generator: (task.step(states, actions, still), task.reward(states, actions)),
         axes=task.axes,
         actions=task.actions,
-        discount=task.discount,
+        gamma=task.gamma,
         **options,
     )
 
@@ -212,7 +212,7 @@ def test_a_start_that_is_not_finite_is_refused(bad: float):
 
 def test_a_plan_may_start_from_the_q_of_another():
     # Pairs that were never backed up are -inf there.
-    rough = plan(GRID, AsyncValueIteration(observe=0.3, max_iterations=4))
+    rough = plan(GRID, AsyncValueIteration(p=0.3, max_iterations=4))
     assert rough.q is not None
     assert float(rough.q.min()) == -math.inf
     run = begin(GRID, SampledMax(), start=rough.q)
@@ -221,7 +221,7 @@ def test_a_plan_may_start_from_the_q_of_another():
 
 @pytest.mark.parametrize(
     "method",
-    [AsyncValueIteration(observe=1.0), SampledMax(observe=1.0), RowMeanUpdate(observe=1.0), CoarseActions(actions=A)],
+    [AsyncValueIteration(p=1.0), SampledMax(p=1.0), RowMeanUpdate(p=1.0), CoarseActions(actions=A)],
     ids=lambda method: method.name,
 )
 def test_from_the_optimum_it_stays_there(method: Method):
@@ -262,7 +262,7 @@ def test_plan_is_made_of_its_pieces():
 
 
 def test_a_plan_says_what_it_is():
-    method = StructuredValueIteration(observe=0.6, max_iterations=3)
+    method = StructuredValueIteration(p=0.6, max_iterations=3)
     result = plan(GRID, method, seed=6)
     assert result.method == repr(method)
     assert result.name == "svp"

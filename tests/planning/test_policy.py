@@ -37,7 +37,7 @@ def task_of(shape: tuple[int, ...], actions: int, periodic: bool = False) -> Con
         actions=torch.arange(actions).double(),
         step=lambda states, actions, noise: states,
         reward=lambda states, actions: states[..., 0],
-        discount=0.9,
+        gamma=0.9,
     )
 
 
@@ -229,19 +229,19 @@ def optimal(dense: Dense) -> torch.Tensor:
 def test_a_matrix_of_low_rank_gives_back_its_policy():
     dense = Dense.of(low_rank_model())
     q = optimal(dense)
-    found = low_rank_policy(q, seeded(), observe=0.4, estimator=FactorALS(rank=3, ridge=1e-4, tolerance=1e-9))
+    found = low_rank_policy(q, seeded(), p=0.4, estimator=FactorALS(rank=3, ridge=1e-4, tolerance=1e-9))
     assert float((found.q - q).abs().max()) < 1e-2
     assert torch.equal(found.policy, found.q.argmax(1))
     # Peaks between two actions are near ties: the policy is the same up to what those are worth.
     assert float((found.policy == q.argmax(1)).double().mean()) > 0.95
     assert dense.loss(found.policy) < 1e-3
-    assert found.observe == 0.4
+    assert found.p == 0.4
     assert int(found.estimate.rank) == 3
 
 
 def test_all_entries_are_the_greedy_policy():
     q = optimal(Dense.of(small_grid())).float()
-    found = low_rank_policy(q, seeded(), observe=1.0)
+    found = low_rank_policy(q, seeded(), p=1.0)
     assert torch.equal(found.q, q)
     assert torch.equal(found.policy, q.argmax(1))
 
@@ -261,7 +261,7 @@ def test_the_authors_rule_is_the_default_and_keeps_observed_entries():
 
 def test_an_empty_row_is_named():
     with pytest.raises(ValueError, match="row"):
-        low_rank_policy(torch.ones(50, 4), seeded(), observe=0.1)
+        low_rank_policy(torch.ones(50, 4), seeded(), p=0.1)
 
 
 @pytest.mark.gpu

@@ -211,4 +211,4 @@ def test_numpy_arrays_are_welcome():
     greedy = svrl.GreedyPolicy(task=task, q=q)
     greedy.actions(np.zeros((3, 2)))
     svrl.rollout(task, greedy, starts=np.zeros((3, 2)), generator=torch.Generator().manual_seed(0), steps=5)
-    svrl.low_rank_policy(q.numpy(), torch.Generator().manual_seed(0), observe=0.9)
+    svrl.low_rank_policy(q.numpy(), torch.Generator().manual_seed(0), p=0.9)

@@ -60,7 +60,7 @@ def test_the_optimum_loses_nothing_and_its_return_is_that_of_its_q(judge: Judge,
 @pytest.mark.parametrize(
     "method",
     [
-        StructuredValueIteration(observe=0.5, max_iterations=6),
+        StructuredValueIteration(p=0.5, max_iterations=6),
         ValueIteration(max_iterations=6),
         CoarseActions(actions=4, max_iterations=6),
     ],
@@ -76,7 +76,7 @@ def test_a_policy_of_a_full_sweep_is_followed_by_the_q_of_that_sweep(judge: Judg
 
 
 def test_entries_that_were_never_backed_up_are_never_followed(judge: Judge, model: GridMDP):
-    found, recorder = recorded(judge, AsyncValueIteration(observe=0.3, max_iterations=2))
+    found, recorder = recorded(judge, AsyncValueIteration(p=0.3, max_iterations=2))
     assert found.q is not None
     assert bool((found.q == -math.inf).any())
     policy, how = judge._carried(found, recorder.values)
@@ -86,7 +86,7 @@ def test_entries_that_were_never_backed_up_are_never_followed(judge: Judge, mode
 
 
 def test_a_policy_without_q_is_looked_up(judge: Judge):
-    found, recorder = recorded(judge, SampledMax(observe=0.3, max_iterations=4))
+    found, recorder = recorded(judge, SampledMax(p=0.3, max_iterations=4))
     score = judge.score(found, recorder.values)
     assert score.followed == NEAREST
     assert score.policy_loss > 0
@@ -109,7 +109,7 @@ def test_the_recorder_keeps_errors_and_the_last_two_values(judge: Judge, model: 
 
 
 def test_ranks_are_those_of_the_matrix(judge: Judge, model: GridMDP):
-    found, _ = recorded(judge, StructuredValueIteration(observe=0.5, max_iterations=6))
+    found, _ = recorded(judge, StructuredValueIteration(p=0.5, max_iterations=6))
     q = found.q.double().numpy()
     assert ranks(found, model) == {
         "rank_99": approximate_rank(q),
@@ -120,7 +120,7 @@ def test_ranks_are_those_of_the_matrix(judge: Judge, model: GridMDP):
 
 
 def test_ranks_that_are_not_known_have_a_reason(judge: Judge, model: GridMDP):
-    found, _ = recorded(judge, AsyncValueIteration(observe=0.3, max_iterations=2))
+    found, _ = recorded(judge, AsyncValueIteration(p=0.3, max_iterations=2))
     row = ranks(found, model)
     assert row["rank_99"] is None
     assert "unknown" in row["rank_reason"]
@@ -129,7 +129,7 @@ def test_ranks_that_are_not_known_have_a_reason(judge: Judge, model: GridMDP):
 def test_without_a_task_returns_are_exact_values():
     model = toy_mdp(0, n_states=40, n_actions=6)
     judge = Judge(model, None, starts=10, seed=0)
-    found = plan(model, SampledMax(observe=0.5, max_iterations=3))
+    found = plan(model, SampledMax(p=0.5, max_iterations=3))
     score = judge.score(found)
     chain = model.policy_chain(found.policy)
     own = np.linalg.solve(np.eye(40) - 0.95 * chain.transitions.to_dense().numpy(), chain.reward.numpy())

@@ -57,9 +57,9 @@ def noise(observed: Observed) -> Tensor:
     "estimator", [QUICK, RowMean(), SoftImpute(max_steps=5), Says(noise)], ids=lambda e: type(e).__name__
 )
 def test_with_all_pairs_it_is_value_iteration(estimator: Estimator):
-    method = StructuredValueIteration(observe=1.0, estimator=estimator, max_iterations=30)
+    method = StructuredValueIteration(p=1.0, estimator=estimator, max_iterations=30)
     run = begin(GRID, method)
-    exact = np.full(S, GRID.reward_range[0] / (1.0 - GRID.discount))
+    exact = np.full(S, GRID.reward_range[0] / (1.0 - GRID.gamma))
     for _ in advance(GRID, method, run):
         q = DENSE.backup(exact)
         exact = q.max(1)
@@ -83,7 +83,7 @@ def test_with_all_pairs_it_is_value_iteration(estimator: Estimator):
 )
 def test_whatever_the_estimator_says_values_stay_below(estimator: Estimator):
     # Half of 25 pairs: a row of which none is drawn would end the run.
-    method = StructuredValueIteration(observe=0.5, estimator=estimator, max_iterations=30)
+    method = StructuredValueIteration(p=0.5, estimator=estimator, max_iterations=30)
     run = begin(GRID, method, seed=2)
     before = run.state.v.numpy().copy()
     assert bool((before <= BEST).all())
@@ -100,23 +100,21 @@ def test_a_problem_of_low_rank_is_solved_from_a_part_of_it():
     model = low_rank_model()
     dense = Dense.of(model)
     estimator = FactorALS(rank=3, ridge=1e-3, max_steps=1)
-    result = plan(model, StructuredValueIteration(observe=0.3, estimator=estimator, final_sweep=False))
+    result = plan(model, StructuredValueIteration(p=0.3, estimator=estimator, final_sweep=False))
     assert result.converged
     assert result.rank == 3
     assert dense.loss(result.policy) < 1e-3
     assert np.abs(result.v.numpy() - dense.optimum()).max() < 1e-3
     assert result.q is not None
     assert np.abs(result.q.numpy() - dense.backup(dense.optimum())).max() < 5e-2
-    draws = plan(model, StructuredValueIteration(observe=0.3, estimator=RowMean(), final_sweep=False))
+    draws = plan(model, StructuredValueIteration(p=0.3, estimator=RowMean(), final_sweep=False))
     assert dense.loss(draws.policy) > 1e-2, "the same draws without the structure do not suffice"
 
 
 def test_verify_and_final_sweep_are_exact_backups():
     # Told the best action of every state, the method needs no luck with its draws.
     best = torch.from_numpy(DENSE.backup(BEST))
-    method = StructuredValueIteration(
-        observe=0.5, estimator=Says(lambda observed: best.float()), centre=False, clip=False
-    )
+    method = StructuredValueIteration(p=0.5, estimator=Says(lambda observed: best.float()), centre=False, clip=False)
     result = plan(GRID, dataclasses.replace(method, final_sweep=False), start=torch.from_numpy(BEST))
     assert result.iterations == 10, "as many quiet draws of half of the pairs as miss hardly any"
     assert np.abs(result.v.numpy() - BEST).max() < 1e-5
@@ -126,7 +124,7 @@ def test_verify_and_final_sweep_are_exact_backups():
 @pytest.mark.parametrize("start", ["V", "Q"])
 def test_from_the_optimum_it_stays_there(start: str):
     given = torch.from_numpy(BEST if start == "V" else DENSE.backup(BEST))
-    exact = plan(GRID, StructuredValueIteration(observe=1.0, estimator=QUICK), start=given)
+    exact = plan(GRID, StructuredValueIteration(p=1.0, estimator=QUICK), start=given)
     assert exact.iterations == 1
     assert np.abs(exact.v.numpy() - BEST).max() < 1e-9
     model = low_rank_model()
@@ -134,7 +132,7 @@ def test_from_the_optimum_it_stays_there(start: str):
     best = dense.optimum()
     given = torch.from_numpy(best if start == "V" else dense.backup(best))
     estimator = FactorALS(rank=3, ridge=1e-3, max_steps=3)
-    method = StructuredValueIteration(observe=0.4, estimator=estimator, max_iterations=10)
+    method = StructuredValueIteration(p=0.4, estimator=estimator, max_iterations=10)
     for row in advance(model, method, run := begin(model, method, start=given)):
         assert row.residual < 1e-2
     assert np.abs(run.state.v.numpy() - best).max() < 1e-2
@@ -144,19 +142,19 @@ def test_from_the_optimum_it_stays_there(start: str):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("final_sweep", [True, False])
 def test_a_constant_added_to_the_reward_changes_nothing(seed: int, final_sweep: bool):
-    method = StructuredValueIteration(observe=0.5, estimator=QUICK, final_sweep=final_sweep, max_iterations=25)
+    method = StructuredValueIteration(p=0.5, estimator=QUICK, final_sweep=final_sweep, max_iterations=25)
     plain, less = (
         plan(GridMDP(pendulum(reward_offset=offset), dtype=torch.float64), method, seed=seed) for offset in (0.0, -1.0)
     )
     assert torch.equal(plain.policy, less.policy)
     assert plain.iterations == less.iterations
-    shift = 1.0 / (1.0 - GRID.discount)
+    shift = 1.0 / (1.0 - GRID.gamma)
     assert float((plain.v - less.v - shift).abs().max()) < 1e-6
 
 
 def test_the_estimator_sees_rows_without_their_mean_and_of_size_one():
     listener = Says(lambda observed: torch.zeros(S, A))
-    method = StructuredValueIteration(observe=0.5, estimator=listener, max_iterations=4, verify=False, clip=False)
+    method = StructuredValueIteration(p=0.5, estimator=listener, max_iterations=4, verify=False, clip=False)
     run = begin(GRID, method)
     previous = run.state.v.clone()
     assert not bool(previous.any()), "without verify it starts from zero, as the authors do"
@@ -173,7 +171,7 @@ def test_the_estimator_sees_rows_without_their_mean_and_of_size_one():
 
 def test_without_centring_the_estimator_sees_the_backups():
     listener = Says(lambda observed: torch.zeros(S, A))
-    run = begin(GRID, method := StructuredValueIteration(observe=0.5, estimator=listener, centre=False))
+    run = begin(GRID, method := StructuredValueIteration(p=0.5, estimator=listener, centre=False))
     backups = DENSE.backup(run.state.v.numpy())
     next(advance(GRID, method, run))
     values, mask = listener.asked[0].tensors
@@ -181,8 +179,8 @@ def test_without_centring_the_estimator_sees_the_backups():
 
 
 def test_estimates_are_kept_in_the_attainable_range():
-    low, high = (reward / (1.0 - GRID.discount) for reward in GRID.reward_range)
-    method = StructuredValueIteration(observe=0.5, estimator=Says(noise), verify=False, max_iterations=3)
+    low, high = (reward / (1.0 - GRID.gamma) for reward in GRID.reward_range)
+    method = StructuredValueIteration(p=0.5, estimator=Says(noise), verify=False, max_iterations=3)
     result = plan(GRID, method)
     assert result.q is not None
     assert result.q.aminmax() == (pytest.approx(low), pytest.approx(high))
@@ -194,7 +192,7 @@ def test_estimates_are_kept_in_the_attainable_range():
 @pytest.mark.parametrize("warm", [True, False])
 def test_the_last_estimate_starts_the_next(warm: bool):
     listener = Says(lambda observed: torch.full((S, A), float(len(listener.asked))))
-    plan(GRID, StructuredValueIteration(observe=0.5, estimator=listener, warm_start=warm, max_iterations=3))
+    plan(GRID, StructuredValueIteration(p=0.5, estimator=listener, warm_start=warm, max_iterations=3))
     first, *others = listener.starts
     assert first is None
     for k, start in enumerate(others, 1):
@@ -211,7 +209,7 @@ def test_factors_start_the_next_estimation():
             seen.append(start)
             return QUICK(observed, start=start, generator=generator)
 
-    plan(GRID, StructuredValueIteration(observe=0.5, estimator=Listening(), max_iterations=3))
+    plan(GRID, StructuredValueIteration(p=0.5, estimator=Listening(), max_iterations=3))
     assert seen[0] is None
     assert all(isinstance(start, Estimate) and start.factors is not None for start in seen[1:])
     assert [start.factors[0].shape for start in seen[1:]] == 2 * [(S, 4)]
@@ -228,7 +226,7 @@ def test_factors_start_the_next_estimation():
 )
 def test_every_backup_is_counted(verify: bool, final_sweep: bool, each: int, last: int):
     method = StructuredValueIteration(
-        observe=1.0, estimator=RowMean(), verify=verify, final_sweep=final_sweep, max_iterations=6
+        p=1.0, estimator=RowMean(), verify=verify, final_sweep=final_sweep, max_iterations=6
     )
     watched = Watched(GRID)
     result = plan(watched, method)
@@ -236,7 +234,7 @@ def test_every_backup_is_counted(verify: bool, final_sweep: bool, each: int, las
     assert result.ledger.backups == watched.backups == 6 * each + last
     assert result.sweep_equivalents == pytest.approx((6 * each + last) / (S * A))
     part = Watched(GRID)
-    result = plan(part, dataclasses.replace(method, observe=0.5))
+    result = plan(part, dataclasses.replace(method, p=0.5))
     assert result.ledger.backups == part.backups
     drawn = (part.backups - last) / 6 - (S if verify else 0)
     assert drawn / (S * A) == pytest.approx(0.5, abs=0.02)
@@ -244,7 +242,7 @@ def test_every_backup_is_counted(verify: bool, final_sweep: bool, each: int, las
 
 @pytest.mark.parametrize("final_sweep", [True, False])
 def test_an_empty_row_is_an_outcome(final_sweep: bool):
-    found = plan(GRID, StructuredValueIteration(observe=0.1, cover=False, final_sweep=final_sweep))
+    found = plan(GRID, StructuredValueIteration(p=0.1, cover=False, final_sweep=final_sweep))
     assert re.fullmatch(r"svp observed no action of state \d+, .* Observe more than 0.1\.", found.outcome)
     assert found.iterations == len(found.trace) == 1
     assert found.q is None
@@ -253,7 +251,7 @@ def test_an_empty_row_is_an_outcome(final_sweep: bool):
 
 def test_fewer_than_one_action_a_state_is_refused_at_once():
     with pytest.raises(ValueError, match=r"svp would observe 0\.\d+ actions of a state, .* Observe at least"):
-        plan(GRID, StructuredValueIteration(observe=0.01))
+        plan(GRID, StructuredValueIteration(p=0.01))
 
 
 def test_the_paper_has_its_choices():
@@ -263,7 +261,7 @@ def test_the_paper_has_its_choices():
     assert isinstance(method.estimator, SoftImpute)
     assert method.estimator.ratio == 1 / 50
     watched = Watched(GRID)
-    result = plan(watched, paper_svp(observe=0.5, max_iterations=60))
+    result = plan(watched, paper_svp(p=0.5, max_iterations=60))
     assert result.q is not None
     assert torch.equal(result.policy, result.q.argmax(1))
     assert torch.equal(result.v, result.q.max(1).values.double())
@@ -273,7 +271,7 @@ def test_the_paper_has_its_choices():
 def test_a_ridge_below_rounding_does_not_end_in_nan():
     """Values that are nearly the same in all rows once made the equations of a row indefinite in float32."""
     model = GridMDP(make_task("mountain-car", states=(9, 9), actions=80))
-    found = plan(model, StructuredValueIteration(observe=0.2, max_iterations=15), seed=0)
+    found = plan(model, StructuredValueIteration(p=0.2, max_iterations=15), seed=0)
     assert bool(found.v.isfinite().all())
     assert found.q is None or bool(found.q.isfinite().all())
 

@@ -20,12 +20,13 @@ from svrl.runtime.provenance import commit
 def training(env: str = "CartPole-v1", arm: str = "dqn", seed: int = 0, steps: int = 1000, **more: Any) -> RunSpec:
     agent, structured = arm.removeprefix("sv-"), arm.startswith("sv-")
     settings = {"env": env, "agent": agent, "structured": structured, "seed": seed, **more}
-    return RunSpec(kind=TRAIN, settings={"batch_size": 32, **settings, "steps": steps}, given=settings, steps=steps)
+    others = {"batch_size": 32, "scale": "minmax", "next_value_from": "completed"}
+    return RunSpec(kind=TRAIN, settings={**others, **settings, "steps": steps}, given=settings, steps=steps)
 
 
 def plan(task: str = "toy", method: str = "svp", seed: int = 0, **more: Any) -> RunSpec:
     settings = {"task": task, "method": method, "seed": seed, **more}
-    return RunSpec(kind=PLAN, settings={"observe": None, **settings}, given=settings)
+    return RunSpec(kind=PLAN, settings={"p": None, **settings}, given=settings)
 
 
 def sweep_of(root: Path, specs: Iterable[RunSpec], name: str = "trial") -> Store:
@@ -53,7 +54,7 @@ def games(scores: Iterable[float], length: int = 10, after: int = 0) -> list[dic
     """Rows of episodes.jsonl, a game every `length` steps."""
     rows = enumerate(scores, 1)
     return [
-        {"steps": after + length * at, "updates": at, "lane": 0, "score": float(score), "length": length}
+        {"steps": after + length * at, "updates": at, "env": 0, "score": float(score), "length": length}
         for at, score in rows
     ]
 

@@ -64,22 +64,22 @@ def test_runs_without_a_row_are_counted_by_their_states(trained, tmp_path):
 
 
 def test_a_column_with_the_name_of_a_setting_is_told_apart(tmp_path):
-    specs = [training(arm="sv-dqn", observe=share) for share in (0.7, 0.9)] + [training()]
+    specs = [training(arm="sv-dqn", p=share) for share in (0.7, 0.9)] + [training()]
     store = sweep_of(tmp_path / "store", specs)
     for spec in specs:
         begin(store, spec)
-        write_rows(store, spec.id, "learning.jsonl", [{"steps": 100, "observe": 0.65, "loss": None}])
+        write_rows(store, spec.id, "learning.jsonl", [{"steps": 100, "p": 0.65, "loss": None}])
     export(store, specs, tmp_path / "l.csv", rows="learning")
     rows = table(tmp_path / "l.csv")
-    assert [row["observe"] for row in rows] == ["0.7", "0.9", ""]  # the plain agent observes nothing
-    assert {row["learning_observe"] for row in rows} == {"0.65"}
+    assert [row["p"] for row in rows] == ["0.7", "0.9", ""]  # the plain agent observes nothing
+    assert {row["learning_p"] for row in rows} == {"0.65"}
 
 
 def test_plans_have_traces_and_results(tmp_path):
-    specs = [plan(observe=share) for share in (0.2, 0.4)]
+    specs = [plan(p=share) for share in (0.2, 0.4)]
     store = sweep_of(tmp_path / "store", specs)
     for spec in specs:
-        finish(store, spec, 0.1, problem={"task": "toy", "states": 1000}, observe=spec.given["observe"])
+        finish(store, spec, 0.1, problem={"task": "toy", "states": 1000}, p=spec.given["p"])
         write_rows(
             store, spec.id, "rows.jsonl", [{"iteration": 1, "residual": 0.5}, {"iteration": 2, "residual": 0.25}]
         )
@@ -87,7 +87,7 @@ def test_plans_have_traces_and_results(tmp_path):
     assert [row["residual"] for row in table(tmp_path / "t.csv")] == ["0.5", "0.25"] * 2
     export(store, specs, tmp_path / "r.csv")
     assert {row["problem_states"] for row in table(tmp_path / "r.csv")} == {"1000"}
-    assert [row["observe"] for row in table(tmp_path / "r.csv")] == ["0.2", "0.4"]
+    assert [row["p"] for row in table(tmp_path / "r.csv")] == ["0.2", "0.4"]
 
 
 def test_parquet_has_the_same_with_types(trained, tmp_path):

@@ -21,8 +21,8 @@ from svrl.runs.train_run import TRAIN, config_of
 TRAINING: dict[str, Any] = {"env": "CartPole-v1", "structured": True, "seed": 0, "preset": "smoke"}
 PLAN: dict[str, Any] = {"task": "inverted-pendulum", "seed": 0}
 BASE = {"train": TRAINING, "plan": PLAN}
-DOUBLE = {"env": "CartPole-v1", "agent": "double", "structured": True, "seed": 3, "observe": 0.7, "hidden": [8, 4]}
-FINAL = {"task": "toy", "method": "svp", "seed": 1, "observe": 0.3, "final_sweep": False, "compare": True}
+DOUBLE = {"env": "CartPole-v1", "agent": "double", "structured": True, "seed": 3, "p": 0.7, "hidden": [8, 4]}
+FINAL = {"task": "toy", "method": "svp", "seed": 1, "p": 0.3, "final_sweep": False, "compare": True}
 
 
 def id_of(kind: str, **settings: Any) -> str:
@@ -44,7 +44,9 @@ def test_the_id_does_not_depend_on_the_order_of_names_or_on_the_process():
         assert done.stdout.strip() == spec.id
 
 
-@pytest.mark.parametrize(("kind", "settings"), [("train", DOUBLE), ("plan", FINAL)])
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("train", DOUBLE), ("train", {"env": "CartPole-v1", "arm": "sv-dqn"}), ("plan", FINAL)]
+)
 def test_a_spec_survives_its_file(kind, settings):
     spec = spec_of(kind, settings)
     fields = json.loads(json.dumps(spec.as_json()))
@@ -53,8 +55,8 @@ def test_a_spec_survives_its_file(kind, settings):
 
 
 def test_labels_tell_runs_apart():
-    assert spec_of("train", DOUBLE).label == "CartPole-v1 sv-double observe=0.7 hidden=8x4 seed 3"
-    assert spec_of("plan", FINAL).label == "toy svp observe=0.3 final_sweep=False compare=True seed 1"
+    assert spec_of("train", DOUBLE).label == "CartPole-v1 sv-double-network p=0.7 hidden=8x4 seed 3"
+    assert spec_of("plan", FINAL).label == "toy svp p=0.3 final_sweep=False compare=True seed 1"
 
 
 PLAIN, MOUNTAIN = {"structured": False}, {"env": "control/mountain-car"}
@@ -62,13 +64,13 @@ CART, TOY, THREE = {"task": "cart-pole"}, {"task": "toy"}, {"task": "three-motor
 PAPER, SAMPLED = {"method": "paper-svp"}, {"sample_noise": 0.5}
 AVERAGED, VALUES = {"method": "averaged-svp", **SAMPLED}, {"method": "value-iteration", **SAMPLED}
 EQUAL: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
-    ("train", {"observe": 1}, {"observe": 1.0}),
+    ("train", {"p": 1}, {"p": 1.0}),
     ("train", {"gradient_clamp": 0}, {"gradient_clamp": -0.0}),
     ("train", {"hidden": "8X4"}, {"hidden": [8, 4]}),
     ("train", {"device": "cuda"}, {"device": "cpu"}),
-    ("train", {"p": 0.5}, {"observe": 0.5}),
+    ("train", {"p": 0.5}, {"p": 0.5}),
     ("train", {}, {"estimator": "soft-impute", "sticky": 0, "actions": 0}),
-    ("train", PLAIN, {**PLAIN, "agent": "dqn", "observe": 0.3, "estimator": "usvt"}),
+    ("train", PLAIN, {**PLAIN, "agent": "dqn", "p": 0.3, "estimator": "usvt"}),
     ("train", MOUNTAIN, {**MOUNTAIN, "actions": 0}),
     ("train", MOUNTAIN, {**MOUNTAIN, "actions": 1000}),
     ("plan", {"states": "50X50"}, {"states": "2500"}),
@@ -77,18 +79,18 @@ EQUAL: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("plan", {**CART, "states": 256}, {**CART, "states": "4x4x4x4"}),
     ("plan", TOY, {**TOY, "states": 1000, "actions": 100}),
     ("plan", THREE, {**THREE, "actions": 1000}),
-    ("plan", {"observe": 1}, {"observe": 1.0}),
+    ("plan", {"p": 1}, {"p": 1.0}),
     ("plan", {"reward_offset": 0}, {}),
     ("plan", {"task": "mountain-car", "noise": 0}, {"task": "mountain-car", "time_step": 1}),
     ("plan", {**TOY, "backup_cost": 2}, {**TOY, "backup_cost": 2.0}),
-    ("plan", {}, {"observe": 0.2, "estimator": "factor-als", "rank": 10, "final_sweep": True, "iterations": 200}),
+    ("plan", {}, {"p": 0.2, "estimator": "factor-als", "rank": 10, "final_sweep": True, "iterations": 200}),
     ("plan", {"rank": 4}, {"rank": 4, "estimator": "factor-als"}),
     ("plan", {"estimator": "hard-impute"}, {"estimator": "hard-impute", "rank": 10}),
-    ("plan", PAPER, {**PAPER, "estimator": "soft-impute", "final_sweep": False, "observe": 0.2}),
-    ("plan", {"method": "cross"}, {"method": "cross", "rank": 12, "observe": 0.5, "estimator": "usvt"}),
-    ("plan", AVERAGED, {**AVERAGED, "observe": 1, "rank": 20}),
+    ("plan", PAPER, {**PAPER, "estimator": "soft-impute", "final_sweep": False, "p": 0.2}),
+    ("plan", {"method": "cross"}, {"method": "cross", "rank": 12, "p": 0.5, "estimator": "usvt"}),
+    ("plan", AVERAGED, {**AVERAGED, "p": 1, "rank": 20}),
     ("plan", VALUES, {**VALUES, "iterations": 90}),
-    ("plan", {"compare": True}, {"compare": True, "observe": 0.2}),
+    ("plan", {"compare": True}, {"compare": True, "p": 0.2}),
     ("plan", {}, {"method": "svp", "starts": 1000, "compare": False}),
     ("plan", {"device": "cuda:1"}, {"device": "cuda"}),
 )
@@ -100,13 +102,13 @@ DIFFERENT: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
             "seed": 1,
             "agent": "double",
             "structured": False,
-            "observe": 0.55,
+            "p": 0.55,
             "batch_size": 7,
             "learning_rate": 0.002,
-            "discount": 0.9,
+            "gamma": 0.9,
             "steps": 999,
-            "replay": 512,
-            "envs": 2,
+            "buffer_size": 512,
+            "n_envs": 2,
             "hidden": [9],
             "precision": "float32",  # what is best depends on the device
         }.items()
@@ -119,7 +121,7 @@ DIFFERENT: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
             "seed": 1,
             "method": "paper-svp",
             "estimator": "usvt",
-            "observe": 0.5,
+            "p": 0.5,
             "rank": 4,
             "states": "10x10",
             "actions": 9,
@@ -143,7 +145,7 @@ DIFFERENT: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("plan", {"method": "value-iteration"}, {"method": "value-iteration", "sample_noise": 0}),
     ("plan", VALUES, {**VALUES, "iterations": 91}),
     # The baselines beside it observe what was given, and each its own share if nothing was.
-    ("plan", {**AVERAGED, "compare": True}, {**AVERAGED, "compare": True, "observe": 1.0}),
+    ("plan", {**AVERAGED, "compare": True}, {**AVERAGED, "compare": True, "p": 1.0}),
 )
 
 
@@ -170,13 +172,13 @@ def test_every_option_of_a_plan_is_among_those_that_make_a_difference():
 def test_the_actions_of_a_control_task_are_written_out():
     """A run may be begun by one sweep and resumed by another, alone or in a population."""
     left, zero = (spec_of("train", {**TRAINING, **MOUNTAIN, **more}) for more in ({}, {"actions": 0}))
-    assert left.label == zero.label == "control/mountain-car sv-dqn seed 0"
+    assert left.label == zero.label == "control/mountain-car sv-dqn-network seed 0"
     assert config_of(left.settings).actions == make_task("mountain-car").n_actions
 
 
 def test_baselines_of_exact_plans_observe_the_share_that_is_written_out():
-    shares = {make_method(name).observe for name in EXACT_BASELINES if "observe" in METHODS[name].takes}  # type: ignore[attr-defined]
-    assert shares == {make_method("svp").observe}  # type: ignore[attr-defined]
+    shares = {make_method(name).p for name in EXACT_BASELINES if "p" in METHODS[name].takes}  # type: ignore[attr-defined]
+    assert shares == {make_method("svp").p}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -225,15 +227,19 @@ def test_an_environment_of_gymnasium_that_cannot_be_learned_in_is_told():
 WRONG_TRAININGS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"preset": 3}, "preset is a text, got 3."),
     ({"arm": "svdqn"}, "There is no arm 'svdqn'. Did you mean sv-dqn or dqn?"),
-    ({"arm": "x"}, "There is no arm 'x'. Choose one of double, dqn, dueling, sv-double, sv-dqn, sv-dueling."),
+    (
+        {"arm": "x"},
+        "There is no arm 'x'. Choose one of double, dqn, dueling, "
+        "sv-double, sv-double-network, sv-dqn, sv-dqn-network, sv-dueling, sv-dueling-network.",
+    ),
     ({"structured": False, "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
     ({"device": "gpu"}, "There is no device 'gpu'. Use cpu, cuda or cuda:N."),
     ({"precision": "float23"}, "There is no precision 'float23'. Did you mean float32?"),
     ({"precision": "bf16"}, "precision bf16 needs a CUDA device, and the device is cpu. Take float32."),
     ({"hidden": "abc"}, "hidden must look like 128x128, got 'abc'."),
-    ({"structured": False, "observe": "much"}, "observe is a number, got 'much'."),
-    ({"observe": True}, "observe is a number, got True."),
-    ({"p": 0.5, "observe": 0.6}, "p is another name of observe: give one of them, not both."),
+    ({"structured": False, "p": "much"}, "p is a number, got 'much'."),
+    ({"p": True}, "p is a number, got True."),
+    ({"observe": 0.5}, "svrl train has no option 'observe'. Did you mean p?"),
     ({"seeds": 3}, "seeds is an axis: change it in the file, or take some of them by --where seed=0,1."),
 )
 WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
@@ -250,7 +256,7 @@ WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
     ),
     ({"compare": "yes"}, "compare is true or false, got 'yes'."),
     ({"final_sweep": 1}, "final_sweep is true or false, got 1."),
-    ({"observe": "much"}, "observe is a finite number, got 'much'."),
+    ({"p": "much"}, "p is a finite number, got 'much'."),
     ({"backup_cost": float("nan")}, "backup_cost is a finite number, got nan."),
     ({"states": "5x5x5"}, "states 5x5x5 has 3 axes, and the task has 2, as in 50x50."),
     ({"states": 50}, "states 50 is not the square of a whole number. Write the grid points of each axis, as in 50x50."),

@@ -109,7 +109,7 @@ def test_raw_scores_of_several_environments_are_not_taken_together(tmp_path):
 
 def test_settings_that_vary_are_not_averaged_over(tmp_path):
     specs = [training(batch_size=size, seed=seed) for size in (32, 64) for seed in (0, 1)]
-    specs += [training(arm="sv-dqn", batch_size=32, observe=0.9)]
+    specs += [training(arm="sv-dqn", batch_size=32, p=0.9)]
     store = sweep_of(tmp_path, specs)
     for at, spec in enumerate(specs):
         finish(store, spec, float(at))

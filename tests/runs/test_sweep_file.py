@@ -104,7 +104,7 @@ MISTAKES = {
     f"{CART}seeds = 1_000_000_000_000": ("seeds is at most 100,000, got 1,000,000,000,000",),
     f'{CART}arm = "sv-dqn"\nagent = "dqn"': ("arm stands for agent and structured", "agent"),
     f'{CART}preset = "tiny"': ("tiny",),
-    f"{CART}observe = {{a = 1}}": ("observe",),
+    f"{CART}p = {{a = 1}}": ("p",),
     f"{CART}device = ['cpu', 'cuda']": ("device says where",),
     f"{CART}[budget]\nsteps = 0": ("steps", "[1, inf)"),
     f"{CART}[budget]\nsteps = 1e6": ("steps is a whole number", "1000000.0"),
@@ -152,7 +152,7 @@ def test_included_grids_take_the_place_of_axes_and_no_run_comes_twice():
     assert told(specs[:4], "arm", "seed") == told(runs(TWO_BY_TWO), "arm", "seed")
     assert told(specs[4:], "arm", "seed") == [("double", 0), ("double", 1)]
     agents = runs(TWO_BY_TWO + '[[include]]\nagent = "dueling"\nstructured = [false, true]\n')
-    assert told(agents, "arm")[4:] == [("dueling",), ("dueling",), ("sv-dueling",), ("sv-dueling",)]
+    assert told(agents, "arm")[4:] == [("dueling",), ("dueling",), ("sv-dueling-network",), ("sv-dueling-network",)]
 
 
 def test_exclude_leaves_out_runs_in_which_everything_holds():
@@ -184,10 +184,9 @@ def test_wildcards_stand_for_environments_and_tasks():
 def test_an_option_that_a_run_has_no_use_for_makes_no_further_runs():
     text = f'{CART}arm = ["dqn", "sv-dqn"]\np = [0.5, 0.7, 0.9]\n'
     shares = [("dqn", None), ("sv-dqn", 0.5), ("sv-dqn", 0.7), ("sv-dqn", 0.9)]
-    assert [(spec.arm, spec.given.get("observe")) for spec in runs(text)] == shares
-    assert [spec.id for spec in runs(text)] == [spec.id for spec in runs(text.replace("p =", "observe ="))]
-    plans = runs(f'{TOY}method = ["svp", "value-iteration"]\nobserve = [0.2, 0.4]\n')
-    assert told(plans, "method", "observe") == [("svp", 0.2), ("svp", 0.4), ("value-iteration", None)]
+    assert [(spec.arm, spec.given.get("p")) for spec in runs(text)] == shares
+    plans = runs(f'{TOY}method = ["svp", "value-iteration"]\np = [0.2, 0.4]\n')
+    assert told(plans, "method", "p") == [("svp", 0.2), ("svp", 0.4), ("value-iteration", None)]
     assert len(runs(f'{TOY}method = "value-iteration"\nrank = [1, 2]\nfinal_sweep = true\n')) == 1
 
 
@@ -218,8 +217,8 @@ def test_runs_are_found_by_what_was_set_and_by_what_follows_from_it():
 @pytest.mark.parametrize("half", [0.5, "0.5", "0.50", ".5", "5e-1", "+0.5"])
 @pytest.mark.parametrize("million", [1_000_000, 1e6, "1e6", "1000000.0"])
 def test_numbers_are_compared_as_numbers(half, million):
-    text = f'[fixed]\nsteps = 1_000_000\n{CART}arm = "sv-dqn"\nobserve = [0.5, 0.7]\n'
-    assert told(runs(text, where={"observe": [half], "steps": [million]}), "observe") == [(0.5,)]
+    text = f'[fixed]\nsteps = 1_000_000\n{CART}arm = "sv-dqn"\np = [0.5, 0.7]\n'
+    assert told(runs(text, where={"p": [half], "steps": [million]}), "p") == [(0.5,)]
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_an_unknown_name_is_answered_with_the_names_there_are():
         runs(TWO_BY_TWO, where={"seed": [77], "sed": [0]})  # the first matches nothing, and the second is told
     said = str(raised.value)
     assert said.startswith("these runs have no setting 'sed'. Did you mean seed? They have env, arm, seed, ")
-    for name in ("preset", "batch_size", "learning_rate", "observe", "device"):
+    for name in ("preset", "batch_size", "learning_rate", "p", "device"):
         assert name in said
 
 

@@ -21,5 +21,5 @@ def test_a_gpu_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
         GridMDP(inverted_pendulum(states=(5, 5), actions=3), device=f"cuda:{there}")
     with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
-        TabularMDP(transitions=np.full((2, 2, 2), 0.5), rewards=np.zeros((2, 2)), discount=0.5, device=f"cuda:{there}")
+        TabularMDP(transitions=np.full((2, 2, 2), 0.5), rewards=np.zeros((2, 2)), gamma=0.5, device=f"cuda:{there}")
     check_device("cpu")

@@ -18,7 +18,7 @@ from svrl.runtime.run_directory import (
     refuse_other_settings,
 )
 
-PLAN = {"task": "toy", "observe": 0.2, "seed": 0, "shape": (3, 4), "rank": None}
+PLAN = {"task": "toy", "p": 0.2, "seed": 0, "shape": (3, 4), "rank": None}
 TRAINING = {"env": "CartPole-v1", "seed": 0, "steps": 100, "hidden": (8, 8), "begun": "then", "versions": {"svrl": "1"}}
 LONGER = {**TRAINING, "steps": 200, "begun": "now", "versions": {"svrl": "2"}}
 
@@ -85,8 +85,8 @@ def test_what_cannot_be_begun_or_resumed_is_left_as_it_was(tmp_path: Path):
         (
             RunDirectory.resume,
             "unfinished",
-            {**PLAN, "observe": 0.3, "rank": 5},
-            r"observe was 0\.2 and is 0\.3; rank was",
+            {**PLAN, "p": 0.3, "rank": 5},
+            r"p was 0\.2 and is 0\.3; rank was",
         ),
         (RunDirectory.resume, "kept", TRAINING, "finished run of 100 steps"),
         (RunDirectory.resume, "kept", {**LONGER, "seed": 1}, "seed was 0 and is 1"),

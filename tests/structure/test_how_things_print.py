@@ -13,7 +13,7 @@ SMOKE = svrl.AgentConfig.for_env("CartPole-v1", "smoke", steps=68)
 
 
 def test_models() -> None:
-    table = svrl.TabularMDP(transitions=np.ones((3, 2, 3)) / 3, rewards=np.ones((3, 2)), discount=0.9, name="small")
+    table = svrl.TabularMDP(transitions=np.ones((3, 2, 3)) / 3, rewards=np.ones((3, 2)), gamma=0.9, name="small")
     assert repr(table) == "TabularMDP('small', 3 states, 2 actions, discount 0.9, 18 transitions, on cpu)"
     noisy = svrl.NoisyBackups(table, 0.5)
     assert repr(noisy) == f"NoisyBackups({table!r}, sigma=0.5, 0 calls)"
@@ -28,7 +28,7 @@ def test_a_simulator() -> None:
         lambda states, actions, generator: (states, torch.zeros(len(states))),
         axes=axes,
         actions=torch.zeros(4, 1),
-        discount=0.5,
+        gamma=0.5,
         name="drift",
     )
     assert repr(simulator) == "Simulator('drift', 11 states, 4 actions, discount 0.5, 0 calls, on cpu)"
@@ -45,7 +45,7 @@ def test_agents_and_trainings() -> None:
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_completed_values(batch: tuple[int, ...]) -> None:
     q = torch.arange(24.0).reshape(6, 4).expand(*batch, 6, 4)
-    found = svrl.StructuredTargets(observe=1.0)(q, torch.Generator().manual_seed(0))
+    found = svrl.StructuredTargets(p=1.0)(q, torch.Generator().manual_seed(0))
     assert repr(found).startswith(f"Completion({(*batch, 6, 4)}, 100% observed, rank")
     assert "tensor" not in repr(found)
 
@@ -54,5 +54,5 @@ def test_a_hook() -> None:
     network = torch.nn.Linear(3, 5)
     with structure(network, seed=7) as hook:
         network(torch.ones(4, 3))
-        assert repr(hook).startswith("TargetHook(StructuredTargets(observe=0.9, ")
+        assert repr(hook).startswith("TargetHook(StructuredTargets(p=0.9, ")
         assert repr(hook).endswith("), seed=7, updates=1)")

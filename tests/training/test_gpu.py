@@ -27,7 +27,7 @@ def sentence(device: str, said: str, folder: Path) -> str:
 
 def test_sizes_are_taken_from_what_torch_says(tmp_path: Path):
     assert sentence("cuda:0", SAID_BY_TORCH, tmp_path) == (
-        "The memory of cuda:0 is full: 2.50 GiB was asked for and 812.00 MiB is free. Lower --replay, --envs or "
+        "The memory of cuda:0 is full: 2.50 GiB was asked for and 812.00 MiB is free. Lower --buffer-size, --n-envs or "
         "--batch-size, or train fewer at a time with --together."
     )
     (tmp_path / "checkpoints").mkdir()

@@ -22,7 +22,7 @@ DISCOUNT = 0.9
 
 @pytest.fixture(scope="module")
 def known() -> QStarError:
-    return QStarError.of(make_task("inverted-pendulum", states=(11, 9), actions=5), discount=DISCOUNT)
+    return QStarError.of(make_task("inverted-pendulum", states=(11, 9), actions=5), gamma=DISCOUNT)
 
 
 class Lookup:
@@ -37,11 +37,11 @@ class Lookup:
 
 
 def test_q_star_is_optimal_for_the_agent_s_discount(known: QStarError) -> None:
-    assert known.model.discount == DISCOUNT
+    assert known.model.gamma == DISCOUNT
     v = known.q_star.max(1).values
     assert torch.allclose(v, known.v_star, rtol=0, atol=1e-7)
     assert torch.allclose(known.model.backup(v), known.q_star, rtol=0, atol=1e-7)
-    other = QStarError.of(known.model.task, discount=0.5)
+    other = QStarError.of(known.model.task, gamma=0.5)
     assert float((other.q_star - known.q_star).abs().max()) > 0.1
 
 
@@ -97,7 +97,7 @@ def agent_on(env: str, **changes: object) -> Agent:
 
 
 def test_an_agent_is_measured_on_its_own_task() -> None:
-    agent = agent_on("control/inverted-pendulum", actions=7, discount=0.8)
+    agent = agent_on("control/inverted-pendulum", actions=7, gamma=0.8)
     known = QStarError.of_learner(agent)
     assert known.q_star.shape == (2500, 7)
     row = known.event_row(agent)
@@ -105,7 +105,7 @@ def test_an_agent_is_measured_on_its_own_task() -> None:
     assert all(isinstance(value, float) and value > 0 for value in row.values())
     assert agent.network.training
     # From the definitions, with nothing of the module's but what the agent sees.
-    model = GridMDP(dataclasses.replace(make_task("inverted-pendulum", actions=7), discount=0.8))
+    model = GridMDP(dataclasses.replace(make_task("inverted-pendulum", actions=7), gamma=0.8))
     v, _ = solve_exactly(model)
     truth = model.backup(v).numpy()
     got = agent.q(known.observations).numpy()
@@ -114,7 +114,7 @@ def test_an_agent_is_measured_on_its_own_task() -> None:
 
 @pytest.mark.parametrize("task", ["mountain-car", "double-integrator", "cart-pole"])
 def test_every_task_can_be_compared(task: str) -> None:
-    agent = agent_on(f"control/{task}", actions=3, discount=0.99)
+    agent = agent_on(f"control/{task}", actions=3, gamma=0.99)
     known = QStarError.of_learner(agent)
     assert known.observations.shape == (known.model.n_states, *agent.spec.observation_shape)
     assert all(math.isfinite(value) for value in known.event_row(agent).values())
@@ -126,4 +126,4 @@ def test_where_q_star_is_not_known_there_is_a_reason() -> None:
         with pytest.raises(ValueError, match=words):
             QStarError.of_learner(agent)
     with pytest.raises(ValueError, match="fewer actions"):
-        QStarError.of(make_task("inverted-pendulum", states=(400, 400), actions=1000), discount=0.9)
+        QStarError.of(make_task("inverted-pendulum", states=(400, 400), actions=1000), gamma=0.9)

@@ -92,7 +92,7 @@ def own_env() -> gymnasium.Env:
 
 
 def test_an_environment_of_ones_own(tmp_path: Path):
-    config = SMOKE.but(steps=100)
+    config = SMOKE.replace(steps=100)
     stop = at_step(60, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(Stopped):
         train_in_directory(own_env, config, folder=tmp_path / "run", watch=stop)
@@ -117,7 +117,7 @@ def test_progress_and_notes_are_handed_in(tmp_path: Path):
 
     calls: list[str] = []
     said: list[str] = []
-    config = SMOKE.but(structured=True, steps=60, learn_from=32, eval_episodes=2)
+    config = SMOKE.replace(structured=True, steps=60, learning_starts=32, eval_episodes=2)
     train_in_directory(ENV, config, folder=tmp_path / "run", progress=Counting, say=said.append)
     assert calls == [ENV, *["step"] * 60, "evaluating", "game", "game"]
     assert said == ["Warning: on CartPole-v1 2 actions leave little structure to find."]
@@ -136,11 +136,11 @@ def test_a_run_that_fails_before_its_first_checkpoint_leaves_nothing(tmp_path: P
 
 
 def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path: Path):
-    config = SMOKE.but(learning_rate_left=0.0)
+    config = SMOKE.replace(learning_rate_left=0.0)
     said: list[str] = []
     train_in_directory(ENV, config, folder=tmp_path / "run", habits=Habits(keep_replay=True), say=said.append)
     assert said == []
-    longer = config.but(steps=400)
+    longer = config.replace(steps=400)
     train_in_directory(ENV, longer, folder=tmp_path / "run", resume=True, say=said.append)
     training = Training.begin(ENV, longer)
     for event in training.events():

@@ -31,11 +31,11 @@ class Actor:
         network: What is asked: the one that learns, or its copy.
     """
 
-    def __init__(self, network: QNetwork, spec: EnvSpec, *, lanes: int, lag: bool, precision: Precision) -> None:
+    def __init__(self, network: QNetwork, spec: EnvSpec, *, n_envs: int, lag: bool, precision: Precision) -> None:
         self.network = copy.deepcopy(network).requires_grad_(False) if lag else network
         device = next(network.parameters()).device
         self._precision = precision
-        self._seen = torch.zeros((lanes, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
+        self._seen = torch.zeros((n_envs, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
         self._shown = pinned(torch.zeros_like(self._seen, device="cpu"), self._seen)
         self._stream = stream_of(device, first=True) if lag else None
         self._ready, self._done = GpuEvent(device), GpuEvent(device)
@@ -81,22 +81,22 @@ def epsilon_at(config: AgentConfig, steps: int) -> float:
 
 def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
     """Actions (N,), int64, for values (N, A); the generator is a CPU one, the result lies where q does."""
-    lanes, n_actions = q.shape
-    random, actions = _draw(lanes, n_actions, epsilon, generator)
+    n_envs, n_actions = q.shape
+    random, actions = _draw(n_envs, n_actions, epsilon, generator)
     return torch.where(random.to(q.device), actions.to(q.device), q.argmax(-1))
 
 
 def explore(
-    greedy: Callable[[], Tensor], lanes: int, n_actions: int, epsilon: float, generator: torch.Generator
+    greedy: Callable[[], Tensor], n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator
 ) -> np.ndarray:
-    """As `epsilon_greedy`, as an array, and asking for the greedy actions (N,) only when some lane needs them."""
-    random, actions = _draw(lanes, n_actions, epsilon, generator)
+    """As `epsilon_greedy`, as an array, and asking for the greedy actions (N,) only where they are needed."""
+    random, actions = _draw(n_envs, n_actions, epsilon, generator)
     if not bool(random.all()):
         actions = torch.where(random, actions, greedy())
     return actions.numpy()
 
 
-def _draw(lanes: int, n_actions: int, epsilon: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Which lanes act at random, and how; always the same amount of randomness, whatever epsilon is."""
-    random = torch.rand(lanes, generator=generator) < epsilon
-    return random, torch.randint(n_actions, (lanes,), generator=generator)
+def _draw(n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Which environments act at random, and how; always the same amount of randomness, whatever epsilon is."""
+    random = torch.rand(n_envs, generator=generator) < epsilon
+    return random, torch.randint(n_actions, (n_envs,), generator=generator)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -53,20 +53,20 @@ class AgentConfig:
     hidden: tuple[int, ...] = _set((512,), "Widths of the hidden fully connected layers.")
     # Structure.
     structured: bool = _set(False, "Complete the matrix of target values by matrix estimation (SV-RL).")
-    observe: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
-    observe_rise: int = _set(0, "Updates over which p rises linearly to 1; 0 keeps it.")
+    p: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
+    p_rise: int = _set(0, "Updates over which p rises linearly to 1; 0 keeps it.")
     estimator: str = _set("soft-impute", "Estimator of svrl.matrix that completes the matrix.")
     rank: int = _set(0, "Rank of hard-impute and factor-als; with 0 factor-als finds it.")
     ratio: float = _set(0.02, "Shrinkage of soft-impute as a share of the largest singular value.")
     tolerance: float = _set(1e-3, "Relative change at which soft-impute stops.")
     output: Output = _set("fill", "fill keeps observed entries, estimate takes all from the estimator.")
     scale: Scale = _set("minmax", "Before estimation: none, minmax (to [-1, 1]) or row (each row's mean out).")
-    value: Value = _set(
+    next_value_from: Value = _set(
         "completed",
         "What the chosen action is worth: completed (the completed matrix says) or network (the target network says).",
     )
     # Learning.
-    discount: float = _set(0.99, "Discount in (0, 1).")
+    gamma: float = _set(0.99, "Discount in (0, 1).")
     batch_size: int = _set(32, "Transitions in an update.")
     optimiser: Optimiser = _set("adam", "adam, or rmsprop (centred, decay .95).")
     learning_rate: float = _set(1e-5, "Step size of the optimiser.")
@@ -76,12 +76,12 @@ class AgentConfig:
     gradient_clamp: float = _set(1.0, "Clamp every element of the gradient to [-x, x]; 0 does not.")
     clip_rewards: bool = _set(True, "Learn from the sign of rewards; scores stay raw.")
     life_loss_ends: bool = _set(True, "A lost life ends the bootstrap, not the game.")
-    target_every: int = _set(10_000, "Updates between two copies of the online to the target network.")
+    target_update_interval: int = _set(10_000, "Updates between two copies of the online to the target network.")
     updates_per_step: float = _set(0.25, "Updates for each agent step.")
-    learn_from: int = _set(10_000, "Agent steps before the first update.")
+    learning_starts: int = _set(10_000, "Agent steps before the first update.")
     # Acting and remembering.
-    replay: int = _set(100_000, "Transitions that the replay memory holds.")
-    envs: int = _set(1, "Environments stepped together.")
+    buffer_size: int = _set(100_000, "Transitions that the replay memory holds.")
+    n_envs: int = _set(1, "Environments stepped together.")
     act_lag: int = _set(0, "1 acts with the network from before the last burst, so that acting and learning overlap.")
     epsilon_start: float = _set(1.0, "First probability of a random action.")
     epsilon_final: float = _set(0.01, "Last probability of a random action.")
@@ -106,12 +106,14 @@ class AgentConfig:
                 raise ValueError(f"{name} lies in {interval}, got {getattr(self, name)}.")
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden needs at least one width of 1 or more, got {self.hidden}.")
-        if self.replay < self.batch_size:
-            raise ValueError(f"replay must hold at least a batch, {self.batch_size} transitions, got {self.replay}.")
-        if self.learn_from < self.batch_size:
+        if self.buffer_size < self.batch_size:
             raise ValueError(
-                f"learn_from must be at least the batch size, {self.batch_size}, so that a batch can be drawn; "
-                f"got {self.learn_from}."
+                f"buffer_size must hold at least a batch, {self.batch_size} transitions, got {self.buffer_size}."
+            )
+        if self.learning_starts < self.batch_size:
+            raise ValueError(
+                f"learning_starts must be at least the batch size, {self.batch_size}, so that a batch can be drawn; "
+                f"got {self.learning_starts}."
             )
 
     def _check_types(self) -> None:
@@ -135,7 +137,7 @@ class AgentConfig:
 
     def updates_after(self, steps: int) -> int:
         """Updates that are due after so many agent steps."""
-        return max(0, int(steps * self.updates_per_step) - int(self.learn_from * self.updates_per_step))
+        return max(0, int(steps * self.updates_per_step) - int(self.learning_starts * self.updates_per_step))
 
     def learning_rate_at(self, updates: int) -> float:
         """The step size of the update after so many."""
@@ -162,27 +164,31 @@ class AgentConfig:
                 f"{self.rank} tells the estimator nothing about hidden entries. Take a smaller one."
             )
         # All environments step at once, and a lagging agent does not learn from the last round.
-        rounds = math.ceil(self.steps / self.envs) - self.act_lag
-        if self.updates_after(rounds * self.envs) == 0:
+        rounds = math.ceil(self.steps / self.n_envs) - self.act_lag
+        if self.updates_after(rounds * self.n_envs) == 0:
             found.append(
-                f"Warning: no update is due within {self.steps:,} steps: {self.learn_from:,} come before the first "
-                f"(learn_from), and then there are {self.updates_per_step:g} a step. The network keeps its first "
-                "weights."
+                f"Warning: no update is due within {self.steps:,} steps: {self.learning_starts:,} come before the "
+                f"first (learning_starts), and then there are {self.updates_per_step:g} a step. The network keeps "
+                "its first weights."
             )
         return found
 
     @property
     def arm(self) -> str:
-        """The name in comparisons: dqn, double, dueling, sv-dqn, sv-double or sv-dueling."""
-        return f"sv-{self.agent}" if self.structured else self.agent
+        """The name in comparisons, see `arm_of`."""
+        return arm_of(dataclasses.asdict(self))
 
     @classmethod
     def of(cls, preset: str, **changes: Any) -> AgentConfig:
-        """A preset with changes.
+        """A preset with changes; the agent may be any of `ARMS`, as in agent="sv-dqn".
 
         Raises:
             ValueError: If there is no such preset or field; the sentence names the nearest.
         """
+        return cls._of(preset, {}, changes)
+
+    @classmethod
+    def _of(cls, preset: str, own: Mapping[str, Any], changes: dict[str, Any]) -> AgentConfig:
         if preset not in PRESETS:
             raise ValueError(f"There is no preset {preset!r}. {nearest_name(preset, PRESETS)}")
         known = {entry.name for entry in dataclasses.fields(cls)}
@@ -190,7 +196,17 @@ class AgentConfig:
             if name not in known:
                 hint = nearest_name(name, known, synonyms=FIELD_ALIASES)
                 raise ValueError(f"AgentConfig has no field {name!r}. {hint}")
-        return cls(**{**PRESETS[preset], "preset": preset, **changes})
+        base = {**PRESETS[preset], **own}
+        arm = str(changes.get("agent"))
+        if arm.startswith("sv-") and arm in ARMS:
+            fields = ARMS[arm]
+            if base.get("next_value_from", cls.next_value_from) == fields["next_value_from"]:
+                base = {**fields, **base}  # the preset scales as its source does
+            else:
+                base |= fields
+            changes = {**changes, "agent": fields["agent"]}
+            base["structured"] = True
+        return cls(**{**base, "preset": preset, **changes})
 
     @classmethod
     def for_env(cls, env: str | Callable[[], Any], preset: str | None = None, **changes: Any) -> AgentConfig:
@@ -201,9 +217,9 @@ class AgentConfig:
         family = family_of(env) if isinstance(env, str) else "gymnasium"
         preset = BY_FAMILY[family] if preset is None else preset
         own = SMOKE_BY_FAMILY[family] if preset == "smoke" else {}
-        return cls.of(preset, **{**own, **changes})
+        return cls._of(preset, own, changes)
 
-    def but(self, **changes: Any) -> AgentConfig:
+    def replace(self, **changes: Any) -> AgentConfig:
         """This record with changes."""
         return dataclasses.replace(self, **changes)
 
@@ -219,33 +235,35 @@ class AgentConfig:
 
 FIELD_ALIASES = {
     "alpha": "learning_rate",
-    "buffer_size": "replay",
+    "discount": "gamma",
     "double": "agent",
     "dueling": "agent",
     "end_e": "epsilon_final",
+    "envs": "n_envs",
     "eps_train": "epsilon_start",
     "eps_train_final": "epsilon_final",
     "exploration_final_eps": "epsilon_final",
     "exploration_fraction": "epsilon_steps",
     "exploration_initial_eps": "epsilon_start",
-    "gamma": "discount",
-    "learning_starts": "learn_from",
+    "learn_from": "learning_starts",
     "lr": "learning_rate",
-    "n_envs": "envs",
     "net_arch": "hidden",
-    "num_envs": "envs",
-    "p": "observe",
-    "replay_size": "replay",
+    "num_envs": "n_envs",
+    "observe": "p",
+    "observe_rise": "p_rise",
+    "replay": "buffer_size",
+    "replay_size": "buffer_size",
     "start_e": "epsilon_start",
-    "target_network_frequency": "target_every",
-    "target_update_freq": "target_every",
-    "target_update_interval": "target_every",
+    "target_every": "target_update_interval",
+    "target_network_frequency": "target_update_interval",
+    "target_update_freq": "target_update_interval",
     "total_timesteps": "steps",
     "train_freq": "updates_per_step",
     "train_frequency": "updates_per_step",
     "update_per_step": "updates_per_step",
+    "value": "next_value_from",
 }
-"""What Stable-Baselines3, CleanRL, Tianshou and papers call the fields, for answers to wrong names. Units may differ:
+"""What other libraries, papers and earlier versions call the fields, for answers to wrong names. Units may differ:
 `train_freq` 4 is `updates_per_step` 0.25."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -253,7 +271,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "network": get_args(NetworkName),
     "output": get_args(Output),
     "scale": get_args(Scale),
-    "value": get_args(Value),
+    "next_value_from": get_args(Value),
     "loss": get_args(Loss),
     "optimiser": get_args(Optimiser),
 }
@@ -262,39 +280,70 @@ CHOICES: dict[str, tuple[str, ...]] = {
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 RANGES: dict[str, str] = {
-    **dict.fromkeys(("observe", "tolerance"), "(0, 1]"),
+    **dict.fromkeys(("p", "tolerance"), "(0, 1]"),
     **dict.fromkeys(("epsilon_start", "epsilon_final", "eval_epsilon", "sticky", "learning_rate_left"), "[0, 1]"),
-    **dict.fromkeys(("discount",), "(0, 1)"),
+    **dict.fromkeys(("gamma",), "(0, 1)"),
     **dict.fromkeys(("ratio", "learning_rate", "optimiser_epsilon", "updates_per_step"), "(0, inf)"),
-    **dict.fromkeys(("batch_size", "target_every", "replay", "envs", "steps", "log_every"), "[1, inf)"),
-    **dict.fromkeys(("eval_episodes", "learn_from"), "[1, inf)"),
-    **dict.fromkeys(("observe_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
+    **dict.fromkeys(
+        ("batch_size", "target_update_interval", "buffer_size", "n_envs", "steps", "log_every"), "[1, inf)"
+    ),
+    **dict.fromkeys(("eval_episodes", "learning_starts"), "[1, inf)"),
+    **dict.fromkeys(("p_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
     "act_lag": "[0, 1]",
 }
 """Where the numbers lie; a round bracket leaves its end out."""
 
-AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "value": "completed"}
+
+def arm_of(settings: Mapping[str, Any]) -> str:
+    """The name of an agent in comparisons.
+
+    `sv-dqn` is the paper's SV-RL: completed values enter the targets. In `sv-dqn-network` the completed matrix only
+    chooses, rows are centred, and the network values. Where rows are scaled otherwise the name says how.
+
+    Args:
+        settings: By their names in `AgentConfig`.
+    """
+    if not settings["structured"]:
+        return str(settings["agent"])
+    network = settings["next_value_from"] == "network"
+    usual = ("row",) if network else ("minmax", "none")  # the authors' program, and the text of their paper
+    words = ("network",) * network + (() if settings["scale"] in usual else (settings["scale"],))
+    return "-".join(["sv", settings["agent"], *words])
+
+
+AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "next_value_from": "completed"}
 """What presets with a way of structure of their own have to be given to complete matrices as the authors do."""
 
-OUR_STRUCTURE: dict[str, Any] = {"scale": "row", "value": "network"}
+OUR_STRUCTURE: dict[str, Any] = {"scale": "row", "next_value_from": "network"}
 """The authors' way lost on control tasks, and pushed targets up on some games; this one cannot push, and no loss of it
 was shown (docs/evidence.md)."""
+
+ARMS: dict[str, dict[str, Any]] = {
+    name.format(agent): {"agent": agent, **changes}
+    for name, changes in (
+        ("{}", {"structured": False}),
+        ("sv-{}", {"structured": True, **AUTHORS_STRUCTURE}),
+        ("sv-{}-network", {"structured": True, **OUR_STRUCTURE}),
+    )
+    for agent in CHOICES["agent"]
+}
+"""What is compared: an agent, plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
 
 _CLASSIC: dict[str, Any] = {
     **OUR_STRUCTURE,
     "network": "mlp",
     "hidden": (256, 256),
     "clip_rewards": False,
-    "discount": 0.98,
+    "gamma": 0.98,
     "batch_size": 64,
     "learning_rate": 1e-3,
     "learning_rate_left": 0.05,
     "gradient_clamp": 0.0,
-    "target_every": 50,
+    "target_update_interval": 50,
     "updates_per_step": 0.5,
-    "learn_from": 1_000,
-    "replay": 50_000,
-    "envs": 8,
+    "learning_starts": 1_000,
+    "buffer_size": 50_000,
+    "n_envs": 8,
     "epsilon_final": 0.05,
     "epsilon_steps": 8_000,
     "steps": 50_000,
@@ -309,18 +358,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         "loss": "squared",
         "gradient_clamp": 0.0,
         "epsilon_steps": 300_000,
-        "target_every": 2_500,
+        "target_update_interval": 2_500,
         "output": "estimate",
         "scale": "none",
-        "observe_rise": 500_000,
+        "p_rise": 500_000,
     },
     "short": {
         **OUR_STRUCTURE,
-        "replay": 1_000_000,
+        "buffer_size": 1_000_000,
         "learning_rate": 6.25e-5,
         "optimiser_epsilon": 1.5e-4,
         "epsilon_steps": 250_000,
-        "target_every": 2_000,
+        "target_update_interval": 2_000,
         "steps": 2_000_000,
     },
     "minatar": {
@@ -332,9 +381,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "optimiser_epsilon": 0.01,
         "gradient_clamp": 0.0,
         "clip_rewards": False,
-        "target_every": 1_000,
+        "target_update_interval": 1_000,
         "updates_per_step": 1.0,
-        "learn_from": 5_000,
+        "learning_starts": 5_000,
         "epsilon_final": 0.1,
         "epsilon_steps": 100_000,
         "sticky": 0.1,
@@ -344,9 +393,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "classic": _CLASSIC,
     "smoke": {
-        "learn_from": 64,
-        "replay": 1_000,
-        "target_every": 20,
+        "learning_starts": 64,
+        "buffer_size": 1_000,
+        "target_update_interval": 20,
         "epsilon_steps": 200,
         "steps": 400,
         "log_every": 100,

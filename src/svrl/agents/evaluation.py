@@ -256,7 +256,7 @@ def with_evaluation(
         evaluated_at is not None
         and evaluated_at != steps > 0
         and every
-        and passed > (steps - training.config.envs) // every
+        and passed > (steps - training.config.n_envs) // every
     ):
         evaluated_at = steps
         yield _evaluated(training, progress)

@@ -40,13 +40,13 @@ class EpisodeEnded(Event):
     """A whole game is over.
 
     Attributes:
-        lane: Which environment.
+        env: Which environment.
         score: Sum of raw rewards.
         length: Agent steps.
         truncated: Cut off by a limit.
     """
 
-    lane: int
+    env: int
     score: float
     length: int
     truncated: bool
@@ -61,7 +61,7 @@ class Learned(Event):
         loss: Mean loss since the last such event.
         q_mean, q_max: Mean and mean row maximum of the online network's values.
         target_mean: Mean target.
-        observe: p, or None for a plain agent.
+        p: p, or None for a plain agent.
         target_bias: Mean of what the structured rule makes the next states worth, less what the plain rule does; 0 for
             a plain agent.
         target_gap: Mean absolute difference of the same two.
@@ -82,7 +82,7 @@ class Learned(Event):
     q_mean: float
     q_max: float
     target_mean: float
-    observe: float | None
+    p: float | None
     target_bias: float
     target_gap: float
     targets_changed: float

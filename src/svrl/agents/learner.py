@@ -113,11 +113,11 @@ class Learner:
     @property
     def completes_each_step(self) -> bool:
         """Whether the values that are completed change with every update."""
-        return self.structure is not None and completes_online(self.double, self.structure.value)
+        return self.structure is not None and completes_online(self.double, self.structure.next_value_from)
 
     def until_copy(self) -> int:
         """Updates left before the target network is copied: the longest burst."""
-        return self.config.target_every - self.updates % self.config.target_every
+        return self.config.target_update_interval - self.updates % self.config.target_update_interval
 
     def burst(self, batch: Batch, count: int, masks: torch.Generator) -> Tensor:
         """K = count updates on K * batch_size transitions, then a copy of the target network if one is due.
@@ -173,7 +173,7 @@ class Learner:
         targets = None
         if not self.double:
             values = self.next_values(target_q, None, None if completion is None else completion.matrix)
-            targets = bellman_targets(rewards, continues, values, config.discount)
+            targets = bellman_targets(rewards, continues, values, config.gamma)
         return Minibatches(
             states=self.laid_out(torch.unflatten(observations(batch), 0, shape)),
             after=after if self.double else None,
@@ -219,12 +219,12 @@ class Learner:
             else:
                 completed = _pick(ready.completion.matrix, k)
         values = self.next_values(target_q, online_q, completed)
-        return bellman_targets(_pick(ready.rewards, k), _pick(ready.continues, k), values, self.config.discount)
+        return bellman_targets(_pick(ready.rewards, k), _pick(ready.continues, k), values, self.config.gamma)
 
     def next_values(self, target_q: Tensor, online_q: Tensor | None, completed: Tensor | None) -> Tensor:
         """By this agent's rule, (..., B), see `svrl.agents.targets`; `completed` is None for a plain agent."""
-        value = "completed" if self.structure is None else self.structure.value
-        return next_values(self.config.agent, target_q, online_q=online_q, completed=completed, value=value)
+        value = "completed" if self.structure is None else self.structure.next_value_from
+        return next_values(self.config.agent, target_q, online_q=online_q, completed=completed, next_value_from=value)
 
     def laid_out(self, states: Tensor) -> Tensor:
         """Observations (K, B, *observation_shape) as minibatches keep them: scaled at once, or as they are."""
@@ -261,7 +261,7 @@ class Learner:
 
     def copy_if_due(self) -> None:
         """Copy the online to the target network if so many updates have been made."""
-        if self.updates % self.config.target_every == 0:
+        if self.updates % self.config.target_update_interval == 0:
             self.copy_to_target()
 
     def copy_to_target(self) -> None:

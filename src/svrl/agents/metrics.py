@@ -56,14 +56,14 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
     plain = next_values(learner.config.agent, ready.target_q, online_q=online)
     values = learner.next_values(ready.target_q, online, None if completion is None else completion.matrix)
     change = (values - plain).double()
-    targets = bellman_targets(ready.rewards, ready.continues, values, learner.config.discount)
+    targets = bellman_targets(ready.rewards, ready.continues, values, learner.config.gamma)
     q, features = network(observations(batch)), network.features(observations(batch))
     ranks = batch_ranks(ready.target_q)
     return {
         "q_mean": float(q.mean()),
         "q_max": float(q.max(-1).values.mean()),
         "target_mean": float(targets.mean()),
-        "observe": None if structure is None else structure.probability(learner.updates),
+        "p": None if structure is None else structure.probability(learner.updates),
         "target_bias": float(change.mean()),
         "target_gap": float(change.abs().mean()),
         "targets_changed": float((change != 0).double().mean()),

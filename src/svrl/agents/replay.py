@@ -1,13 +1,13 @@
 """The replay memory: every frame is stored once, and every transition is equally likely to be drawn.
 
-Each of the N environments has a lane: a ring of slots, numbered absolutely from 0. The slot of a state
+Each of the N environments has a ring of slots, numbered absolutely from 0. The slot of a state
 holds its newest frame and, once the environment has answered, action, reward and flags. Where an episode
 ends the final frame gets a slot of its own, which is never drawn. So the state after slot s is always
 slot s + 1, and a transition is the window of frames s - stack + 1 .. s + 1. The age of a slot says how
 many of them belong to its episode; those before its first frame are zero.
 
-A lane lists the slots that can be drawn in their order, and drops the oldest before any frame of its window
-is overwritten. A draw u, uniform over all that are listed, picks lane and slot by cumulative counts: there is
+An environment lists the slots that can be drawn in their order, and drops the oldest before any frame of its window
+is overwritten. A draw u, uniform over all that are listed, picks environment and slot by cumulative counts: there is
 nothing to reject, and nothing to wait for on a GPU. u is a 62-bit number modulo the count, whose bias is
 below 1e-12.
 
@@ -70,35 +70,35 @@ class Layout:
 
     Attributes:
         frame_shape, dtype, stack: As in EnvSpec.
-        lanes: N.
-        per_lane: C, the most transitions that a lane holds.
-        slots: M, frames of a lane.
+        n_envs: N.
+        per_env: C, the most transitions that an environment holds.
+        slots: M, frames of an environment.
     """
 
     frame_shape: tuple[int, ...]
     dtype: str
     stack: int
-    lanes: int
-    per_lane: int
+    n_envs: int
+    per_env: int
     slots: int
 
     @classmethod
-    def of(cls, spec: EnvSpec, *, lanes: int, capacity: int) -> Layout:
-        """Room for `capacity` transitions, rounded down to a multiple of the lanes."""
-        if lanes < 1:
-            raise ValueError(f"A replay memory needs at least one lane, got {lanes}.")
-        refuse_few_transitions(lanes, capacity)
+    def of(cls, spec: EnvSpec, *, n_envs: int, capacity: int) -> Layout:
+        """Room for `capacity` transitions, rounded down to a multiple of the n_envs."""
+        if n_envs < 1:
+            raise ValueError(f"A replay memory needs at least one environment, got {n_envs}.")
+        refuse_few_transitions(n_envs, capacity)
         if spec.stack > 255:
             raise ValueError(f"At most 255 frames can be stacked, got {spec.stack}.")
-        per_lane = capacity // lanes
-        finals = per_lane // (SINGLE_FINALS if spec.stack == 1 else STACKED_FINALS)
+        per_env = capacity // n_envs
+        finals = per_env // (SINGLE_FINALS if spec.stack == 1 else STACKED_FINALS)
         return cls(
             frame_shape=tuple(spec.frame_shape),
             dtype=spec.dtype,
             stack=spec.stack,
-            lanes=lanes,
-            per_lane=per_lane,
-            slots=per_lane + finals + spec.stack + 2,
+            n_envs=n_envs,
+            per_env=per_env,
+            slots=per_env + finals + spec.stack + 2,
         )
 
     @property
@@ -108,9 +108,9 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of it all: frames; action, reward, age and two flags a slot; the order, and three numbers a lane."""
+        """Bytes of it all: frames; action, reward, age and two flags a slot; the order, and three numbers each."""
         per_slot = self.frame_bytes + 4 + 4 + 1 + 1 + 1
-        return self.lanes * (self.slots * per_slot + 8 * self.per_lane + 3 * 8)
+        return self.n_envs * (self.slots * per_slot + 8 * self.per_env + 3 * 8)
 
 
 class Replay:
@@ -119,9 +119,9 @@ class Replay:
     Attributes:
         layout: How it is laid out.
         device: Where it is.
-        made: Transitions that each lane has seen so far, those long gone included.
-        heads: (N,), the slot of each lane's present state; -1 before `begin`.
-        tails: (N,), the number of each lane's oldest transition that can be drawn.
+        made: Transitions that each environment has seen so far, those long gone included.
+        heads: (N,), the slot of each environment's present state; -1 before `begin`.
+        tails: (N,), the number of each environment's oldest transition that can be drawn.
         ends: (N,), cumulative counts of transitions that can be drawn.
         order: (N, C), slot of transition number t at t modulo C.
         ages: (N, M), frames of the same episode before a slot's own, at most stack - 1.
@@ -129,25 +129,25 @@ class Replay:
         actions, rewards, terminal, life_lost: (N * M,), on the device.
     """
 
-    def __init__(self, spec: EnvSpec, *, lanes: int, capacity: int, device: str | torch.device = "cpu") -> None:
-        self.layout = layout = Layout.of(spec, lanes=lanes, capacity=capacity)
+    def __init__(self, spec: EnvSpec, *, n_envs: int, capacity: int, device: str | torch.device = "cpu") -> None:
+        self.layout = layout = Layout.of(spec, n_envs=n_envs, capacity=capacity)
         self.device = torch.device(device)
         self._on_host = self.device.type == "cpu"
         _refuse_too_much(layout, self.device)
         # NumPy's zeros cost nothing until they are written to, unlike torch's.
         self.made = 0
-        self.heads = np.full(lanes, -1, np.int64)
-        self.tails = np.zeros(lanes, np.int64)
-        self.ends = np.zeros(lanes, np.int64)
-        self.order = np.zeros((lanes, layout.per_lane), np.int64)
-        self.ages = np.zeros((lanes, layout.slots), np.uint8)
-        rows = lanes * layout.slots
+        self.heads = np.full(n_envs, -1, np.int64)
+        self.tails = np.zeros(n_envs, np.int64)
+        self.ends = np.zeros(n_envs, np.int64)
+        self.order = np.zeros((n_envs, layout.per_env), np.int64)
+        self.ages = np.zeros((n_envs, layout.slots), np.uint8)
+        rows = n_envs * layout.slots
         self.frames = self._zeros((rows, layout.frame_bytes), np.uint8)
         self.actions = self._zeros((rows,), np.int32)
         self.rewards = self._zeros((rows,), np.float32)
         self.terminal = self._zeros((rows,), np.bool_)
         self.life_lost = self._zeros((rows,), np.bool_)
-        self._at, self._final_at, self._next_at = np.zeros((3, lanes), np.int64)
+        self._at, self._final_at, self._next_at = np.zeros((3, n_envs), np.int64)
         self._side: HostSide | GpuSide
         # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
         self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
@@ -163,7 +163,7 @@ class Replay:
         return self.layout.nbytes
 
     def begin(self, observations: np.ndarray) -> None:
-        """An episode begins in every lane, with observations (N, *observation_shape).
+        """An episode begins in every environment, with observations (N, *observation_shape).
 
         Called at the start, and after an interruption that the environments did not survive: the states that they
         were in then become final frames.
@@ -178,14 +178,14 @@ class Replay:
             self._side.place_lanes(self.tails, self.ends)
 
     def append(self, actions: np.ndarray, step: Step) -> None:
-        """Remember one step of every lane: actions (N,) and what they led to."""
+        """Remember one step of every environment: actions (N,) and what they led to."""
         if self.heads[0] < 0:
             raise ValueError("The replay memory has no state to go on from. Call begin(observations) first.")
-        lanes, ended = self.layout.lanes, step.ended
+        n_envs, ended = self.layout.n_envs, step.ended
         actions = np.asarray(actions)
-        if actions.shape != (lanes,) or step.rewards.shape != (lanes,):
+        if actions.shape != (n_envs,) or step.rewards.shape != (n_envs,):
             raise ValueError(
-                f"A step of {lanes} environments has {lanes} actions and rewards, "
+                f"A step of {n_envs} environments has {n_envs} actions and rewards, "
                 f"got shapes {actions.shape} and {step.rewards.shape}."
             )
         rows = self._bytes(step.observations)
@@ -270,12 +270,12 @@ class Replay:
         """
         layout, side = self.layout, self._side
         index = draws % side.ends[-1]
-        lane = torch.searchsorted(side.ends, index, right=True)
-        index = index - torch.nn.functional.pad(side.ends[:-1], (1, 0))[lane]
-        slot = side.order[lane, (side.tails[lane] + index) % layout.per_lane]
-        row = lane * layout.slots + slot % layout.slots
+        env = torch.searchsorted(side.ends, index, right=True)
+        index = index - torch.nn.functional.pad(side.ends[:-1], (1, 0))[env]
+        slot = side.order[env, (side.tails[env] + index) % layout.per_env]
+        row = env * layout.slots + slot % layout.slots
         reach = torch.arange(1 - layout.stack, 2, device=self.device)
-        places = lane[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
+        places = env[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
         windows = side.words.index_select(0, places.flatten()).view(*places.shape, -1)
         outside = -reach > side.ages.flatten()[row][:, None].long()
         windows = windows.masked_fill_(outside[..., None], 0)
@@ -294,13 +294,13 @@ class Replay:
             over = np.flatnonzero(step.ended)
             places = self._final_at[over]
             self._side.write_frames(places, finals[over], ages[places])
-        listed = latest % self.layout.per_lane
+        listed = latest % self.layout.per_env
         self._side.append(
             frames=rows,
             at=self._at,
             next_at=self._next_at,
             next_age=ages[self._next_at],
-            listed_at=np.arange(self.layout.lanes) * self.layout.per_lane + listed,
+            listed_at=np.arange(self.layout.n_envs) * self.layout.per_env + listed,
             slot=self.order[:, listed],
             action=actions,
             reward=step.rewards.astype(np.float64).view(np.int64),
@@ -333,12 +333,12 @@ class Replay:
         """Observations as (N, bytes of one)."""
         layout = self.layout
         expected = layout.frame_shape if layout.stack == 1 else (layout.stack, *layout.frame_shape)
-        if observations.shape != (layout.lanes, *expected):
+        if observations.shape != (layout.n_envs, *expected):
             raise ValueError(
-                f"The replay memory was made for observations of shape {(layout.lanes, *expected)}, "
+                f"The replay memory was made for observations of shape {(layout.n_envs, *expected)}, "
                 f"got {observations.shape}."
             )
-        flat = np.ascontiguousarray(observations, layout.dtype).reshape(layout.lanes, -1)
+        flat = np.ascontiguousarray(observations, layout.dtype).reshape(layout.n_envs, -1)
         return flat.view(np.uint8)
 
     def _shaped(self, windows: torch.Tensor) -> torch.Tensor:
@@ -353,11 +353,11 @@ def _views(windows: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
     return (windows.reshape(len(windows), -1).view(np.uint8), *rest)
 
 
-def refuse_few_transitions(lanes: int, capacity: int) -> None:
+def refuse_few_transitions(n_envs: int, capacity: int) -> None:
     """Refuse a replay memory of fewer transitions than one for each environment."""
-    if capacity < lanes:
+    if capacity < n_envs:
         raise ValueError(
-            f"A replay memory for {lanes} environments holds at least {lanes} transitions, got {capacity}. "
+            f"A replay memory for {n_envs} environments holds at least {n_envs} transitions, got {capacity}. "
             "Raise replay or lower envs."
         )
 
@@ -367,7 +367,7 @@ def _refuse_too_much(layout: Layout, device: torch.device) -> None:
     if layout.nbytes > free:
         where = "of RAM" if device.type == "cpu" else f"on {device}"
         raise ValueError(
-            f"A replay memory of {layout.lanes * layout.per_lane:,} transitions takes {layout.nbytes / 1e9:.1f} GB, "
+            f"A replay memory of {layout.n_envs * layout.per_env:,} transitions takes {layout.nbytes / 1e9:.1f} GB, "
             f"and {free / 1e9:.1f} GB {where} are free. Lower replay to about "
-            f"{int(0.9 * free / layout.nbytes * layout.lanes * layout.per_lane):,}."
+            f"{int(0.9 * free / layout.nbytes * layout.n_envs * layout.per_env):,}."
         )

@@ -2,8 +2,8 @@
 
 (Everything here also works in RAM, where nothing is recorded, so that it can be tried without a GPU.)
 
-A step of N environments is one row of numbers for each lane and its newest frame. They are written to memory that
-the GPU can read by itself, copied there without waiting, and scattered by a graph of small launches. The host
+A step of N environments is one row of numbers for each and its newest frame. They are written to memory that the
+GPU can read by itself, copied there without waiting, and scattered by a graph of small launches. The host
 may be several steps ahead of the GPU, so there are several places to write to, used in turns.
 """
 
@@ -34,7 +34,7 @@ NUMBERS = (
     "tails",
     "ends",
 )
-"""What a step says about each lane; `reward` holds the bits of a float64."""
+"""What a step says about each environment; `reward` holds the bits of a float64."""
 PLACES = 4
 """Steps that the host may be ahead."""
 
@@ -70,11 +70,11 @@ class GpuSide:
         self._replay = replay
         self.order = torch.empty(replay.order.shape, dtype=torch.int64, device=device)
         self.ages = torch.empty(replay.ages.shape, dtype=torch.uint8, device=device)
-        self._lanes = torch.empty((2, layout.lanes), dtype=torch.int64, device=device)
-        self.tails, self.ends = self._lanes
+        self._envs = torch.empty((2, layout.n_envs), dtype=torch.int64, device=device)
+        self.tails, self.ends = self._envs
         self.words = as_words(replay.frames)
-        self._numbers = torch.zeros((len(NUMBERS), layout.lanes), dtype=torch.int64, device=device)
-        self._frames = torch.zeros((layout.lanes, layout.frame_bytes), dtype=torch.uint8, device=device)
+        self._numbers = torch.zeros((len(NUMBERS), layout.n_envs), dtype=torch.int64, device=device)
+        self._frames = torch.zeros((layout.n_envs, layout.frame_bytes), dtype=torch.uint8, device=device)
         self._places = [_Place(self._numbers, self._frames) for _ in range(PLACES)]
         self._turn = 0
         self._scatter = CudaGraph(self._scatter_step, device, repeatable=True)
@@ -87,8 +87,8 @@ class GpuSide:
         self.place_lanes(replay.tails, replay.ends)
 
     def place_lanes(self, tails: np.ndarray, ends: np.ndarray) -> None:
-        """Send where each lane begins and what can be drawn."""
-        self._lanes.copy_(sent(np.stack((tails, ends)), self._lanes.device))
+        """Send where each environment begins and what can be drawn."""
+        self._envs.copy_(sent(np.stack((tails, ends)), self._envs.device))
 
     def write_frames(self, places: np.ndarray, rows: np.ndarray, ages: np.ndarray) -> None:
         """Write the newest frames of observations (K, bytes) and ages (K,) to rows `places`."""
@@ -99,7 +99,7 @@ class GpuSide:
         self.ages.view(-1).index_copy_(0, at, sent(ages, device))
 
     def append(self, *, frames: np.ndarray, **numbers: Any) -> None:
-        """One step of every lane: observations (N, bytes) and the arrays (N,) that NUMBERS names."""
+        """One step of every environment: observations (N, bytes) and the arrays (N,) that NUMBERS names."""
         place = self._places[self._turn]
         self._turn = (self._turn + 1) % PLACES
         place.send(frames[:, -self._replay.layout.frame_bytes :], numbers, self._numbers, self._frames)
@@ -119,7 +119,7 @@ class GpuSide:
         self.order.view(-1).index_copy_(0, listed_at, slot)
         self.words.index_copy_(0, next_at, as_words(self._frames, self.words.dtype))
         self.ages.view(-1).index_copy_(0, next_at, next_age.to(torch.uint8))
-        self._lanes.copy_(self._numbers[9:])
+        self._envs.copy_(self._numbers[9:])
 
 
 class _Place:

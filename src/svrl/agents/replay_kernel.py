@@ -1,6 +1,6 @@
 """The replay memory's loops, as numba kernels; `Replay` says what slots, ages and orders are.
 
-Slots are numbered absolutely in each lane, from 0 and without end; slot k lies at k modulo the number
+Slots are numbered absolutely in each environment, from 0 and without end; slot k lies at k modulo the number
 of slots. Frames are rows of bytes, so that one kernel serves every type of observation.
 """
 
@@ -17,29 +17,29 @@ STREAMS, CHUNK = 8, 512
 
 
 @njit(inline="always", **COMPILE)
-def _forget(lane: int, head: int, made: int, room: int, tails: Any, order: Any, ages: Any) -> None:
-    """Let go of a lane's oldest transitions, so that `head` can be its open slot and `room` more can be listed.
+def _forget(env: int, head: int, made: int, room: int, tails: Any, order: Any, ages: Any) -> None:
+    """Let go of an environment's oldest transitions, so that `head` can be its open slot and `room` more can be listed.
 
     A transition goes as soon as the first frame of its window does. Those first frames never go backwards from one
     transition to the next, so that the oldest go first.
     """
-    per_lane, slots = order.shape[1], ages.shape[1]
-    oldest = max(tails[lane], made + room - per_lane)
+    per_env, slots = order.shape[1], ages.shape[1]
+    oldest = max(tails[env], made + room - per_env)
     while oldest < made:
-        slot = order[lane, oldest % per_lane]
-        if slot - ages[lane, slot % slots] > head - slots:
+        slot = order[env, oldest % per_env]
+        if slot - ages[env, slot % slots] > head - slots:
             break
         oldest += 1
-    tails[lane] = oldest
+    tails[env] = oldest
 
 
 @njit(**COMPILE)
 def begin_lanes(made: int, heads: Any, tails: Any, ends: Any, order: Any, ages: Any, next_at: Any) -> None:
-    """Open a new slot in every lane for the first frame of an episode; the one that was open keeps its frame.
+    """Open a new slot in every environment for the first frame of an episode; the one that was open keeps its frame.
 
     Args:
-        made: Transitions that each lane has seen so far.
-        heads: (N,), the open slot of each lane, -1 before the first; changed.
+        made: Transitions that each environment has seen so far.
+        heads: (N,), the open slot of each environment, -1 before the first; changed.
         tails: (N,), the number of the oldest transition that can be sampled; changed.
         ends: (N,), cumulative counts of transitions that can be sampled; changed.
         order: (N, C), slots of the transitions, number t at t modulo C.
@@ -48,14 +48,14 @@ def begin_lanes(made: int, heads: Any, tails: Any, ends: Any, order: Any, ages: 
     """
     slots = ages.shape[1]
     total = 0
-    for lane in range(len(heads)):
-        head = heads[lane] + 1
-        _forget(lane, head, made, 0, tails, order, ages)
-        heads[lane] = head
-        ages[lane, head % slots] = 0
-        next_at[lane] = lane * slots + head % slots
-        total += made - tails[lane]
-        ends[lane] = total
+    for env in range(len(heads)):
+        head = heads[env] + 1
+        _forget(env, head, made, 0, tails, order, ages)
+        heads[env] = head
+        ages[env, head % slots] = 0
+        next_at[env] = env * slots + head % slots
+        total += made - tails[env]
+        ends[env] = total
 
 
 @njit(**COMPILE)
@@ -83,25 +83,25 @@ def advance_lanes(
         final_at: (N,), out: row for the final frame, -1 where the episode goes on.
         next_at: (N,), out: row of the slot that is open now.
     """
-    per_lane, slots = order.shape[1], ages.shape[1]
+    per_env, slots = order.shape[1], ages.shape[1]
     total = 0
-    for lane in range(len(heads)):
-        slot = heads[lane]
-        head = slot + 1 + (1 if ended[lane] else 0)
-        _forget(lane, head, made, 1, tails, order, ages)
-        base = lane * slots
-        order[lane, made % per_lane] = slot
-        age = ages[lane, slot % slots]
-        ages[lane, (slot + 1) % slots] = min(age + 1, most)
-        at[lane] = base + slot % slots
-        final_at[lane] = -1
-        if ended[lane]:
-            final_at[lane] = base + (slot + 1) % slots
-            ages[lane, head % slots] = 0
-        next_at[lane] = base + head % slots
-        heads[lane] = head
-        total += made + 1 - tails[lane]
-        ends[lane] = total
+    for env in range(len(heads)):
+        slot = heads[env]
+        head = slot + 1 + (1 if ended[env] else 0)
+        _forget(env, head, made, 1, tails, order, ages)
+        base = env * slots
+        order[env, made % per_env] = slot
+        age = ages[env, slot % slots]
+        ages[env, (slot + 1) % slots] = min(age + 1, most)
+        at[env] = base + slot % slots
+        final_at[env] = -1
+        if ended[env]:
+            final_at[env] = base + (slot + 1) % slots
+            ages[env, head % slots] = 0
+        next_at[env] = base + head % slots
+        heads[env] = head
+        total += made + 1 - tails[env]
+        ends[env] = total
 
 
 @njit(inline="always", **COMPILE)
@@ -115,9 +115,9 @@ def _copy(source: Any, target: Any) -> None:
 def store_frames(rows: Any, observations: Any, frames: Any) -> None:
     """Copy the newest frame of each observation (N, bytes) to its row of frames; rows of -1 are passed over."""
     start = observations.shape[1] - frames.shape[1]
-    for lane in range(len(rows)):
-        if rows[lane] >= 0:
-            _copy(observations[lane, start:], frames[rows[lane]])
+    for env in range(len(rows)):
+        if rows[env] >= 0:
+            _copy(observations[env, start:], frames[rows[env]])
 
 
 @njit(**COMPILE)
@@ -133,12 +133,12 @@ def store_outcomes(
     kept_life_lost: Any,
 ) -> None:
     """Write what an action led to, (N,) each, to the rows `at`."""
-    for lane in range(len(at)):
-        row = at[lane]
-        kept_actions[row] = actions[lane]
-        kept_rewards[row] = rewards[lane]
-        kept_terminal[row] = terminal[lane]
-        kept_life_lost[row] = life_lost[lane]
+    for env in range(len(at)):
+        row = at[env]
+        kept_actions[row] = actions[env]
+        kept_rewards[row] = rewards[env]
+        kept_terminal[row] = terminal[env]
+        kept_life_lost[row] = life_lost[env]
 
 
 @njit(**COMPILE)
@@ -160,26 +160,26 @@ def sample_windows(
     life_lost: Any,
 ) -> None:
     """Fill a batch: draws (B,) modulo the number of transitions say which; windows are (B, (stack + 1) * bytes)."""
-    per_lane, slots, size = order.shape[1], ages.shape[1], frames.shape[1]
+    per_env, slots, size = order.shape[1], ages.shape[1], frames.shape[1]
     stack = windows.shape[1] // size - 1
     count = len(draws)
-    lanes, places = np.empty(count, np.int64), np.empty(count, np.int64)
+    envs, places = np.empty(count, np.int64), np.empty(count, np.int64)
     sources = np.empty((count, stack + 1), np.int64)
     # Small reads first: they wait for memory side by side, which they could not between long copies.
     for b in range(count):
         index = draws[b] % ends[-1]
-        lane = np.searchsorted(ends, index, side="right")
-        if lane > 0:
-            index -= ends[lane - 1]
-        lanes[b] = lane
-        places[b] = order[lane, (tails[lane] + index) % per_lane] % slots
+        env = np.searchsorted(ends, index, side="right")
+        if env > 0:
+            index -= ends[env - 1]
+        envs[b] = env
+        places[b] = order[env, (tails[env] + index) % per_env] % slots
     for b in range(count):
-        base, place = lanes[b] * slots, places[b]
+        base, place = envs[b] * slots, places[b]
         actions[b] = kept_actions[base + place]
         rewards[b] = kept_rewards[base + place]
         terminal[b] = kept_terminal[base + place]
         life_lost[b] = kept_life_lost[base + place]
-        missing = stack - 1 - np.int64(ages[lanes[b], place])
+        missing = stack - 1 - np.int64(ages[envs[b], place])
         for k in range(stack + 1):
             sources[b, k] = -1 if k < missing else base + (place - stack + 1 + k) % slots
     # Several windows at a time, a little of each: a core has many more reads under way then.

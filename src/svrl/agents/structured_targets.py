@@ -66,7 +66,7 @@ class StructuredTargets:
     The defaults are the way that our runs favour; `AUTHORS_WAY` is the authors'.
 
     Attributes:
-        observe: Probability p in (0, 1] that an entry is observed.
+        p: Probability p in (0, 1] that an entry is observed.
         rise: Updates over which p rises linearly to 1; 0 keeps it.
         estimator: Any of `svrl.matrix`; its own output and centring are best left at their defaults.
         scale: "none", "minmax" or "row"; the module says what they do.
@@ -75,24 +75,24 @@ class StructuredTargets:
         value: "completed" or "network": what an agent does with the matrix, see `svrl.agents.targets`.
     """
 
-    observe: float = 0.9
+    p: float = 0.9
     rise: int = 0
     estimator: Estimator = field(default_factory=_soft_impute)
     scale: Scale = "row"
     output: Output = "fill"
-    value: Value = "network"
+    next_value_from: Value = "network"
 
     def __post_init__(self) -> None:
         if not callable(self.estimator):
             raise ValueError(f"StructuredTargets needs an estimator such as SoftImpute(), got {self.estimator!r}.")
-        if not isinstance(self.observe, float | int) or not 0.0 < self.observe <= 1.0:
-            raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {self.observe}.")
+        if not isinstance(self.p, float | int) or not 0.0 < self.p <= 1.0:
+            raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {self.p}.")
         if self.rise < 0:
             raise ValueError(f"StructuredTargets needs rise >= 0 updates, got {self.rise}.")
         for name, got, choices in (
             ("scale", self.scale, get_args(Scale)),
             ("output", self.output, get_args(Output)),
-            ("value", self.value, get_args(Value)),
+            ("next_value_from", self.next_value_from, get_args(Value)),
         ):
             if got not in choices:
                 raise ValueError(f"StructuredTargets has {name} {', '.join(choices)}, got {got!r}.")
@@ -109,19 +109,19 @@ class StructuredTargets:
         if config.estimator not in ESTIMATORS:
             raise ValueError(f"There is no estimator {config.estimator!r}. Choose one of {', '.join(ESTIMATORS)}.")
         return cls(
-            observe=config.observe,
-            rise=config.observe_rise,
+            p=config.p,
+            rise=config.p_rise,
             estimator=_estimator(config),
             scale=config.scale,
             output=config.output,
-            value=config.value,
+            next_value_from=config.next_value_from,
         )
 
     def probability(self, updates: int) -> float:
         """p after so many updates."""
         if self.rise == 0:
-            return self.observe
-        return min(1.0, self.observe + (1.0 - self.observe) * updates / self.rise)
+            return self.p
+        return min(1.0, self.p + (1.0 - self.p) * updates / self.rise)
 
     def __call__(self, q: Tensor, generator: torch.Generator, *, updates: int = 0) -> Completion:
         """Complete matrices of values.
@@ -160,7 +160,7 @@ class StructuredTargets:
 
 OUR_WAY = StructuredTargets()
 AUTHORS_WAY = StructuredTargets(**AUTHORS_STRUCTURE)
-"""As the authors' program has it: `scale` "minmax", `value` "completed"."""
+"""As the authors' program has it: `scale` "minmax", `next_value_from` "completed"."""
 
 
 def check_values(q: object) -> None:

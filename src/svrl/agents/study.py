@@ -14,11 +14,11 @@ A matrix with a large mean is easy to complete: `held_out` is then small, and sa
 
 **Overestimation**: what the agent expects of the states that it meets, less what it then got.
 
-    G_t = r_t + discount * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, a lost life if that
+    G_t = r_t + gamma * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, a lost life if that
                                        ends it)
 
 with rewards as the agent learns from them. A record ends somewhere, and what comes after it is unknown. A state
-counts if the unknown part weighs at most 1% in its return: if it is followed by H steps with discount^H <= .01, or if a
+counts if the unknown part weighs at most 1% in its return: if it is followed by H steps with gamma^H <= .01, or if a
 truncation is as far away. Two kinds of states are left out although their return is known, because they would be a
 biased sample: those near the end of the record, which count only if their episode is about to fail, and those of
 episodes so old that only failed ones would be known.
@@ -223,7 +223,7 @@ def _collect(
         env.close()
     best = torch.stack(values).amax(-1)
     rewards, stops, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
-    found = overestimation(best, rewards, stops, cuts, ended, agent.config.discount)
+    found = overestimation(best, rewards, stops, cuts, ended, agent.config.gamma)
     return torch.cat(values)[:states].double(), torch.cat(features)[:states], found
 
 
@@ -270,7 +270,7 @@ class Estimation:
 
     Attributes:
         scale: What came before estimation, see `svrl.agents.structured_targets`.
-        observe: Probability p of an entry to be observed.
+        p: Probability p of an entry to be observed.
         batches: Batches that were completed.
         held_out, beyond_row_mean: Errors on hidden entries; None where they have nothing to be held against.
         row_max_bias: In units of Q.
@@ -278,7 +278,7 @@ class Estimation:
     """
 
     scale: Scale
-    observe: float
+    p: float
     batches: int
     held_out: float | None
     beyond_row_mean: float | None
@@ -287,7 +287,7 @@ class Estimation:
 
 
 def estimate_batches(
-    q: Tensor, rows: Tensor, generator: torch.Generator, *, scale: Scale = "minmax", observe: float = 0.9
+    q: Tensor, rows: Tensor, generator: torch.Generator, *, scale: Scale = "minmax", p: float = 0.9
 ) -> Estimation:
     """Complete batches of values and hold them against the values.
 
@@ -296,10 +296,10 @@ def estimate_batches(
         rows: (batches, B), int64: the states of each batch; the first 1,000 batches are taken.
         generator: For the masks, on the CPU.
         scale: As in `StructuredTargets`.
-        observe: Probability p in (0, 1].
+        p: Probability p in (0, 1].
     """
     values = q.detach().cpu().float()[rows[:BATCHES]]
-    found = StructuredTargets(scale=scale, observe=observe)(values, generator)
+    found = StructuredTargets(scale=scale, p=p)(values, generator)
     hidden = ~found.mask & found.mask.any(-1, keepdim=True)  # a row that nothing is known of is not estimated
     truth, guess, done = values.double(), found.estimate.double(), found.matrix.double()
     means = torch.where(found.mask, truth, 0.0).sum(-1, keepdim=True) / found.mask.sum(-1, keepdim=True).clamp(min=1)
@@ -307,7 +307,7 @@ def estimate_batches(
     spread = _sum_of_squares(truth - means, hidden)
     return Estimation(
         scale=scale,
-        observe=observe,
+        p=p,
         batches=len(values),
         held_out=(wrong / whole) ** 0.5 if whole > 0.0 else None,
         beyond_row_mean=(wrong / spread) ** 0.5 if spread > ROUNDING * whole else None,
@@ -339,23 +339,23 @@ class Overestimation:
     error: float
 
 
-def discounted_returns(rewards: Tensor, stops: Tensor, cuts: Tensor, discount: float) -> tuple[Tensor, Tensor]:
+def discounted_returns(rewards: Tensor, stops: Tensor, cuts: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
     """Returns (T, N), and the weight (T, N) of what is unknown in each; float64.
 
     Args:
         rewards: (T, N), as the agent learns from them.
         stops: (T, N), bool: nothing comes after this step.
         cuts: (T, N), bool: what comes after this step was not seen.
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
     gained, weight = torch.empty_like(rewards, dtype=torch.float64), torch.empty_like(rewards, dtype=torch.float64)
     after = torch.zeros(rewards.shape[1], dtype=torch.float64)
     unknown = torch.ones_like(after)
     for t in range(len(rewards) - 1, -1, -1):
         over = stops[t] | cuts[t]
-        gained[t] = after = rewards[t].double() + discount * torch.where(over, 0.0, after)
+        gained[t] = after = rewards[t].double() + gamma * torch.where(over, 0.0, after)
         unknown = torch.where(cuts[t], 1.0, unknown)
-        weight[t] = unknown = discount * torch.where(stops[t], 0.0, unknown)
+        weight[t] = unknown = gamma * torch.where(stops[t], 0.0, unknown)
     return gained, weight
 
 
@@ -369,18 +369,18 @@ def _ages(ended: Tensor) -> Tensor:
 
 
 def overestimation(
-    values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, ended: Tensor, discount: float
+    values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, ended: Tensor, gamma: float
 ) -> Overestimation | None:
-    """Hold values (T, N) of the states of N lanes against their returns; None if no state counts.
+    """Hold values (T, N) of the states of N environments against their returns; None if no state counts.
 
     Args:
         values: (T, N), of the best action of each state.
         rewards, stops, cuts: As those of `discounted_returns`.
         ended: (T, N), bool: another episode begins after this step.
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
-    gained, weight = discounted_returns(rewards, stops, cuts, discount)
-    late = math.ceil(math.log(UNKNOWN) / math.log(discount))
+    gained, weight = discounted_returns(rewards, stops, cuts, gamma)
+    late = math.ceil(math.log(UNKNOWN) / math.log(gamma))
     counts = weight <= UNKNOWN
     counts[max(0, len(values) - late) :] = False
     age = _ages(ended)

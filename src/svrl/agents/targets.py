@@ -1,6 +1,6 @@
 """Targets of Q-learning, as pure functions.
 
-    y = r + discount * continues * (value of the next state)
+    y = r + gamma * continues * (value of the next state)
 
 and the agents differ only in who chooses the next action and who says what it is worth:
 
@@ -29,7 +29,7 @@ def next_values(
     *,
     online_q: Tensor | None = None,
     completed: Tensor | None = None,
-    value: Value = "completed",
+    next_value_from: Value = "completed",
 ) -> Tensor:
     """What the next states are worth, (..., B).
 
@@ -38,25 +38,25 @@ def next_values(
         target_q: Values of the target network at the next states, (..., B, A).
         online_q: Values of the online network there; only double looks at them.
         completed: A completed matrix, or None for a plain agent: of the online network's values where the agent is
-            double and `value` is "network", else of the target network's.
+            double and `next_value_from` is "network", else of the target network's.
         value: Who values, where a completed matrix is given.
     """
     double = kind == "double"
-    if double and online_q is None and (completed is None or value == "completed"):
+    if double and online_q is None and (completed is None or next_value_from == "completed"):
         raise ValueError("A double agent needs the online network's values at the next states, got None.")
     chooser, valuer = chooser_and_valuer(
-        target_q, online_q=online_q if double else None, completed=completed, value=value
+        target_q, online_q=online_q if double else None, completed=completed, next_value_from=next_value_from
     )
     return valuer.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
 
 
-def completes_online(double: bool, value: Value) -> bool:
+def completes_online(double: bool, next_value_from: Value) -> bool:
     """Whether it is the online network's matrix that is completed, and not the target network's."""
-    return double and value == "network"
+    return double and next_value_from == "network"
 
 
 def chooser_and_valuer(
-    target_q: Tensor, *, online_q: Tensor | None, completed: Tensor | None, value: Value
+    target_q: Tensor, *, online_q: Tensor | None, completed: Tensor | None, next_value_from: Value
 ) -> tuple[Tensor, Tensor]:
     """The row of the table: whose values choose the next action, and whose say what it is worth.
 
@@ -68,11 +68,11 @@ def chooser_and_valuer(
     """
     if completed is None:
         return (target_q if online_q is None else online_q), target_q
-    if value == "network":
+    if next_value_from == "network":
         return completed, target_q
     return (completed if online_q is None else online_q), completed
 
 
-def bellman_targets(rewards: Tensor, continues: Tensor, values: Tensor, discount: float) -> Tensor:
-    """r + discount * continues * value, all (..., B); `continues` is 0 where the bootstrap ends."""
-    return rewards + discount * continues * values
+def bellman_targets(rewards: Tensor, continues: Tensor, values: Tensor, gamma: float) -> Tensor:
+    """r + gamma * continues * value, all (..., B); `continues` is 0 where the bootstrap ends."""
+    return rewards + gamma * continues * values

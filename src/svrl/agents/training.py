@@ -90,7 +90,7 @@ class Training:
         check_device(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
-        _refuse_too_many(self.env, config.envs, config.replay)
+        _refuse_too_many(self.env, config.n_envs, config.buffer_size)
         self._envs = self._open("environments")
         self.spec: EnvSpec = self._envs.spec
         for warning in config.warnings(self.env, self.spec.n_actions):
@@ -100,9 +100,9 @@ class Training:
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
             self.learner = Learner(network, copy.deepcopy(network), config, structure, precision=self.precision)
             memory = _replay_device(self.spec, config, self.device, self.say)
-            self.replay = Replay(self.spec, lanes=config.envs, capacity=config.replay, device=memory)
+            self.replay = Replay(self.spec, n_envs=config.n_envs, capacity=config.buffer_size, device=memory)
             self._actor = Actor(
-                network, self.spec, lanes=config.envs, lag=bool(config.act_lag), precision=self.precision
+                network, self.spec, n_envs=config.n_envs, lag=bool(config.act_lag), precision=self.precision
             )
         self._generators = {
             "exploration": generator_for(seed, "exploration"),
@@ -113,8 +113,8 @@ class Training:
         self._graphed = self._graph_bursts()
         self.steps = self.episodes = 0
         self.recent_scores: deque[float] = deque(maxlen=WINDOW)
-        self._returns = np.zeros(config.envs)
-        self._lengths = np.zeros(config.envs, dtype=np.int64)
+        self._returns = np.zeros(config.n_envs)
+        self._lengths = np.zeros(config.n_envs, dtype=np.int64)
         self._losses: list[Tensor] = []
         self._logged = 0
         self._batch: Batch | None = None
@@ -146,14 +146,14 @@ class Training:
 
     def _open(self, part: str) -> VectorEnv:
         seed, options = derived_seed(self.seed, part), self.config.env_options
-        return make_env(self.source, self.config.envs, seed=seed, threads=self.env_threads, **options)
+        return make_env(self.source, self.config.n_envs, seed=seed, threads=self.env_threads, **options)
 
     def _graph_bursts(self) -> GraphedBursts | None:
         """Bursts as graphs, where there is a GPU; but for an estimator that waits in every single step."""
         learner, config = self.learner, self.config
         if self._stream is None or not self._graphs or (learner.completes_each_step and not can_capture(learner)):
             return None
-        most = min(config.target_every, math.ceil(config.envs * config.updates_per_step))
+        most = min(config.target_update_interval, math.ceil(config.n_envs * config.updates_per_step))
         with self.at_work():
             return GraphedBursts(learner, self.replay, most=most)
 
@@ -228,7 +228,7 @@ class Training:
 
     def _choose(self) -> np.ndarray:
         return explore(
-            self._greedy, self.config.envs, self.spec.n_actions, self.epsilon, self._generators["exploration"]
+            self._greedy, self.config.n_envs, self.spec.n_actions, self.epsilon, self._generators["exploration"]
         )
 
     def _greedy(self) -> Tensor:
@@ -238,7 +238,7 @@ class Training:
     def _store(self, actions: np.ndarray, step: Step) -> None:
         self.replay.append(actions, step)
         self._observations = step.observations
-        self.steps += self.config.envs
+        self.steps += self.config.n_envs
 
     def _learn(self) -> None:
         learner, due = self.learner, self.config.updates_after(self.steps)
@@ -280,19 +280,19 @@ class Training:
         self._returns += step.rewards
         self._lengths += 1
         ended = []
-        for lane in np.flatnonzero(step.ended):
+        for env in np.flatnonzero(step.ended):
             self.episodes += 1
-            score, length = float(self._returns[lane]), int(self._lengths[lane])
+            score, length = float(self._returns[env]), int(self._lengths[env])
             self.recent_scores.append(score)
-            self._returns[lane] = self._lengths[lane] = 0
+            self._returns[env] = self._lengths[env] = 0
             ended.append(
                 EpisodeEnded(
                     steps=self.steps,
                     updates=self.updates,
-                    lane=int(lane),
+                    env=int(env),
                     score=score,
                     length=length,
-                    truncated=bool(step.truncated[lane]),
+                    truncated=bool(step.truncated[env]),
                 )
             )
         return ended
@@ -421,13 +421,13 @@ def _replay_device(
     """On the GPU if it fits there, else in RAM, which is said."""
     if device.type != "cuda":
         return torch.device("cpu")
-    size = Layout.of(spec, lanes=config.envs, capacity=config.replay).nbytes
+    size = Layout.of(spec, n_envs=config.n_envs, capacity=config.buffer_size).nbytes
     free, _ = torch.cuda.mem_get_info(device)
     if size * ROOM < free:
         return device
     say(
         f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. "
-        "It stays in RAM, which is slower. A smaller --replay fits."
+        "It stays in RAM, which is slower. A smaller --buffer-size fits."
     )
     return torch.device("cpu")
 

@@ -53,7 +53,8 @@ def sentence_of(error: BaseException, place: Path | None = None) -> str | None:
     full = isinstance(error, RuntimeError) and ("allocate" in said or "out of memory" in said)
     if full or isinstance(error, MemoryError):
         return (
-            "This does not fit into memory. An agent takes less with lower --replay, --envs, --batch-size or --hidden."
+            "This does not fit into memory. "
+            "An agent takes less with a lower --buffer-size, --n-envs, --batch-size or --hidden."
         )
     return said if isinstance(error, ValueError) else None
 

@@ -87,7 +87,7 @@ def _estimation(found: dict[str, Any]) -> str:
     share = found["beyond_row_mean"]
     beside = "" if share is None else f" ({share:.2f} of the error of the row's mean)"
     return (
-        f"soft-impute, scale {found['scale']}, p {found['observe']:g}: {error}{beside}, row maxima move by "
+        f"soft-impute, scale {found['scale']}, p {found['p']:g}: {error}{beside}, row maxima move by "
         f"{found['row_max_bias']:+.2g}, {found['best_kept']:.0%} of the best actions stay"
     )
 

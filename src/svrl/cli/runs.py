@@ -88,10 +88,11 @@ def _of_a_sweep(path: Path) -> dict[str, str]:
 
 
 def _training(path: Path, config: dict[str, Any], result: dict[str, Any] | None) -> dict[str, Any]:
-    structured = "sv-" if config.get("structured") else ""
+    from svrl.agents.config import AgentConfig, arm_of
+
     row = {
         "env": config["env"],
-        "arm": f"{structured}{config.get('agent')}",
+        "arm": arm_of({**AgentConfig().as_json(), **config}),
         "seed": config.get("seed"),
         "steps_wanted": config.get("steps"),
     }

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.agents.config import CHOICES, PRECISIONS, PRESETS, AgentConfig, default_precision
+from svrl.agents.config import ARMS, CHOICES, PRECISIONS, PRESETS, AgentConfig, default_precision
 from svrl.cli.answers import BAD_INPUT, INTERRUPTED, answer, nearest, resumable, say, sentence_of, show, stopped, tell
 from svrl.cli.flags import MOST_THREADS, Device, Json, Seed, again, given_of, one_of, with_fields
 from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS
-from svrl.runs.settings import ARMS, widths
+from svrl.runs.settings import widths
 from svrl.runs.train_run import STRUCTURE
 from svrl.runtime.device import is_gpu, usable_cores
 from svrl.runtime.names import printable
@@ -42,13 +42,14 @@ if TYPE_CHECKING:
 PANELS = {
     "preset": "Agent",
     "structured": "Structure",
-    "discount": "Learning",
-    "replay": "Acting and remembering",
+    "gamma": "Learning",
+    "target_update_interval": "When to learn",
+    "buffer_size": "Acting and remembering",
     "steps": "Length and measuring",
 }
 """The first field of each panel of the help; the fields after it follow."""
 CURVES = "learning_curves.png"
-_WORDS = {**CHOICES, "agent": ARMS, "preset": tuple(PRESETS), "estimator": ESTIMATORS}
+_WORDS = {**CHOICES, "agent": tuple(ARMS), "preset": tuple(PRESETS), "estimator": ESTIMATORS}
 
 
 def _known_names() -> list[str]:
@@ -73,7 +74,7 @@ def train(
         str | None,
         typer.Option(
             metavar="ARM,ARM",
-            help=f"Train several, --together of them at a time: {', '.join(ARMS)}; sv- is --structured.",
+            help=f"Train several, --together of them at a time: {', '.join(ARMS)}.",
             autocompletion=lambda: list(ARMS),
         ),
     ] = None,
@@ -175,7 +176,7 @@ def train(
         place = members[0].folder.parent if several else members[0].folder
         left = _left(members, resume=resume) if several else members
         at_a_time = min(at_a_time, len(left))
-        # ale-py takes a thread for each lane as long as there are cores, and knows nothing of other runs.
+        # ale-py takes a thread for each environment as long as there are cores, and knows nothing of other runs.
         env_threads = env_threads or (max(1, usable_cores() // at_a_time) if at_a_time > 1 else 0)
         if left:
             command = again(context, out=place, resume=True)
@@ -226,14 +227,12 @@ def _configs(env: str, fields: Mapping[str, Any], agents: str | None, *, resume:
 
 
 def config_of(env: str, fields: Mapping[str, Any]) -> AgentConfig:
-    """The settings: the preset's, and over them the options that were given. An agent sv-dqn is a structured dqn.
+    """The settings: the preset's, and over them the options that were given.
 
     Raises:
         ValueError: If one is wrong.
     """
     changes = given_of(fields)
-    if str(changes.get("agent")).startswith("sv-"):
-        changes |= {"agent": changes["agent"].removeprefix("sv-"), "structured": True}
     if "hidden" in changes:
         changes["hidden"] = tuple(widths(changes["hidden"]))
     return AgentConfig.for_env(env, changes.pop("preset", None), **changes)
@@ -268,7 +267,7 @@ def _as_begun(member: Member, given: Mapping[str, Any]) -> Member:
     earlier = {"precision": "float32", **read_config(member.folder)}
     kept = {name: earlier[name] for name in ("steps", "threads", "precision") if name in earlier}
     kept = {name: value for name, value in kept.items() if given.get(name) is None}
-    config = member.config.but(steps=kept.pop("steps", member.config.steps))
+    config = member.config.replace(steps=kept.pop("steps", member.config.steps))
     return dataclasses.replace(member, resume=True, config=config, **kept)
 
 

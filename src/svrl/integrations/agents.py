@@ -35,7 +35,7 @@ def rule_of(structure: Any, *, usual: StructuredTargets = OUR_WAY) -> Structured
         raise ValueError(
             f"structure is a StructuredTargets, a probability or None for the plain agent, got {structure!r}."
         )
-    return dataclasses.replace(usual, observe=structure)
+    return dataclasses.replace(usual, p=structure)
 
 
 def checked_every(updates: Any) -> int:
@@ -70,12 +70,14 @@ def values_to_maximise(
         Of the shape of `target_q`: the completed matrix; or, where another one chooses, the value of the chosen action,
         and -inf for the others.
     """
-    completed, value = None, "network" if rule is None else rule.value
+    completed, value = None, "network" if rule is None else rule.next_value_from
     if rule is not None:
         matrix = online_q if online_q is not None and completes_online(True, value) else target_q
         complete = structured if matrix.ndim == 2 or value == "network" else structured_quantiles
         completed = complete(means(matrix) if value == "network" else matrix, seed=seed, updates=updates, rule=rule)
-    chooser, valuer = chooser_and_valuer(target_q.detach(), online_q=online_q, completed=completed, value=value)
+    chooser, valuer = chooser_and_valuer(
+        target_q.detach(), online_q=online_q, completed=completed, next_value_from=value
+    )
     if chooser is valuer:
         return valuer
     choice = means(chooser).argmax(-1).view(-1, *[1] * (valuer.ndim - 1)).expand(*valuer.shape[:-1], 1)

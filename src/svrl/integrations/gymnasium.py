@@ -1,6 +1,6 @@
 """Gymnasium: its toy-text problems as models, our control tasks as its environments, and plans as agents for either.
 
-    mdp_from_env("FrozenLake-v1", discount=0.99)         what an environment samples from is planned on exactly
+    mdp_from_env("FrozenLake-v1", gamma=0.99)         what an environment samples from is planned on exactly
     agent_from_plan(found, model).act(observation, info)
     gymnasium.make("svrl.integrations.gymnasium:svrl/InvertedPendulum-v0")
 
@@ -46,13 +46,13 @@ IDS = {name: f"svrl/{''.join(part.capitalize() for part in name.split('-'))}-v0"
 """The id of each task of the catalogue."""
 
 
-def mdp_from_env(env: gymnasium.Env | str, discount: float) -> TabularMDP:
+def mdp_from_env(env: gymnasium.Env | str, gamma: float) -> TabularMDP:
     """The model of an environment that carries its transitions.
 
     Args:
         env: An environment, wrapped or not, or the id of a registered one. Observations are the numbers of its
             S states, actions the numbers of its A actions.
-        discount: In (0, 1); the environment has none of its own.
+        gamma: In (0, 1); the environment has none of its own.
 
     Returns:
         A model of S states and A actions. A transition that is done pays its reward and ends the episode.
@@ -71,7 +71,7 @@ def mdp_from_env(env: gymnasium.Env | str, discount: float) -> TabularMDP:
             f"{name} has a P of {len(bare.P)} states and {len(bare.P[0])} actions, and observes "
             f"{bare.observation_space} and takes {bare.action_space}. Both must be numbered from 0, as in P."
         )
-    return TabularMDP.from_toy_text(bare.P, discount, name=name)
+    return TabularMDP.from_toy_text(bare.P, gamma, name=name)
 
 
 def start_probabilities(env: gymnasium.Env | str) -> np.ndarray:

@@ -13,17 +13,17 @@ table: they stay where they are and are paid less than any pair that is there,
 
     r(s, a) = low - (high - low)        with low and high the smallest and largest reward that is there
 
-As V*(s) >= low / (1 - discount), staying is worth V*(s) - (1 - discount) V*(s) + r(s, a) < V*(s): the optimal values
+As V*(s) >= low / (1 - gamma), staying is worth V*(s) - (1 - gamma) V*(s) + r(s, a) < V*(s): the optimal values
 are those of the problem as it was given, and no optimal policy takes such a pair.
 
 A file is one .npz whose entries are the arguments of `TabularMDP`, each an array that NumPy alone can read:
 
-    format, version               "svrl-mdp", 1
+    format, version               "svrl-mdp", 2
     indptr, indices, data         CSR transitions (S * A, S), row s * A + a, N stored entries; rows sum to 1
     done                          (N,), bool: such a transition ends the episode
     rewards                       (S, A), expected
     terminal                      (S,), bool
-    discount                      a number in (0, 1)
+    gamma                         a number in (0, 1)
     name, label                   text, the label as JSON
 
 It gives a model that answers bit for bit like the one that was saved. An MDP forgets where its last transitions went,
@@ -48,7 +48,7 @@ from svrl.runtime.files import writing
 
 ROUNDING = 1e-12
 """What a row may miss by rounding alone."""
-FORMAT, VERSION = "svrl-mdp", 1
+FORMAT, VERSION = "svrl-mdp", 2
 
 
 class ModelTable(NamedTuple):
@@ -57,12 +57,12 @@ class ModelTable(NamedTuple):
     Attributes:
         transitions: CSR (S * A, S), row s * A + a; rows sum to 1.
         rewards: (S, A), float64, expected.
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
 
     transitions: scipy.sparse.csr_array
     rewards: np.ndarray
-    discount: float
+    gamma: float
 
 
 def tabulated(model: Model) -> TabularMDP:
@@ -84,7 +84,7 @@ def tabulated(model: Model) -> TabularMDP:
     return TabularMDP(
         transitions=stacked[np.arange(n_actions * n_states).reshape(n_actions, n_states).T.reshape(-1)],
         rewards=rewards,
-        discount=model.discount,
+        gamma=model.gamma,
         name=str(about.get("task", "tabular")),
         label=about,
     )
@@ -131,12 +131,12 @@ def closed(model: Model) -> ModelTable:
     return ModelTable(
         transitions=scipy.sparse.csr_array((weights, places), shape=(size * n_actions, size)),
         rewards=np.concatenate([rewards, np.zeros((size - n_states, n_actions))]),
-        discount=model.discount,
+        gamma=model.gamma,
     )
 
 
 def mdp_from_pairs(
-    *, states: np.ndarray, actions: np.ndarray, transitions: Any, rewards: np.ndarray, discount: float, name: str
+    *, states: np.ndarray, actions: np.ndarray, transitions: Any, rewards: np.ndarray, gamma: float, name: str
 ) -> TabularMDP:
     """A finite MDP from a list of L pairs, in any order; pairs that are missing are filled in as above.
 
@@ -145,7 +145,7 @@ def mdp_from_pairs(
         actions: (L,), whole numbers; A is the largest of them plus 1.
         transitions: (L, S), dense or SciPy sparse.
         rewards: (L,). A pair that pays -inf counts as missing.
-        discount: In (0, 1).
+        gamma: In (0, 1).
         name: Of the problem.
 
     Returns:
@@ -183,7 +183,7 @@ def mdp_from_pairs(
     return TabularMDP(
         transitions=scipy.sparse.csr_array((weights, places), shape=(len(counts), n_states)),
         rewards=paid.reshape(n_states, n_actions),
-        discount=discount,
+        gamma=gamma,
         name=name,
         label={"infeasible_pairs": len(absent)},
     )
@@ -209,7 +209,7 @@ def save_mdp(model: Model, file: str | Path) -> None:
         done=np.insert(np.zeros(len(rows.data), dtype=bool), places, True),
         rewards=table.entries.reward.cpu().numpy(),
         terminal=table.entries.terminal.cpu().numpy(),
-        discount=table.discount,
+        gamma=table.gamma,
         name=table.name,
         label=json.dumps(table.describe()),
     )
@@ -239,7 +239,7 @@ def load_mdp(file: str | Path, *, device: str = "cpu") -> TabularMDP:
     return TabularMDP(
         transitions=scipy.sparse.csr_array((found["data"], found["indices"], found["indptr"]), shape=size),
         rewards=found["rewards"],
-        discount=float(found["discount"]),
+        gamma=float(found["gamma"]),
         terminal=found["terminal"],
         done=found["done"],
         device=device,

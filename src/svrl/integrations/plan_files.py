@@ -2,7 +2,7 @@
 
     q (S, A), or left (S, r) and right (A, r) with Q = left right'; v (S,); policy (S,)
     method, outcome    texts; the empty outcome is success
-    discount           and, where the model is given, certified_error and loss_bound
+    gamma              and, where the model is given, certified_error and loss_bound
 
 With V* between L and U (`svrl.certify_plan`) and T_a the backup of one action, T_a L <= Q*(., a) <= T_a U, so that
 
@@ -58,5 +58,5 @@ def save_q(found: Plan, file: str | Path, *, model: Model | None = None) -> None
             certified["certified_error"] = error
     kept |= {"v": found.v, "policy": found.policy}
     arrays = {name: tensor.detach().cpu().numpy() for name, tensor in kept.items()}
-    about = {"method": found.method, "outcome": found.outcome, "discount": found.problem["discount"]}
+    about = {"method": found.method, "outcome": found.outcome, "gamma": found.problem["gamma"]}
     write_npz(file, **arrays, **about, **certified)

@@ -2,7 +2,7 @@
 
     values = target(next_states)                                 (B, A)
     values = structured(values, 0.9, seed=0, updates=update)     the one line
-    targets = rewards + discount * continues * values.max(-1).values
+    targets = rewards + gamma * continues * values.max(-1).values
 
 Masks are drawn by counting: an entry's number, the number of updates and a seed are mixed to 64 bits (the finaliser of
 splitmix64, Steele, Lea and Flood 2014), and an entry is observed if those bits, as a number in [0, 1), are below p. So
@@ -88,10 +88,10 @@ def structured(
         ValueError: If q is no matrix of numbers, or a setting is wrong.
     """
     check_values(q)
-    name, observe, rise, _ = _wanted(rule)
+    name, p, rise, _ = _wanted(rule)
     q = q.detach()
     if mask is None:
-        mask = _draw(q, observe, rise, seed, updates)
+        mask = _draw(q, p, rise, seed, updates)
     elif mask.shape != q.shape or mask.dtype != torch.bool:
         raise ValueError(
             f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {mask.dtype} of shape "
@@ -112,8 +112,8 @@ def structured_values(
 
     Args:
         target_q: Values of the target network at the next states, (B, A) or (K, B, A).
-        rule: As in `structured`; here `value` counts, too: "completed" takes a value from the completed matrix,
-            "network" lets it choose only and takes the value from the target network.
+        rule: As in `structured`; here `next_value_from` counts, too: "completed" takes a value from the completed
+            matrix, "network" lets it choose only and takes the value from the target network.
         online_q: Values of the online network there: then the agent is double.
         seed: As in `structured`.
         updates: As in `structured`.
@@ -123,11 +123,11 @@ def structured_values(
             f"Both networks value the same states and actions; got {tuple(target_q.shape)} of the target network and "
             f"{tuple(online_q.shape)} of the online one."
         )
-    value = (rule if isinstance(rule, StructuredTargets) else OUR_WAY).value
+    value = (rule if isinstance(rule, StructuredTargets) else OUR_WAY).next_value_from
     matrix = online_q if online_q is not None and completes_online(True, value) else target_q
     completed = structured(matrix, rule, seed=seed, updates=updates)
     kind: Literal["double", "dqn"] = "dqn" if online_q is None else "double"
-    return next_values(kind, target_q.detach(), online_q=online_q, completed=completed, value=value)
+    return next_values(kind, target_q.detach(), online_q=online_q, completed=completed, next_value_from=value)
 
 
 def structured_quantiles(
@@ -172,7 +172,7 @@ def _wanted(rule: StructuredTargets | float) -> tuple[str, float, int, Value]:
 def _registered(rule: StructuredTargets) -> tuple[str, float, int, Value]:
     """Where the operator finds the rule, and what of it is not the operator's business."""
     # Probabilities change from call to call, so they are no part of the name.
-    kept = dataclasses.replace(rule, observe=1.0, rise=0, value="completed")
+    kept = dataclasses.replace(rule, p=1.0, rise=0, next_value_from="completed")
     try:
         hash(kept)
         key: object = kept
@@ -180,13 +180,13 @@ def _registered(rule: StructuredTargets) -> tuple[str, float, int, Value]:
         key = (id(kept.estimator), kept.scale, kept.output)
     name = _NAMES.setdefault(key, f"rule {len(_NAMES)}")
     _RULES.setdefault(name, kept)
-    return name, float(rule.observe), rule.rise, rule.value
+    return name, float(rule.p), rule.rise, rule.next_value_from
 
 
-def _draw(q: Tensor, observe: float, rise: int, seed: int, updates: int | Tensor | None) -> Tensor:
+def _draw(q: Tensor, p: float, rise: int, seed: int, updates: int | Tensor | None) -> Tensor:
     """The mask of values (B, A) or (K, B, A)."""
     if updates is None:
-        if observe < 1.0:
+        if p < 1.0:
             raise ValueError(
                 "The number of updates says which mask is drawn, and without it every update would have the same. "
                 "Give updates=, or a mask."
@@ -194,12 +194,12 @@ def _draw(q: Tensor, observe: float, rise: int, seed: int, updates: int | Tensor
         updates = 0
     if isinstance(updates, float) or (isinstance(updates, Tensor) and (updates.dtype != torch.int64 or updates.ndim)):
         raise ValueError(f"The number of updates is an int, or a 0-d int64 tensor; got {updates!r}.")
-    probability: float | Tensor = observe
+    probability: float | Tensor = p
     if rise:
         steps = torch.as_tensor(updates, device=q.device)
         if q.ndim == 3:
             steps = steps + torch.arange(q.shape[0], device=q.device).view(-1, 1, 1)
-        probability = torch.clamp(observe + (1.0 - observe) * steps / rise, max=1.0)
+        probability = torch.clamp(p + (1.0 - p) * steps / rise, max=1.0)
     return observed_entries(tuple(q.shape), probability, seed=seed, updates=updates, device=q.device)
 
 

@@ -53,7 +53,7 @@ def mdp_from_ddp(ddp: DiscreteDP) -> TabularMDP:
         actions=actions,
         transitions=transitions,
         rewards=rewards,
-        discount=float(ddp.beta),
+        gamma=float(ddp.beta),
         name="quantecon",
     )
 
@@ -70,7 +70,7 @@ def ddp_from_mdp(model: Model) -> DiscreteDP:
     """
     table = closed(model)
     rows = table.transitions
-    return DiscreteDP(table.rewards.reshape(-1), rows, table.discount, *_all_pairs(*table.rewards.shape))
+    return DiscreteDP(table.rewards.reshape(-1), rows, table.gamma, *_all_pairs(*table.rewards.shape))
 
 
 def result_from_plan(found: Plan, problem: DiscreteDP | Model) -> DPSolveResult:
@@ -126,7 +126,7 @@ def _is_end(model: TabularMDP, state: int) -> bool:
     alone = torch.zeros(model.n_states, dtype=torch.float64)
     alone[state] = 1.0
     backups = model.backup_rows(alone, torch.tensor([state]))
-    return bool((backups == model.discount).all())
+    return bool((backups == model.gamma).all())
 
 
 def _check_feasible(ddp: DiscreteDP, sigma: np.ndarray) -> None:

@@ -190,7 +190,7 @@ class _Answers(dict[str, Any]):
 
 def _key(config: DQNConfig, rule: StructuredTargets) -> str:
     """Whose values are completed; the module has the table."""
-    value = "network" if config.num_atoms > 1 else rule.value
+    value = "network" if config.num_atoms > 1 else rule.next_value_from
     return QF_NEXT_PREDS if completes_online(config.double_q, value) else QF_TARGET_NEXT_PREDS
 
 

@@ -127,7 +127,7 @@ class StructuredTraining(OffPolicyAlgorithm):
         for name, rank in self.ranks().items():
             self.logger.record(f"structure/{name}", rank)
         if self.structure is not None and self._last_values is not None:
-            self.logger.record("structure/observe", self.structure.probability(self._n_updates))
+            self.logger.record("structure/p", self.structure.probability(self._n_updates))
         super().dump_logs()
 
     def _excluded_save_params(self) -> list[str]:

@@ -21,7 +21,7 @@ from svrl.integrations.pytorch import structured, structured_quantiles
 from svrl.matrix.rank import approximate_rank
 
 RANKS = ("rank_99", "rank_9999", "row_centred_rank_99")
-_REPLACING = StructuredTargets(value="completed")
+_REPLACING = StructuredTargets(next_value_from="completed")
 """Ours as far as values that are replaced can be: rows centred."""
 
 
@@ -102,7 +102,7 @@ class TargetHook(RankMonitor):
         hooks = network._forward_hooks.values() if isinstance(network, nn.Module) else ()
         if any(isinstance(getattr(hook, "__self__", None), TargetHook) for hook in hooks):
             raise ValueError("This network is structured already. Remove its hook before attaching another.")
-        if self.rule.value == "network":
+        if self.rule.next_value_from == "network":
             raise ValueError(
                 "A hook can only replace values, and value='network' keeps them and changes the choice. "
                 "Give the rule value='completed', or use structured_values() where the targets are formed."
@@ -161,8 +161,8 @@ def structure(
     Args:
         target_network: Gives values (B, A), or quantiles (B, N, A). `load_state_dict` keeps the hook; a deep
             copy of the network gets a hook of its own.
-        rule: What is done to values, with `value` "completed", or the probability p alone; rows are centred if nothing
-            is said.
+        rule: What is done to values, with `next_value_from` "completed", or the probability p alone; the default
+            centres rows.
         seed: For the masks.
         quantiles: Whether the network gives quantiles, whose means are completed.
 

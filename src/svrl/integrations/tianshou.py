@@ -15,7 +15,7 @@ the library's own code.
 | C51, RainbowDQN  | expected values of the online network (B, A), which choose; distributions stay as they are  |
 
 With value "network" QRDQN and IQN let the online network's completed means choose, and keep the target network's
-quantiles. For C51 and Rainbow `value` is ignored: a distribution over fixed atoms cannot be
+quantiles. For C51 and Rainbow `next_value_from` is ignored: a distribution over fixed atoms cannot be
 moved. Dueling is a matter of the network. BDQN and FQF have no structured form here.
 
 Approximate ranks of the next states' values, before they are completed, are among the statistics of an update, which
@@ -94,7 +94,7 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
             return None
         alone = not self.use_target_network
         online, target = alone or named.get("model") is None, alone or named.get("model") is self.model_old
-        chooses = self._atoms or completes_online(double, rule.value)
+        chooses = self._atoms or completes_online(double, rule.next_value_from)
         if not (online if chooses else target):
             return None
         if chooses:

@@ -15,7 +15,7 @@ DQNLoss.
 | DQNLoss                | values (B, A), as the table of `svrl.agents.targets` says; `double_dqn` is "double"   |
 | DistributionalDQNLoss  | expected values of the online network (B, A), which choose; distributions stay        |
 
-For the second `value` is ignored: a distribution over fixed atoms cannot be moved. Dueling is a matter of the
+For the second `next_value_from` is ignored: a distribution over fixed atoms cannot be moved. Dueling is a matter of the
 network.
 
 Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without

@@ -79,7 +79,7 @@ def cart_pole(
         actions=evenly_spaced(NAME, -10.0, 10.0, actions)[:, None],
         step=euler_step(cart_pole_accelerations, motion, axes),
         reward=reward,
-        discount=0.95,
+        gamma=0.95,
         reward_range=(0.0 + motion.reward_offset, 1.0 + motion.reward_offset),
         noise=(0.0, 0.0, 0.0, 0.0),
         metric=UprightNorm(),

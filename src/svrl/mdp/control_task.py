@@ -74,7 +74,7 @@ class ControlTask:
         step: (states (..., d), actions (..., k), noise (..., d)) -> next states (..., d). Noise is zero in
             a backup unless asked otherwise; add it where the task's noise enters.
         reward: (states (..., d), actions (..., k)) -> (...).
-        discount: In (0, 1).
+        gamma: In (0, 1).
         reward_range: Bounds (low, high) on the reward, if they are known; otherwise a grid looks at every pair once.
         noise: Standard deviation of the noise on each coordinate, (d,), in its unit.
         metric: How a rollout is judged beside its return, or None.
@@ -86,14 +86,14 @@ class ControlTask:
     actions: Tensor
     step: Step
     reward: Reward
-    discount: float
+    gamma: float
     reward_range: tuple[float, float] | None = None
     noise: tuple[float, ...] = ()
     metric: Any = None
     label: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "discount", check_discount(self.name, self.discount))
+        object.__setattr__(self, "gamma", check_discount(self.name, self.gamma))
         if not self.axes:
             raise ValueError(f"{self.name} needs at least one axis.")
         actions = torch.as_tensor(self.actions, dtype=torch.float64)
@@ -107,7 +107,7 @@ class ControlTask:
                 raise ValueError(
                     f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}."
                 )
-            check_values(self.name, (low, high), self.discount)
+            check_values(self.name, (low, high), self.gamma)
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
         most = [FAR * (axis.high - axis.low) for axis in self.axes]
         if len(noise) != len(most) or not all(0.0 <= as_number(a) <= b for a, b in zip(noise, most, strict=True)):
@@ -174,7 +174,7 @@ class ControlTask:
             **self.label,
             "states": "x".join(str(points) for points in self.shape),
             "actions": self.n_actions,
-            "discount": self.discount,
+            "gamma": self.gamma,
         }
 
 

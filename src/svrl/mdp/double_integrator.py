@@ -60,7 +60,7 @@ def double_integrator(
         actions=evenly_spaced(NAME, -1.0, 1.0, actions)[:, None],
         step=euler_step(accelerations, motion, axes),
         reward=reward,
-        discount=0.95,
+        gamma=0.95,
         reward_range=(-9.0 + motion.reward_offset, 0.0 + motion.reward_offset),
         noise=(0.0, 0.0),
         metric=TimeToGoal(inside=at_rest),

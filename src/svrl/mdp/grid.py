@@ -99,7 +99,7 @@ class GridMDP:
             )
         self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
         self._table = self._fill(progress) if self.storage == "table" else None
-        parts: dict[str, Any] = {"weights": self._weights, "offsets": self._offsets, "discount": task.discount}
+        parts: dict[str, Any] = {"weights": self._weights, "offsets": self._offsets, "gamma": task.gamma}
         on_cpu = self.device.type == "cpu"
         self._backups = CompiledBackups(**parts, threads=self.threads) if on_cpu else PlainBackups(**parts)
         self._gpu = self._on_gpu() if self.device.type == "cuda" else None
@@ -118,9 +118,9 @@ class GridMDP:
         return self.task.n_actions
 
     @property
-    def discount(self) -> float:
+    def gamma(self) -> float:
         """In (0, 1)."""
-        return self.task.discount
+        return self.task.gamma
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
@@ -216,7 +216,7 @@ class GridMDP:
         rows = torch.arange(self.n_states + 1, device=self.device) * width
         size = (self.n_states, self.n_states)
         transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
-        return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, discount=self.discount)
+        return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, gamma=self.gamma)
 
     def _checked(self, v: Tensor) -> Tensor:
         """Values as the kernels need them; they index without looking."""
@@ -279,7 +279,7 @@ class GridMDP:
             return None
         from svrl.mdp.grid_cuda import GpuTable
 
-        return GpuTable(table=self._table, weights=self._weights, shape=self.task.shape, discount=self.discount)
+        return GpuTable(table=self._table, weights=self._weights, shape=self.task.shape, gamma=self.gamma)
 
 
 def memory_available(device: torch.device) -> int:

@@ -60,13 +60,13 @@ class GpuTable:
         table: Of all S * A pairs.
         weights: Of the quadrature, (nodes,) float64.
         shape: Points of the axes; S is their product.
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
 
     table: Table
     weights: Tensor
     shape: tuple[int, ...]
-    discount: float
+    gamma: float
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor] | None:
         """A full sweep with values (S,): maximum over actions (S,) and its first action (S,) int64."""
@@ -81,7 +81,7 @@ class GpuTable:
         action = torch.empty(self._states, dtype=torch.int64, device=v.device)
         with torch.cuda.device(v.device):
             kernel(
-                *(self._argument(), v, NUMBERS[v.dtype](self.discount), ctypes.c_int(team_bits), best, action),
+                *(self._argument(), v, NUMBERS[v.dtype](self.gamma), ctypes.c_int(team_bits), best, action),
                 blocks=-(-self._states >> (threads_bits - team_bits)),
                 threads=1 << threads_bits,
             )
@@ -112,7 +112,7 @@ class GpuTable:
             return out
         with torch.cuda.device(v.device):
             kernel(
-                *(self._argument(), v, NUMBERS[v.dtype](self.discount), *lists),
+                *(self._argument(), v, NUMBERS[v.dtype](self.gamma), *lists),
                 *(ctypes.c_uint(width), ctypes.c_int(paired), ctypes.c_uint(count), out),
                 blocks=-(-count >> (BLOCK_BITS - self._share_bits)),
                 threads=1 << BLOCK_BITS,

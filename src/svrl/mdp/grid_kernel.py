@@ -152,7 +152,7 @@ def _value_at(base, fraction, v, offsets, corners, at):
 
 
 @njit(inline="always", **COMPILE)
-def _backup_of(base, fraction, reward, weights, v, offsets, discount, corners, pair):
+def _backup_of(base, fraction, reward, weights, v, offsets, gamma, corners, pair):
     """The backup of one pair: the reward, and the mean over its nodes."""
     real = v.dtype.type
     nodes = np.uintp(len(weights))
@@ -160,19 +160,19 @@ def _backup_of(base, fraction, reward, weights, v, offsets, discount, corners, p
     for node in range(nodes):
         at = pair * nodes + np.uintp(node)
         value += real(weights[node]) * _value_at(base, fraction, v, offsets, corners, at)
-    return real(reward[pair]) + real(discount) * value
+    return real(reward[pair]) + real(gamma) * value
 
 
 @njit(inline="always", **COMPILE)
-def _backups(base, fraction, reward, weights, v, offsets, discount, corners, i, j, out):
+def _backups(base, fraction, reward, weights, v, offsets, gamma, corners, i, j, out):
     """Backups of the pairs i..j-1 into out[: j - i]."""
     if len(weights) == 1 and len(offsets) == 16:
         f, g, h, z = fraction[0, i:j], fraction[1, i:j], fraction[2, i:j], fraction[3, i:j]
-        _four(base[i:j], f, g, h, z, reward[i:j], v, offsets, v.dtype.type(discount), out)
+        _four(base[i:j], f, g, h, z, reward[i:j], v, offsets, v.dtype.type(gamma), out)
     else:
         for pair in range(i, j):
             at = np.uintp(pair)
-            out[pair - i] = _backup_of(base, fraction, reward, weights, v, offsets, discount, corners, at)
+            out[pair - i] = _backup_of(base, fraction, reward, weights, v, offsets, gamma, corners, at)
 
 
 @njit(inline="always", **COMPILE)
@@ -207,43 +207,43 @@ def _highest(row, lanes):
 
 
 @njit(**COMPILE)
-def improve(base, fraction, reward, weights, v, offsets, discount, n_actions, low, high, best, action):
+def improve(base, fraction, reward, weights, v, offsets, gamma, n_actions, low, high, best, action):
     """Maximum and first maximiser over the actions of states low..high-1 of the table."""
     row = _padded(n_actions, v.dtype)
     lanes = np.empty(LANES, v.dtype)
     if len(weights) == 1 and len(offsets) == 4:  # outside of the loop: there it costs a sixth of value iteration
         across, along = fraction[0], fraction[1]
-        stride, gamma = offsets[2], v.dtype.type(discount)
+        stride, factor = offsets[2], v.dtype.type(gamma)
         for s in range(low, high):
             i, j = s * n_actions, (s + 1) * n_actions
-            _plane(base[i:j], across[i:j], along[i:j], reward[i:j], v, stride, gamma, row)
+            _plane(base[i:j], across[i:j], along[i:j], reward[i:j], v, stride, factor, row)
             best[s], action[s] = _highest(row, lanes)
         return
     corners = np.empty(len(offsets), v.dtype)
     for s in range(low, high):
         i, j = s * n_actions, (s + 1) * n_actions
-        _backups(base, fraction, reward, weights, v, offsets, discount, corners, i, j, row)
+        _backups(base, fraction, reward, weights, v, offsets, gamma, corners, i, j, row)
         best[s], action[s] = _highest(row, lanes)
 
 
 @njit(**COMPILE)
-def backup(base, fraction, reward, weights, v, offsets, discount, i, j, out):
+def backup(base, fraction, reward, weights, v, offsets, gamma, i, j, out):
     """Backups of the pairs i..j-1 of the table."""
     if len(weights) == 1 and len(offsets) == 4:
         across, along = fraction[0, i:j], fraction[1, i:j]
-        _plane(base[i:j], across, along, reward[i:j], v, offsets[2], v.dtype.type(discount), out[i:j])
+        _plane(base[i:j], across, along, reward[i:j], v, offsets[2], v.dtype.type(gamma), out[i:j])
     else:
         corners = np.empty(len(offsets), v.dtype)
-        _backups(base, fraction, reward, weights, v, offsets, discount, corners, i, j, out[i:j])
+        _backups(base, fraction, reward, weights, v, offsets, gamma, corners, i, j, out[i:j])
 
 
 @njit(**COMPILE)
-def backup_at(base, fraction, reward, weights, v, offsets, discount, index, low, high, out):
+def backup_at(base, fraction, reward, weights, v, offsets, gamma, index, low, high, out):
     """Backups of the listed pairs of the table."""
     corners = np.empty(len(offsets), v.dtype)
     for k in range(low, high):
         pair = np.uintp(index[k])
-        out[k] = _backup_of(base, fraction, reward, weights, v, offsets, discount, corners, pair)
+        out[k] = _backup_of(base, fraction, reward, weights, v, offsets, gamma, corners, pair)
 
 
 @njit(inline="always", **EXACT)

@@ -81,7 +81,7 @@ def tabulate(task: ControlTask, states: Tensor, actions: Tensor, quadrature: Qua
     following = torch.as_tensor(task.step(states[..., None, :], actions[..., None, :], nodes))
     following = following.broadcast_to((*pairs, len(nodes), task.dimensions)).reshape(-1, task.dimensions)
     base, fraction, sound = locate_inside(task, following, dtype)
-    most = LARGEST_VALUE * (1.0 - task.discount)
+    most = LARGEST_VALUE * (1.0 - task.gamma)
     if not (sound and all(abs(float(end)) <= most for end in reward.aminmax())):
         _refuse(task, states.broadcast_to((*pairs, -1)), actions.broadcast_to((*pairs, -1)), following, reward)
     return Table(base=base, fraction=fraction, reward=reward.to(dtype))
@@ -90,7 +90,7 @@ def tabulate(task: ControlTask, states: Tensor, actions: Tensor, quadrature: Qua
 def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tensor, reward: Tensor) -> None:
     """Name the first pair whose next state or reward is not finite, or too large."""
     steps = task.reached(following.double()).reshape(len(reward), -1).all(1)
-    most = LARGEST_VALUE * (1.0 - task.discount)
+    most = LARGEST_VALUE * (1.0 - task.gamma)
     first = int((~(steps & (reward.abs() <= most))).nonzero()[0])
     what = "step" if not bool(steps[first]) else "reward"
     found = following.reshape(len(reward), -1)[first] if what == "step" else reward[first]
@@ -111,19 +111,19 @@ class PlainBackups:
     Attributes:
         weights: Of the quadrature, (nodes,), float64.
         offsets: Of the corners of a cell, (2^d,).
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
 
     weights: Tensor
     offsets: Tensor
-    discount: float
+    gamma: float
 
     def expected(self, v: Tensor, table: Table) -> Tensor:
         """Backups of all pairs of a table, (M,)."""
         values = interpolate(v, table.base, table.fraction, self.offsets)
         if len(self.weights) > 1:
             values = values.reshape(-1, len(self.weights)) @ self.weights.to(v.dtype)
-        return table.reward.to(v.dtype) + self.discount * values
+        return table.reward.to(v.dtype) + self.gamma * values
 
     def all(self, v: Tensor, table: Table, out: Tensor) -> None:
         """Write the backups of all pairs of a table into out (M,)."""
@@ -147,7 +147,7 @@ class CompiledBackups:
 
     weights: Tensor
     offsets: Tensor
-    discount: float
+    gamma: float
     threads: int
 
     def all(self, v: Tensor, table: Table, out: Tensor) -> None:
@@ -173,4 +173,4 @@ class CompiledBackups:
 
     def _given(self, v: Tensor, table: Table) -> tuple[np.ndarray | float, ...]:
         arrays = table.base, table.fraction, table.reward, self.weights, v, self.offsets
-        return *(array.numpy() for array in arrays), self.discount
+        return *(array.numpy() for array in arrays), self.gamma

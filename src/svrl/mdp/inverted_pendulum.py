@@ -79,7 +79,7 @@ def inverted_pendulum(
         actions=evenly_spaced(NAME, -1.0, 1.0, actions)[:, None],
         step=euler_step(accelerations, motion, axes),
         reward=reward,
-        discount=DISCOUNT,
+        gamma=DISCOUNT,
         reward_range=(math.exp(-2.0) - 0.1 + motion.reward_offset, 1.0 + motion.reward_offset),
         noise=(0.0, SPEED_NOISE),
         metric=UprightNorm(),

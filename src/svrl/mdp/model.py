@@ -3,7 +3,7 @@
 A model has S states and A actions. Every method takes the values `v` (S,) of the states and
 returns Bellman backups
 
-    Q(s, a) = r(s, a) + discount * E[v(next state)]
+    Q(s, a) = r(s, a) + gamma * E[v(next state)]
 
 in the dtype and on the device of `v`. Planners never see transitions, except through `policy_chain`,
 the Markov chain of one fixed policy.
@@ -26,21 +26,21 @@ LARGEST_VALUE = 1e30
 
 @dataclass(frozen=True, kw_only=True)
 class MarkovRewardProcess:
-    """The Markov chain and the reward of one fixed policy: v = reward + discount * P v.
+    """The Markov chain and the reward of one fixed policy: v = reward + gamma * P v.
 
     Attributes:
         reward: (S,), float64.
         transitions: P as a sparse CSR tensor (S, S), float64. Rows may sum to less than 1 where episodes end.
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
 
     reward: Tensor
     transitions: Tensor
-    discount: float
+    gamma: float
 
     def backup(self, v: Tensor) -> Tensor:
         """One backup under the policy, (S,)."""
-        return self.reward + self.discount * (self.transitions @ v)
+        return self.reward + self.gamma * (self.transitions @ v)
 
 
 def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int, int]) -> Tensor:
@@ -51,19 +51,19 @@ def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int,
         return torch.sparse_csr_tensor(rows, columns, weights, size, check_invariants=False)
 
 
-def check_discount(name: str, discount: object) -> float:
+def check_discount(name: str, gamma: object) -> float:
     """The discount of a problem as a float; anything but a number between 0 and 1 is refused."""
-    if not 0.0 < as_number(discount) < 1.0:
-        raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {discount!r}.")
-    return as_number(discount)
+    if not 0.0 < as_number(gamma) < 1.0:
+        raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {gamma!r}.")
+    return as_number(gamma)
 
 
-def check_values(name: str, rewards: tuple[float, float], discount: float) -> None:
+def check_values(name: str, rewards: tuple[float, float], gamma: float) -> None:
     """Refuse rewards (low, high) with which the value of a state would not fit into float32."""
-    largest = max(abs(end) for end in rewards) / (1.0 - discount)
+    largest = max(abs(end) for end in rewards) / (1.0 - gamma)
     if not largest <= LARGEST_VALUE:
         raise ValueError(
-            f"{name} has rewards from {rewards[0]:g} to {rewards[1]:g} and the discount {discount:g}, so values up to "
+            f"{name} has rewards from {rewards[0]:g} to {rewards[1]:g} and the discount {gamma:g}, so values up to "
             f"{largest:.3g}, and none may be above {LARGEST_VALUE:g}. Rescale the reward."
         )
 
@@ -80,7 +80,7 @@ class Problem(Protocol):
         """A."""
 
     @property
-    def discount(self) -> float:
+    def gamma(self) -> float:
         """In (0, 1)."""
 
     @property
@@ -144,5 +144,5 @@ def check_problem(name: str, problem: object, *kinds: Any) -> None:
 
 def summary(model: Model | Sampler, name: str, *more: str) -> str:
     """How a model prints: GridMDP('mountain-car', 2,500 states, 1,000 actions, discount 0.95, table, on cpu)."""
-    sizes = (f"{model.n_states:,} states", f"{model.n_actions:,} actions", f"discount {model.discount:g}")
+    sizes = (f"{model.n_states:,} states", f"{model.n_actions:,} actions", f"discount {model.gamma:g}")
     return f"{type(model).__name__}({', '.join((repr(name), *sizes, *more, f'on {model.device}'))})"

@@ -24,7 +24,7 @@ BLOCK = 1 << 18
 class Simulator:
     """A user's stochastic simulator on a grid of states; implements `Sampler`.
 
-    A sample of the backup of a pair is reward + discount * v(next state), with v interpolated
+    A sample of the backup of a pair is reward + gamma * v(next state), with v interpolated
     between grid points.
 
     Attributes:
@@ -37,21 +37,19 @@ class Simulator:
         *,
         axes: tuple[Axis, ...],
         actions: Tensor,
-        discount: float,
+        gamma: float,
         reward_range: tuple[float, float] = (-math.inf, math.inf),
         name: str = "simulator",
         device: str | torch.device = "cpu",
     ) -> None:
         """Wrap `sample`; `reward_range` bounds expected rewards, and lets methods clip."""
-        self._task = ControlTask(
-            name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, discount=discount
-        )
+        self._task = ControlTask(name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, gamma=gamma)
         low, high = map(as_number, reward_range)
         if not low < high:
             raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
-        self.discount = self._task.discount
+        self.gamma = self._task.gamma
         known = [end for end in (low, high) if math.isfinite(end)]
-        check_values(name, (min(known, default=0.0), max(known, default=0.0)), self.discount)
+        check_values(name, (min(known, default=0.0), max(known, default=0.0)), self.gamma)
         self._sample = sample
         self.reward_range = low, high
         self.device = torch.device(device)
@@ -94,7 +92,7 @@ class Simulator:
                 f"got {tuple(following.shape)} and {tuple(reward.shape)}."
             )
         self.calls += len(here)
-        most = LARGEST_VALUE * (1.0 - self.discount)
+        most = LARGEST_VALUE * (1.0 - self.gamma)
         sound = self._task.reached(following.double()) & (reward.abs() <= most)
         if not bool(sound.all()):
             first = int((~sound).nonzero()[0])
@@ -104,7 +102,7 @@ class Simulator:
                 f"Keep next states within {FAR:g} widths of the box, and rewards within {most:g}."
             )
         base, fraction = locate(self._task, self._task.inside(following.double()), v.dtype)
-        return reward.to(v.dtype) + self.discount * interpolate(v, base, fraction, self._offsets)
+        return reward.to(v.dtype) + self.gamma * interpolate(v, base, fraction, self._offsets)
 
 
 class NoisyBackups:
@@ -124,7 +122,7 @@ class NoisyBackups:
         self.sigma = float(sigma)
         self.calls = 0
         self.n_states, self.n_actions = model.n_states, model.n_actions
-        self.discount, self.device = model.discount, model.device
+        self.gamma, self.device = model.gamma, model.device
 
     def __repr__(self) -> str:
         return f"NoisyBackups({self.model!r}, sigma={self.sigma:g}, {self.calls:,} calls)"

@@ -1,6 +1,6 @@
 """TabularMDP: a finite MDP given by its table of transitions and rewards.
 
-    Q(s, a) = r(s, a) + discount * sum_s' P(s' | s, a) v(s')
+    Q(s, a) = r(s, a) + gamma * sum_s' P(s' | s, a) v(s')
 
 The transitions are one compressed sparse (CSR) matrix (S * A, S), row s * A + a. A SciPy or torch CSR
 matrix is used where it lies, without a copy. Backups on the CPU are compiled, those on CUDA are sparse
@@ -46,7 +46,7 @@ class TabularMDP:
     Attributes:
         n_states: S.
         n_actions: A.
-        discount: In (0, 1).
+        gamma: In (0, 1).
         device: Where the table is, and where `v` must be.
         reward_range: Smallest and largest expected reward of a pair, and 0 where episodes can end.
         name: Of the problem.
@@ -58,7 +58,7 @@ class TabularMDP:
         *,
         transitions: Table,
         rewards: Table,
-        discount: float,
+        gamma: float,
         terminal: np.ndarray | Tensor | None = None,
         done: np.ndarray | Tensor | None = None,
         device: str | torch.device = "cpu",
@@ -73,7 +73,7 @@ class TabularMDP:
             rewards: (S, A), or one for each transition: dense (S, A, S), read only where a probability is
                 stored; CSR (S * A, S), 0 where nothing is stored; or (N,), in the order of the N entries
                 of CSR transitions. The last three are averaged to r(s, a).
-            discount: In (0, 1), both ends excluded.
+            gamma: In (0, 1), both ends excluded.
             terminal: (S,), bool. States of value 0, whatever `v` says of them: nothing is paid in them
                 and nothing follows. Their rows may be empty.
             done: (N,), bool, in the order of the N entries of CSR transitions. Such a transition pays
@@ -86,7 +86,7 @@ class TabularMDP:
             ValueError: If shapes do not fit, or, with the first state and action, if a row is wrong.
         """
         check_device(device)
-        self.discount = check_discount("TabularMDP", discount)
+        self.gamma = check_discount("TabularMDP", gamma)
         csr, (self.n_states, self.n_actions) = _read_transitions(transitions)
         self.name = name
         self._label = dict(label or {})
@@ -98,22 +98,22 @@ class TabularMDP:
         if has_ends:
             csr = csr.without(ends)
         least, self.largest_row_sum = _row_sums(csr, mask)
-        # Bounds that take rows to sum to 1 would be wrong by what they miss over 1 - discount.
+        # Bounds that take rows to sum to 1 would be wrong by what they miss over 1 - gamma.
         self._exact_rows = max(1.0 - least, self.largest_row_sum - 1.0) <= 1e-12
         nothing = [0.0] if self._episodic else []  # what an ended episode pays from then on
         self.reward_range = (min([float(reward.min()), *nothing]), max([float(reward.max()), *nothing]))
-        check_values("TabularMDP", self.reward_range, self.discount)
+        check_values("TabularMDP", self.reward_range, self.gamma)
         *parts, table, mask = (tensor.to(device) for tensor in (*csr, reward, mask))
         self.device = table.device
         self._csr = Csr(*parts)
-        self.entries = Entries(**self._csr._asdict(), reward=table, terminal=mask, discount=self.discount)
+        self.entries = Entries(**self._csr._asdict(), reward=table, terminal=mask, gamma=self.gamma)
         self._engine = Compiled(self.entries) if self.device.type == "cpu" else Products(self.entries)
 
     def __repr__(self) -> str:
         return summary(self, self.name, f"{len(self._csr.data):,} transitions")
 
     @classmethod
-    def deterministic(cls, *, following: Tensor, rewards: Table, discount: float, **options: Any) -> TabularMDP:
+    def deterministic(cls, *, following: Tensor, rewards: Table, gamma: float, **options: Any) -> TabularMDP:
         """One next state for each pair: following (S, A), whole numbers. Options are the constructor's."""
         following = torch.as_tensor(following)
         if following.ndim != 2 or following.is_floating_point():
@@ -123,10 +123,10 @@ class TabularMDP:
         ones = torch.ones(len(indices), dtype=torch.float64, device=indices.device)
         bounds = torch.arange(len(indices) + 1, device=indices.device)
         transitions = sparse_rows(bounds, indices, ones, (n_states * n_actions, n_states))
-        return cls(transitions=transitions, rewards=rewards, discount=discount, **options)
+        return cls(transitions=transitions, rewards=rewards, gamma=gamma, **options)
 
     @classmethod
-    def from_toy_text(cls, table: ToyText, discount: float, **options: Any) -> TabularMDP:
+    def from_toy_text(cls, table: ToyText, gamma: float, **options: Any) -> TabularMDP:
         """Take P[s][a] = [(probability, next state, reward, done), ...], as Gymnasium's toy-text problems have it.
 
         A transition that is done pays its reward and ends the episode. Options are the constructor's.
@@ -144,7 +144,7 @@ class TabularMDP:
         probability, following, reward, done = (torch.from_numpy(column.copy()) for column in entries.T)
         bounds = torch.tensor([0, *(len(cell) for cell in cells)]).cumsum(0)
         transitions = sparse_rows(bounds, following.to(torch.int64), probability, (len(cells), n_states))
-        return cls(transitions=transitions, rewards=reward, done=done != 0, discount=discount, **options)
+        return cls(transitions=transitions, rewards=reward, done=done != 0, gamma=gamma, **options)
 
     def describe(self) -> dict[str, Any]:
         """Name, label, sizes, stored transitions and whether episodes end."""
@@ -156,7 +156,7 @@ class TabularMDP:
             "transitions": len(self._csr.data),
             "episodic": self._episodic,
             "rows_sum_to_one": self._exact_rows,
-            "discount": self.discount,
+            "gamma": self.gamma,
             "device": str(self.device),
         }
 
@@ -205,7 +205,7 @@ class TabularMDP:
             bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
             transitions = sparse_rows(bounds, merged.indices()[1], merged.values(), size)
         return MarkovRewardProcess(
-            reward=self.entries.reward[states, policy], transitions=transitions, discount=self.discount
+            reward=self.entries.reward[states, policy], transitions=transitions, gamma=self.gamma
         )
 
     def _values(self, v: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Row s * A + a of a compressed sparse matrix (S * A, S) holds the probabilities of the next states of
 the pair (s, a). With indptr (S * A + 1,), indices and data (N,), as SciPy names them,
 
-    Q(s, a) = reward[s, a] + discount * sum_k data[k] * v[indices[k]],   indptr[row] <= k < indptr[row + 1],
+    Q(s, a) = reward[s, a] + gamma * sum_k data[k] * v[indices[k]],   indptr[row] <= k < indptr[row + 1],
 
 and Q(s, a) = 0 in terminal states. Sums are taken in float64 and rounded once to the dtype of v.
 """
@@ -45,7 +45,7 @@ class Entries:
         data: (N,), probabilities, float32 or float64. Rows sum to less than 1 where an episode may end.
         reward: (S, A), float64, expected; 0 in terminal states.
         terminal: (S,), bool.
-        discount: In (0, 1).
+        gamma: In (0, 1).
     """
 
     indptr: Tensor
@@ -53,7 +53,7 @@ class Entries:
     data: Tensor
     reward: Tensor
     terminal: Tensor
-    discount: float
+    gamma: float
 
 
 @njit(**COMPILE)
@@ -113,18 +113,18 @@ def align(indptr, indices, other_indptr, other_indices, other_data, out):
 
 
 @njit(inline="always", **COMPILE)
-def _pair(indptr, indices, data, reward, discount, v, s, a):
+def _pair(indptr, indices, data, reward, gamma, v, s, a):
     """One backup, in the dtype of v."""
     row = s * reward.shape[1] + a
     total = 0.0
     # Unsigned, because numba looks for indices counted from the end otherwise.
     for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
         total += np.float64(data[k]) * np.float64(v[np.uint64(indices[k])])
-    return v.dtype.type(reward[s, a] + discount * total)
+    return v.dtype.type(reward[s, a] + gamma * total)
 
 
 @njit(**COMPILE)
-def backup_block(indptr, indices, data, reward, terminal, discount, v, states, actions, low, high, out):
+def backup_block(indptr, indices, data, reward, terminal, gamma, v, states, actions, low, high, out):
     """The listed actions of the states number low..high-1 of the list: out (len(states), len(actions))."""
     for i in range(low, high):
         s = states[i]
@@ -132,29 +132,29 @@ def backup_block(indptr, indices, data, reward, terminal, discount, v, states, a
             if terminal[s]:
                 out[i, k] = 0.0
             else:
-                out[i, k] = _pair(indptr, indices, data, reward, discount, v, s, actions[k])
+                out[i, k] = _pair(indptr, indices, data, reward, gamma, v, s, actions[k])
 
 
 @njit(**COMPILE)
-def backup_pairs(indptr, indices, data, reward, terminal, discount, v, states, actions, low, high, out):
+def backup_pairs(indptr, indices, data, reward, terminal, gamma, v, states, actions, low, high, out):
     """The pairs number low..high-1 of the list: out (len(states),)."""
     for i in range(low, high):
         s = states[i]
         if terminal[s]:
             out[i] = 0.0
         else:
-            out[i] = _pair(indptr, indices, data, reward, discount, v, s, actions[i])
+            out[i] = _pair(indptr, indices, data, reward, gamma, v, s, actions[i])
 
 
 @njit(**COMPILE)
-def improve(indptr, indices, data, reward, terminal, discount, v, low, high, best, action):
+def improve(indptr, indices, data, reward, terminal, gamma, v, low, high, best, action):
     """Maximum and first maximiser over the actions of states low..high-1; NaN is larger than anything."""
     for s in range(low, high):
         top, first = v.dtype.type(0.0), 0
         if not terminal[s]:
-            top = _pair(indptr, indices, data, reward, discount, v, s, 0)
+            top = _pair(indptr, indices, data, reward, gamma, v, s, 0)
             for a in range(1, reward.shape[1]):
-                value = _pair(indptr, indices, data, reward, discount, v, s, a)
+                value = _pair(indptr, indices, data, reward, gamma, v, s, a)
                 if value > top or (np.isnan(value) and not np.isnan(top)):
                     top = value
                     first = a
@@ -167,7 +167,7 @@ class Compiled:
 
     def __init__(self, entries: Entries) -> None:
         arrays = (entries.indptr, entries.indices, entries.data, entries.reward, entries.terminal)
-        self._arguments = (*[array.numpy() for array in arrays], entries.discount)
+        self._arguments = (*[array.numpy() for array in arrays], entries.gamma)
         self._states, self._actions = (np.arange(size) for size in entries.reward.shape)
         self._per_pair = 1 + entries.data.numel() // entries.reward.numel()
 
@@ -231,7 +231,7 @@ class Products:
         return top.values, top.indices
 
     def _backup(self, reward: Tensor, expected: Tensor, terminal: Tensor, dtype: torch.dtype) -> Tensor:
-        return (reward + self._entries.discount * expected).masked_fill(terminal, 0.0).to(dtype)
+        return (reward + self._entries.gamma * expected).masked_fill(terminal, 0.0).to(dtype)
 
 
 def take_rows(indptr: Tensor, indices: Tensor, data: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

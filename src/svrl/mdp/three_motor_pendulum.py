@@ -71,7 +71,7 @@ def three_motor_pendulum(
         actions=torch.cartesian_prod(*[evenly_spaced(NAME, -1.0, 1.0, levels)] * MOTORS),
         step=euler_step(accelerations, motion, axes),
         reward=reward,
-        discount=DISCOUNT,
+        gamma=DISCOUNT,
         reward_range=(math.exp(-2.0) - 0.15 + motion.reward_offset, 1.0 + motion.reward_offset),
         noise=(0.0, SPEED_NOISE),
         metric=UprightNorm(),

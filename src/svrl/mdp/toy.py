@@ -24,7 +24,7 @@ def toy_mdp(
     *,
     n_states: int = 1000,
     n_actions: int = 100,
-    discount: float = 0.95,
+    gamma: float = 0.95,
     reward: Literal["uniform", "normal"] = "uniform",
     device: str | torch.device = "cpu",
 ) -> TabularMDP:
@@ -34,7 +34,7 @@ def toy_mdp(
         generator: What draws the next states and then the rewards, or a seed for it.
         n_states: S.
         n_actions: A.
-        discount: In (0, 1).
+        gamma: In (0, 1).
         reward: U(0, 1), or N(0, 1), each drawn once for a pair.
         device: Of the model.
     """
@@ -53,7 +53,7 @@ def toy_mdp(
     return TabularMDP.deterministic(
         following=following.reshape(n_states, n_actions),
         rewards=drawn,
-        discount=discount,
+        gamma=gamma,
         device=device,
         name="toy",
         label=label,

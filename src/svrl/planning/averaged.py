@@ -3,7 +3,7 @@
 With samples in place of backups the maximum over many actions picks the luckiest noise. Averaging
 over iterations,
 
-    Q <- Q + a_t (noisy backup - Q),    a_t = 1 / (1 + (1 - discount) t),
+    Q <- Q + a_t (noisy backup - Q),    a_t = 1 / (1 + (1 - gamma) t),
 
 removes noise as fast as the discount allows: the weights forget what was backed up from old values.
 What is left of the noise is spread over all singular directions of Q, whereas the advantage of most
@@ -32,7 +32,7 @@ too few directions are confirmed. So fresh samples compare the two policies as w
 low-rank part and the one of the plain average, at the actions they choose; as long as the plain one
 is worth more, values and policy are taken from it. Where that is so at the end, the outcome says it.
 
-With `observe` below 1 an iteration samples a random part of the pairs, every pair has its own step
+With `p` below 1 an iteration samples a random part of the pairs, every pair has its own step
 size by the number of its visits, and pairs that were never visited are filled from the structure, or
 left out where there is none.
 """
@@ -109,26 +109,26 @@ class AveragedValueIteration:
 
     Attributes:
         samples: Of every pair that is asked for in an iteration.
-        observe: Share of the pairs asked for in an iteration.
+        p: Share of the pairs asked for in an iteration.
         max_iterations: Iterations; noise has no natural end.
     """
 
     samples: int = 1
-    observe: float = 1.0
+    p: float = 1.0
     max_iterations: int = 90
     name = "averaged"
 
     def __post_init__(self) -> None:
         check_whole("AveragedValueIteration", samples=self.samples, max_iterations=self.max_iterations)
-        check_share("AveragedValueIteration", self.observe)
+        check_share("AveragedValueIteration", self.p)
 
     def begin(self, meter: Meter, v: Tensor | None) -> AverageState:
         """From zero values unless some are given."""
-        return AverageState(**_first(meter, v, self.observe))
+        return AverageState(**_first(meter, v, self.p))
 
     def step(self, meter: Meter, state: AverageState, generator: torch.Generator) -> AverageState:
         """Average fresh samples in."""
-        fresh = _sample(meter, state, generator, self.observe, self.samples)
+        fresh = _sample(meter, state, generator, self.p, self.samples)
         _average(meter, state, fresh)
         if state.iteration >= self.max_iterations // 2 and fresh.index is None:
             _keep_half(state, fresh.values)
@@ -152,7 +152,7 @@ class AveragedStructuredIteration:
 
     Attributes:
         samples: Of every pair that is asked for in an iteration.
-        observe: Share of the pairs asked for in an iteration.
+        p: Share of the pairs asked for in an iteration.
         rank: Most directions followed; or exactly this many, believed in full, if `choose` is off.
         choose: Scale directions by what fresh samples confirm of them, and value the chosen actions by fresh samples.
         least: Directions of which less is confirmed are left out.
@@ -161,7 +161,7 @@ class AveragedStructuredIteration:
     """
 
     samples: int = 1
-    observe: float = 1.0
+    p: float = 1.0
     rank: int = 20
     choose: bool = True
     least: float = 0.7
@@ -172,17 +172,17 @@ class AveragedStructuredIteration:
     def __post_init__(self) -> None:
         name = "AveragedStructuredIteration"
         check_whole(name, samples=self.samples, rank=self.rank, max_iterations=self.max_iterations)
-        check_share(name, self.observe)
+        check_share(name, self.p)
         if not (0.0 <= self.least < 1.0 and 0.0 <= self.memory < 1.0):
             raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
     def checks(self, n_actions: int) -> int:
         """Samples of the chosen action that each state gets beside the others in an iteration."""
-        return self.samples * max(1, round(math.sqrt(self.observe * n_actions))) if self.choose else 0
+        return self.samples * max(1, round(math.sqrt(self.p * n_actions))) if self.choose else 0
 
     def begin(self, meter: Meter, v: Tensor | None) -> StructuredState:
         """From zero values unless some are given."""
-        first = _first(meter, v, self.observe)
+        first = _first(meter, v, self.p)
         return StructuredState(
             **first,
             structured=first["policy"],
@@ -193,7 +193,7 @@ class AveragedStructuredIteration:
 
     def step(self, meter: Meter, state: StructuredState, generator: torch.Generator) -> StructuredState:
         """Average fresh samples in, and take values from the part that they confirm."""
-        fresh = _sample(meter, state, generator, self.observe, self.samples)
+        fresh = _sample(meter, state, generator, self.p, self.samples)
         with meter.estimating():
             weight = self._confirmed(meter, state, fresh)
             _average(meter, state, fresh)
@@ -310,7 +310,7 @@ class Fresh:
         return chosen.sum() / hits.clamp(min=1)
 
 
-def _first(meter: Meter, v: Tensor | None, observe: float) -> dict[str, Any]:
+def _first(meter: Meter, v: Tensor | None, p: float) -> dict[str, Any]:
     """The parts of a first state, in single precision: the noise is far above its rounding."""
     shape = meter.n_states, meter.n_actions
     zeros = partial(torch.zeros, dtype=torch.float32, device=meter.device)
@@ -318,14 +318,14 @@ def _first(meter: Meter, v: Tensor | None, observe: float) -> dict[str, Any]:
         "v": zeros(meter.n_states) if v is None else v.float(),
         "policy": first_policy(meter),
         "q": zeros(shape),
-        "visits": zeros(shape) if observe < 1.0 else None,
+        "visits": zeros(shape) if p < 1.0 else None,
     }
 
 
-def _sample(meter: Meter, state: State, generator: torch.Generator, observe: float, samples: int) -> Fresh:
-    if observe == 1.0:
+def _sample(meter: Meter, state: State, generator: torch.Generator, p: float, samples: int) -> Fresh:
+    if p == 1.0:
         return Fresh(values=meter.sample(state.v, generator, samples).to(state.v.dtype), index=None)
-    index = Bernoulli(p=observe).indices((meter.n_states, meter.n_actions), generator, meter.device)
+    index = Bernoulli(p=p).indices((meter.n_states, meter.n_actions), generator, meter.device)
     states, actions = index // meter.n_actions, index % meter.n_actions
     values = meter.sample_at(state.v, states, actions, generator, samples)
     return Fresh(values=values.to(state.v.dtype), index=index)
@@ -333,7 +333,7 @@ def _sample(meter: Meter, state: State, generator: torch.Generator, observe: flo
 
 def _average(meter: Meter, state: AverageState, fresh: Fresh) -> None:
     """Move the running average towards fresh backups; a pair's first sample is taken as it is."""
-    forget = 1.0 - meter.discount
+    forget = 1.0 - meter.gamma
     if fresh.index is None or state.visits is None:
         state.q.lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
         return

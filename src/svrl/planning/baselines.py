@@ -44,12 +44,12 @@ class TableState(SampledState):
 class _PartOfPairs:
     """The parameters of the three baselines that draw pairs."""
 
-    observe: float = 0.2
+    p: float = 0.2
     tolerance: float = 1e-6
     max_iterations: int = 200
 
     def __post_init__(self) -> None:
-        check_share(type(self).__name__, self.observe)
+        check_share(type(self).__name__, self.p)
         check_whole(type(self).__name__, max_iterations=self.max_iterations)
 
 
@@ -58,7 +58,7 @@ class AsyncValueIteration(_PartOfPairs):
     """Asynchronous value iteration: pairs that were not drawn keep their old values.
 
     Attributes:
-        observe: Share of the pairs backed up in an iteration.
+        p: Share of the pairs backed up in an iteration.
         tolerance: Stop once no value moves by more.
         max_iterations: Most iterations.
     """
@@ -73,11 +73,11 @@ class AsyncValueIteration(_PartOfPairs):
 
     def step(self, meter: Meter, state: TableState, generator: torch.Generator) -> TableState:
         """Replace what was drawn, and take the best entries."""
-        drawn = observe(meter, state.v, self.observe, generator, cover=True)
+        drawn = observe(meter, state.v, self.p, generator, cover=True)
         self._take_in(state.q, drawn)
         top = state.q.max(1)
         v = torch.where(top.values.isfinite(), top.values.double(), state.v)
-        settle(state, v, top.indices, self.tolerance, self.observe)
+        settle(state, v, top.indices, self.tolerance, self.p)
         return state
 
     def finish(self, meter: Meter, state: TableState, generator: torch.Generator) -> MethodResult:
@@ -93,7 +93,7 @@ class RowMeanUpdate(AsyncValueIteration):
     """Pairs that were not drawn move by the mean update of the drawn ones of their row; unknown ones stay unknown.
 
     Attributes:
-        observe: Share of the pairs backed up in an iteration.
+        p: Share of the pairs backed up in an iteration.
         tolerance: Stop once no value moves by more.
         max_iterations: Most iterations.
     """
@@ -115,7 +115,7 @@ class SampledMax(_PartOfPairs):
     """V from the drawn actions alone.
 
     Attributes:
-        observe: Share of the pairs backed up in an iteration.
+        p: Share of the pairs backed up in an iteration.
         tolerance: Stop once no value moves by more.
         max_iterations: Most iterations.
     """
@@ -128,10 +128,10 @@ class SampledMax(_PartOfPairs):
 
     def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
         """The maximum of what was drawn; a state without a draw keeps its value."""
-        best, action = best_of_rows(meter, observe(meter, state.v, self.observe, generator, cover=True))
+        best, action = best_of_rows(meter, observe(meter, state.v, self.p, generator, cover=True))
         seen = best.isfinite()
         v, policy = torch.where(seen, best, state.v), torch.where(seen, action, state.policy)
-        settle(state, v, policy, self.tolerance, self.observe)
+        settle(state, v, policy, self.tolerance, self.p)
         return state
 
     def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
@@ -184,20 +184,20 @@ class IncumbentIteration:
     what a full sweep costs, S x A.
 
     Attributes:
-        observe: Share of the pairs backed up in an iteration; gives the number of challengers.
-        challengers: How many random actions a state, instead of `observe`.
+        p: Share of the pairs backed up in an iteration; gives the number of challengers.
+        challengers: How many random actions a state, instead of `p`.
         tolerance: Stop once no value moves by more, without noise.
         max_iterations: Most iterations.
     """
 
-    observe: float = 0.2
+    p: float = 0.2
     challengers: int | None = None
     tolerance: float = 1e-6
     max_iterations: int = 200
     name = "incumbent"
 
     def __post_init__(self) -> None:
-        check_share("IncumbentIteration", self.observe)
+        check_share("IncumbentIteration", self.p)
         challengers = 1 if self.challengers is None else self.challengers
         check_whole("IncumbentIteration", challengers=challengers, max_iterations=self.max_iterations)
 
@@ -210,7 +210,7 @@ class IncumbentIteration:
 
     def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
         """The best of the incumbent and the challengers becomes the incumbent."""
-        few = self.challengers or max(1, round(self.observe * meter.n_actions) - 1)
+        few = self.challengers or max(1, round(self.p * meter.n_actions) - 1)
         shape = meter.n_states, few
         random = torch.randint(meter.n_actions, shape, generator=generator, device=meter.device)
         actions = torch.cat([state.policy[:, None], random], 1)

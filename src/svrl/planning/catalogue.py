@@ -29,7 +29,7 @@ class Entry:
 
     Attributes:
         make: Builds it.
-        takes: Names among observe, estimator, rank, final_sweep.
+        takes: Names among p, estimator, rank, final_sweep.
         noisy: Whether it plans from samples.
         baseline: Whether comparisons show it beside SVP.
     """
@@ -41,18 +41,18 @@ class Entry:
 
 
 METHODS: dict[str, Entry] = {
-    "svp": Entry(make=StructuredValueIteration, takes=frozenset({"observe", "estimator", "rank", "final_sweep"})),
-    "paper-svp": Entry(make=paper_svp, takes=frozenset({"observe", "estimator", "final_sweep"}), baseline=True),
-    "averaged-svp": Entry(make=AveragedStructuredIteration, takes=frozenset({"observe", "rank"}), noisy=True),
+    "svp": Entry(make=StructuredValueIteration, takes=frozenset({"p", "estimator", "rank", "final_sweep"})),
+    "paper-svp": Entry(make=paper_svp, takes=frozenset({"p", "estimator", "final_sweep"}), baseline=True),
+    "averaged-svp": Entry(make=AveragedStructuredIteration, takes=frozenset({"p", "rank"}), noisy=True),
     "cross": Entry(make=CrossValueIteration, takes=frozenset({"rank", "final_sweep"})),
     "value-iteration": Entry(make=ValueIteration, noisy=True),
     "policy-iteration": Entry(make=PolicyIteration),
     "modified-policy-iteration": Entry(make=ModifiedPolicyIteration),
-    "async": Entry(make=AsyncValueIteration, takes=frozenset({"observe"}), baseline=True),
-    "averaged": Entry(make=AveragedValueIteration, takes=frozenset({"observe"}), noisy=True, baseline=True),
-    "sampled-max": Entry(make=SampledMax, takes=frozenset({"observe"}), baseline=True),
-    "row-mean-update": Entry(make=RowMeanUpdate, takes=frozenset({"observe"}), baseline=True),
-    "incumbent": Entry(make=IncumbentIteration, takes=frozenset({"observe"}), noisy=True, baseline=True),
+    "async": Entry(make=AsyncValueIteration, takes=frozenset({"p"}), baseline=True),
+    "averaged": Entry(make=AveragedValueIteration, takes=frozenset({"p"}), noisy=True, baseline=True),
+    "sampled-max": Entry(make=SampledMax, takes=frozenset({"p"}), baseline=True),
+    "row-mean-update": Entry(make=RowMeanUpdate, takes=frozenset({"p"}), baseline=True),
+    "incumbent": Entry(make=IncumbentIteration, takes=frozenset({"p"}), noisy=True, baseline=True),
     "coarse": Entry(make=CoarseActions, baseline=True),
 }
 
@@ -73,7 +73,7 @@ IN_THE_LOOP: dict[str, Callable[[int | None], Estimator]] = {
 def make_method(
     name: str,
     *,
-    observe: float | None = None,
+    p: float | None = None,
     estimator: str | None = None,
     rank: int | None = None,
     final_sweep: bool | None = None,
@@ -83,7 +83,7 @@ def make_method(
     entry = METHODS.get(name)
     if entry is None:
         raise ValueError(_unknown("method", name, METHODS))
-    given = {"observe": observe, "estimator": estimator, "rank": rank, "final_sweep": final_sweep}
+    given = {"p": p, "estimator": estimator, "rank": rank, "final_sweep": final_sweep}
     options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     strange = sorted(set(options) - entry.takes)
     if strange:

@@ -1,12 +1,12 @@
 """How far values and policies can be from the best, from one or two exact sweeps.
 
-Let T be the Bellman operator of a model, V any values, d = TV - V, and c = discount / (1 - discount).
+Let T be the Bellman operator of a model, V any values, d = TV - V, and c = gamma / (1 - gamma).
 Then (MacQueen 1966; Porteus 1971) the optimal values V* obey, in every state,
 
     TV + c min d  <=  V*  <=  TV + c max d
 
-Proof: T is monotone and T(V + x) = TV + discount * x for a number x, so V + min d <= TV gives
-TV + discount * min d <= TTV, and so on; the sum of the geometric series is c min d. The same holds
+Proof: T is monotone and T(V + x) = TV + gamma * x for a number x, so V + min d <= TV gives
+TV + gamma * min d <= TTV, and so on; the sum of the geometric series is c min d. The same holds
 with "at most" from above, and for the operator of one policy. The greedy policy g of the sweep
 has T_g V = TV, so its values are above the lower bound as well, and its loss V* - V_g is at most
 c (max d - min d).
@@ -15,9 +15,9 @@ Any other policy is bounded twice: by V as it is given, and by the policy's own 
 Neither is always the closer one, so the larger of the lower bounds and the smaller of the upper ones count.
 
 Where episodes may end, rows of transitions sum to less than 1 and T(V + x) only lies between TV and
-TV + discount * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider. Where rounding
+TV + gamma * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider. Where rounding
 made rows sum to a little more than 1, the discount is taken as much larger.
-All of this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - discount).
+All of this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
 """
 
 from __future__ import annotations
@@ -101,15 +101,15 @@ def never_ends(problem: Model | Sampler) -> bool:
 
 def discount_of(problem: Model | Sampler) -> float:
     """The discount, times the largest sum of a row where probabilities were rounded to more than 1."""
-    return problem.discount * max(1.0, float(getattr(problem, "largest_row_sum", 1.0)))
+    return problem.gamma * max(1.0, float(getattr(problem, "largest_row_sum", 1.0)))
 
 
-def value_offsets(change: Tensor, discount: float, endless: bool) -> tuple[float, float]:
+def value_offsets(change: Tensor, gamma: float, endless: bool) -> tuple[float, float]:
     """Numbers to add to TV for bounds on V*, from change = TV - V (S,)."""
     low, high = (float(end) for end in change.aminmax())
     if not endless:
         low, high = min(low, 0.0), max(high, 0.0)
-    factor = discount / (1.0 - discount)
+    factor = gamma / (1.0 - gamma)
     return factor * low, factor * high
 
 

@@ -1,6 +1,6 @@
-"""The values of one fixed policy, v = r + discount * P v, and what the policy loses.
+"""The values of one fixed policy, v = r + gamma * P v, and what the policy loses.
 
-A residual bounds the error: with d = r + discount * P v - v, |v - V_pi| <= max |d| / (1 - discount). Values come from
+A residual bounds the error: with d = r + gamma * P v - v, |v - V_pi| <= max |d| / (1 - gamma). Values come from
 repeated backups, or from the linear system where those would take long.
 """
 
@@ -52,7 +52,7 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     Args:
         model: What to follow it on.
         policy: Actions (S,).
-        tolerance: On the largest error; max |T_policy V - V| / (1 - discount) is made as small.
+        tolerance: On the largest error; max |T_policy V - V| / (1 - gamma) is made as small.
 
     Raises:
         ValueError: If rounding does not let the residual become that small.
@@ -66,9 +66,9 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     if policy.shape != (model.n_states,) or policy.is_floating_point():
         raise ValueError(f"A policy is one action for each of {model.n_states} states, got {tuple(policy.shape)}.")
     chain = model.policy_chain(policy.to(torch.int64))
-    target = tolerance * (1.0 - model.discount)
+    target = tolerance * (1.0 - model.gamma)
     v, left, _ = chain_values(chain, torch.zeros_like(chain.reward), target)
-    factor = 1.0 / (1.0 - model.discount)
+    factor = 1.0 / (1.0 - model.gamma)
     check_reached(tolerance, factor * left, v, factor)
     return v
 
@@ -99,15 +99,15 @@ def policy_loss(v_star: Tensor, v_policy: Tensor) -> PolicyLoss:
 
 
 @njit(**COMPILE)
-def _sweep(indptr, indices, data, reward, discount, v, other, count):  # type: ignore[no-untyped-def]
-    """v = reward + discount * P v, `count` times; v and other, (S,), are both written to, and one is returned."""
+def _sweep(indptr, indices, data, reward, gamma, v, other, count):  # type: ignore[no-untyped-def]
+    """v = reward + gamma * P v, `count` times; v and other, (S,), are both written to, and one is returned."""
     for _ in range(count):
         for s in range(len(reward)):
             total = 0.0
             # Unsigned: numba lets signed indices count from the end, and testing for that costs half of the time.
             for k in range(np.uintp(indptr[s]), np.uintp(indptr[s + 1])):
                 total += data[k] * v[np.uintp(indices[k])]
-            other[s] = reward[s] + discount * total
+            other[s] = reward[s] + gamma * total
         v, other = other, v
     return v
 
@@ -121,7 +121,7 @@ def sweeps(chain: MarkovRewardProcess, v: Tensor, count: int) -> Tensor:
     p = chain.transitions
     table = p.crow_indices().numpy(), p.col_indices().numpy(), p.values().numpy(), chain.reward.numpy()
     first = v.to(torch.float64).numpy().copy()
-    return torch.from_numpy(_sweep(*table, chain.discount, first, np.empty_like(first), count))
+    return torch.from_numpy(_sweep(*table, chain.gamma, first, np.empty_like(first), count))
 
 
 def residual_of(chain: MarkovRewardProcess, v: Tensor) -> float:
@@ -130,7 +130,7 @@ def residual_of(chain: MarkovRewardProcess, v: Tensor) -> float:
 
 
 def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -> tuple[Tensor, int]:
-    """Solve (I - discount * P) v = r on the CPU; returns v (S,) and how often P was read.
+    """Solve (I - gamma * P) v = r on the CPU; returns v (S,) and how often P was read.
 
     "direct" factorises (SciPy's SuperLU), which fills in on grids of three and more dimensions. "krylov" is
     BiCGSTAB from `start`; if it fails, what it found is returned all the same, or `start` if that is better.
@@ -138,7 +138,7 @@ def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -
     transitions = chain.transitions.cpu()
     parts = transitions.values().numpy(), transitions.col_indices().numpy(), transitions.crow_indices().numpy()
     matrix = scipy.sparse.csr_array(parts, shape=tuple(transitions.shape))
-    system = scipy.sparse.eye_array(len(matrix.indptr) - 1, format="csr") - chain.discount * matrix
+    system = scipy.sparse.eye_array(len(matrix.indptr) - 1, format="csr") - chain.gamma * matrix
     reward = chain.reward.cpu().numpy()
     v, reads = _SOLVERS[solver](system, reward, start.cpu().numpy())
     found = torch.from_numpy(v).to(start.device)
@@ -178,12 +178,12 @@ def chain_values(
         Values (S,), their residual, and how often the transitions were read.
     """
     v, reads, last = start, 1, residual_of(chain, start)
-    slow = last > residual and math.log(residual / last) / math.log(chain.discount) > PATIENCE
+    slow = last > residual and math.log(residual / last) / math.log(chain.gamma) > PATIENCE
     if solver is not None or slow:
         v, reads = linear_solution(chain, solver or "krylov", start)
         last = residual_of(chain, v)
     # A residual shrinks by the discount in each sweep: what is not halved by so many of them is rounding.
-    many = max(100, math.ceil(math.log(0.5) / math.log(chain.discount)))
+    many = max(100, math.ceil(math.log(0.5) / math.log(chain.gamma)))
     while last > residual:
         v = sweeps(chain, v, many)
         now = residual_of(chain, v)

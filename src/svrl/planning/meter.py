@@ -41,7 +41,7 @@ class Meter:
         self.ledger = Ledger() if ledger is None else ledger
         self.n_states = problem.n_states
         self.n_actions = problem.n_actions
-        self.discount = problem.discount
+        self.gamma = problem.gamma
         self.device = problem.device
         # A check against a protocol takes as long as a small backup, so it is made once.
         self._exact = problem if isinstance(problem, Model) else None
@@ -55,7 +55,7 @@ class Meter:
     def value_range(self) -> tuple[float, float]:
         """Bounds that every value of every policy keeps."""
         low, high = self.problem.reward_range
-        return low / (1.0 - self.discount), high / (1.0 - self.discount)
+        return low / (1.0 - self.gamma), high / (1.0 - self.gamma)
 
     @property
     def model(self) -> Model:

@@ -193,19 +193,19 @@ class LowRankPolicy:
         policy: Actions (S,), int64.
         q: The recovered matrix (S, A).
         estimate: How it was recovered.
-        observe: Share of the entries that was kept.
+        p: Share of the entries that was kept.
     """
 
     policy: Tensor
     q: Tensor
     estimate: Estimate
-    observe: float
+    p: float
 
 
 def low_rank_policy(
-    q: Tensor, generator: torch.Generator, *, observe: float = 0.5, estimator: Estimator | None = None
+    q: Tensor, generator: torch.Generator, *, p: float = 0.5, estimator: Estimator | None = None
 ) -> LowRankPolicy:
-    """Keep each entry of q (S, A) with probability `observe`, recover the rest, and act greedily.
+    """Keep each entry of q (S, A) with probability `p`, recover the rest, and act greedily.
 
     This is the paper's appendix C, for a Q* that was planned in full: if the policy of the recovered matrix is as good
     as the optimal one, the structure was in Q*. The default estimator is the authors' rule for Soft-Impute, solved to
@@ -214,10 +214,10 @@ def low_rank_policy(
     q = torch.as_tensor(q)
     if estimator is None:
         estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
-    mask = Bernoulli(p=observe).mask(tuple(q.shape), generator, q.device)
+    mask = Bernoulli(p=p).mask(tuple(q.shape), generator, q.device)
     estimate = estimator(Observed(values=q.float(), mask=mask), generator=generator)
     recovered = torch.as_tensor(estimate.matrix)
-    return LowRankPolicy(policy=recovered.argmax(1), q=recovered, estimate=estimate, observe=observe)
+    return LowRankPolicy(policy=recovered.argmax(1), q=recovered, estimate=estimate, p=p)
 
 
 def _wrapped(task: ControlTask, states: Tensor) -> Tensor:

@@ -72,7 +72,7 @@ class ModifiedPolicyIteration:
         best, policy = meter.improve(state.v)
         low, high = value_offsets(best - state.v, discount_of(meter.problem), never_ends(meter.problem))
         state.residual = 0.5 * (high - low)
-        state.finished = state.residual <= max(self.tolerance, rounding_of_bounds(best, meter.discount))
+        state.finished = state.residual <= max(self.tolerance, rounding_of_bounds(best, meter.gamma))
         state.policy, state.midpoint = policy, best + 0.5 * (low + high)
         state.v = best
         if not state.finished and self.sweeps:
@@ -132,7 +132,7 @@ class PolicyIteration:
             v, left, reads = chain_values(meter.model.policy_chain(policy), best, target, self.solver)
         meter.ledger.backups += reads * meter.n_states
         state.v, state.policy = v, policy
-        state.tie = 2.0 * max(left, target) / (1.0 - meter.discount) + target
+        state.tie = 2.0 * max(left, target) / (1.0 - meter.gamma) + target
         return state
 
     def finish(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> MethodResult:
@@ -148,7 +148,7 @@ def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor
     Raises:
         ValueError: If rounding does not let the bounds become that close.
     """
-    factor = model.discount / (1.0 - model.discount)
+    factor = model.gamma / (1.0 - model.gamma)
     # As many sweeps as reduce the error of an evaluation by e^5, whatever the discount.
     method = ModifiedPolicyIteration(tolerance=tolerance, sweeps=max(100, math.ceil(5.0 * factor)))
     meter, generator = Meter(model), torch.Generator(model.device)
@@ -156,7 +156,7 @@ def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor
     at_rounding = 0
     while not (state.residual <= tolerance or at_rounding >= AT_ROUNDING or math.isnan(state.residual)):
         state = method.step(meter, state, generator)
-        at_rounding += state.residual <= rounding_of_bounds(state.v, model.discount)
+        at_rounding += state.residual <= rounding_of_bounds(state.v, model.gamma)
     check_reached(tolerance, state.residual, state.v, factor)
     found = method.finish(meter, state, generator)
     return found.v, found.policy
@@ -173,6 +173,6 @@ def _begin(meter: Meter, v: Tensor | None) -> PolicyState:
     return PolicyState(v=zeros if v is None else v.to(zeros))
 
 
-def rounding_of_bounds(v: Tensor, discount: float) -> float:
+def rounding_of_bounds(v: Tensor, gamma: float) -> float:
     """Half the distance of two bounds on V* (S,) that rounding alone may cause."""
-    return discount / (1.0 - discount) * ROUNDING * float(v.abs().max())
+    return gamma / (1.0 - gamma) * ROUNDING * float(v.abs().max())

@@ -39,7 +39,7 @@ class Rollout:
     def returns(self) -> Tensor:
         """The discounted return of each start, (N,)."""
         steps = torch.arange(len(self.rewards), dtype=self.rewards.dtype, device=self.rewards.device)
-        return self.task.discount**steps @ self.rewards
+        return self.task.gamma**steps @ self.rewards
 
     @property
     def discounted_return(self) -> float:

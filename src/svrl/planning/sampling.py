@@ -38,10 +38,10 @@ class Drawn(NamedTuple):
     values: Tensor
 
 
-def check_share(name: str, observe: float) -> None:
+def check_share(name: str, p: float) -> None:
     """Refuse what is no share of the pairs."""
-    if not 0.0 < observe <= 1.0:
-        raise ValueError(f"{name} needs a share to observe in (0, 1], got {observe}.")
+    if not 0.0 < p <= 1.0:
+        raise ValueError(f"{name} needs a share to observe in (0, 1], got {p}.")
 
 
 def first_values(meter: Meter, v: Tensor | None) -> Tensor:
@@ -77,18 +77,18 @@ def best_of_rows(meter: Meter, drawn: Drawn) -> tuple[Tensor, Tensor]:
     return best, action.remainder_(meter.n_actions)
 
 
-def settled(state: SampledState, still: bool, observe: float) -> bool:
+def settled(state: SampledState, still: bool, p: float) -> bool:
     """Whether nothing has moved for so many iterations that hardly any pair was left out, counting this one.
 
     One iteration in which nothing moves says little where only a share of the pairs was drawn: the others may still
     move V.
     """
     state.still = state.still + 1 if still else 0
-    return state.still >= (1 if observe >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-observe)))
+    return state.still >= (1 if p >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-p)))
 
 
-def settle(state: SampledState, v: Tensor, policy: Tensor, tolerance: float, observe: float) -> None:
+def settle(state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
     """Take over new values; finished once none has moved by more than the tolerance for long enough."""
     state.residual = float((v - state.v).abs().max())
     state.v, state.policy = v, policy
-    state.finished = settled(state, state.residual <= tolerance, observe)
+    state.finished = settled(state, state.residual <= tolerance, p)

@@ -2,7 +2,7 @@
 
 The paper's algorithm 1. In iteration t every pair is observed with probability p and backed up,
 
-    Q^(s, a) = r(s, a) + discount * E[max_a' Q_t(s', a')]        for (s, a) observed,
+    Q^(s, a) = r(s, a) + gamma * E[max_a' Q_t(s', a')]        for (s, a) observed,
 
 and Q_{t+1} = ME(observed entries). `StructuredValueIteration` is that loop with options, and
 `paper_svp` the named instance with the paper's choices.
@@ -57,12 +57,12 @@ class StructuredValueIteration:
     """SVP.
 
     Attributes:
-        observe: Probability p that a pair is backed up in an iteration.
+        p: Probability p that a pair is backed up in an iteration.
         cover: Add a pair to every row and column that came out empty; nothing recovers an empty one.
         estimator: Recovers Q from the observed pairs. With `centre` it sees values of root-mean-square 1.
         centre: Take each row's observed mean out before, and put it back after.
         warm_start: Start each estimation from the last one.
-        clip: Keep estimates in the attainable range [r_min, r_max] / (1 - discount).
+        clip: Keep estimates in the attainable range [r_min, r_max] / (1 - gamma).
         verify: Value of a state = the larger of its best observed pair and one exact backup at the
             estimate's best action; otherwise the estimate's maximum, as in the paper.
         final_sweep: End with one full sweep, counted in the ledger.
@@ -72,7 +72,7 @@ class StructuredValueIteration:
         name: Short name.
     """
 
-    observe: float = 0.2
+    p: float = 0.2
     cover: bool = True
     estimator: Estimator = field(default_factory=lambda: FactorALS(rank=10, ridge=1e-3, max_steps=1, tolerance=1e-6))
     centre: bool = True
@@ -85,14 +85,14 @@ class StructuredValueIteration:
     name: str = "svp"
 
     def __post_init__(self) -> None:
-        check_share(self.name, self.observe)
+        check_share(self.name, self.p)
         check_whole(self.name, max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SVPState:
         """Pessimistic values with `verify`, which keeps every V_t below V*; zeros otherwise, as the authors."""
-        if self.observe * meter.n_actions < 1.0:
+        if self.p * meter.n_actions < 1.0:
             raise ValueError(
-                f"{self.name} would observe {self.observe * meter.n_actions:.2g} actions of a state, and no matrix "
+                f"{self.name} would observe {self.p * meter.n_actions:.2g} actions of a state, and no matrix "
                 f"estimation recovers an empty row. Observe at least {1.0 / meter.n_actions:.2g}."
             )
         first = first_values(meter, v)
@@ -102,12 +102,12 @@ class StructuredValueIteration:
 
     def step(self, meter: Meter, state: SVPState, generator: torch.Generator) -> SVPState:
         """Observe and back up, complete, verify, and look whether to stop."""
-        drawn = observe(meter, state.v, self.observe, generator, cover=self.cover)
+        drawn = observe(meter, state.v, self.p, generator, cover=self.cover)
         if not self.cover and (empty := _first_empty(drawn, meter.n_states)) is not None:
             state.finished = True
             state.outcome = (
                 f"{self.name} observed no action of state {empty}, and no matrix estimation recovers an empty row. "
-                f"Observe more than {self.observe}."
+                f"Observe more than {self.p}."
             )
             return state
 
@@ -124,7 +124,7 @@ class StructuredValueIteration:
         low, high = meter.value_range
         moved = (v - state.v).abs()
         state.residual = float(moved.max())
-        state.finished = settled(state, float(moved.mean()) <= self.tolerance * (high - low), self.observe)
+        state.finished = settled(state, float(moved.mean()) <= self.tolerance * (high - low), self.p)
         state.v, state.policy = v, policy
         return state
 
@@ -162,7 +162,7 @@ class StructuredValueIteration:
         return mean, unit if unit > 0.0 else 1.0
 
 
-def paper_svp(*, observe: float = 0.2, max_iterations: int = 200, output: str = "fill") -> StructuredValueIteration:
+def paper_svp(*, p: float = 0.2, max_iterations: int = 200, output: str = "fill") -> StructuredValueIteration:
     """The paper's algorithm with its Soft-Impute: shrinkage of 1/50 of the largest singular value, tolerance 1e-3.
 
     Warm-started from the last estimate, which changes the time and not the optimum. `output` "fill"
@@ -170,7 +170,7 @@ def paper_svp(*, observe: float = 0.2, max_iterations: int = 200, output: str = 
     """
     estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output=output)  # type: ignore[arg-type]
     return StructuredValueIteration(
-        observe=observe,
+        p=p,
         cover=False,
         estimator=estimator,
         centre=False,

@@ -1,8 +1,8 @@
-"""Value iteration: v = max_a Q, Q = r + discount * P v, over and over.
+"""Value iteration: v = max_a Q, Q = r + gamma * P v, over and over.
 
 Three rules to stop by:
 
-span     discount / (1 - discount) * (max d - min d) <= tolerance for the change d of the last sweep. The
+span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The
          values are then moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are
          within tolerance / 2 of V*, and the policy loses no more than tolerance in any state.
 sup      max |d| <= tolerance.

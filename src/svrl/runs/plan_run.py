@@ -54,7 +54,7 @@ NOISY = ("averaged-svp", "averaged", "incumbent", "value-iteration")
 """Methods that plan from samples; the first two from nothing else."""
 ESTIMATORS = ("soft-impute", "factor-als", "hard-impute", "usvt", "nuclear-norm", "row-mean")
 VARIANTS = ("paper", "authors")
-OF_A_METHOD = ("observe", "estimator", "rank", "final_sweep")
+OF_A_METHOD = ("p", "estimator", "rank", "final_sweep")
 """Settings that belong to some methods only; `svrl.planning.catalogue` says to which."""
 MOST_STATES = 2**63
 """Larger numbers may not even fit into a floating-point number."""
@@ -99,7 +99,7 @@ class PlanSettings:
     task: str = field(metadata={"help": f"One of {', '.join(TASKS)}."})
     method: str = _set("svp", f"One of {', '.join(METHODS)}.")
     estimator: str | None = _set(None, f"Of svp and paper-svp: one of {', '.join(ESTIMATORS)}.")
-    observe: float | None = _set(None, "Share of the pairs backed up in an iteration, in (0, 1].")
+    p: float | None = _set(None, "Share of the pairs backed up in an iteration, in (0, 1].")
     rank: int | None = _set(None, "Rank of factor-als, hard-impute, cross and averaged-svp.")
     states: str | None = _set(None, "Grid points of each axis, as in 50x50, or their product if all are equal.")
     actions: int | None = _set(None, "Number of actions.")
@@ -126,8 +126,8 @@ class PlanSettings:
             got = getattr(self, name)
             if got is not None and got not in known:
                 raise ValueError(f"There is no {name} {got!r}. {nearest_name(got, known)}")
-        if self.observe is not None and not 0.0 < self.observe <= 1.0:
-            raise ValueError(f"observe is a share of the pairs in (0, 1], got {self.observe}.")
+        if self.p is not None and not 0.0 < self.p <= 1.0:
+            raise ValueError(f"p is a share of the pairs in (0, 1], got {self.p}.")
         whole = ("rank", "actions", "iterations", "starts")
         for name, least in (*((name, 1) for name in whole), ("noise", 0), ("sample_noise", 0), ("backup_cost", 0)):
             value = getattr(self, name)
@@ -218,8 +218,8 @@ class PlanSettings:
         takes = CATALOGUE[self.method].takes
         found: dict[str, Any] = {"iterations": method.max_iterations}
         # Baselines beside a method that plans from samples observe what was given, or each its own share.
-        if "observe" in takes and not (self.sample_noise is not None and self.compare):
-            found["observe"] = _number(method.observe)
+        if "p" in takes and not (self.sample_noise is not None and self.compare):
+            found["p"] = _number(method.p)
         if "final_sweep" in takes:
             found["final_sweep"] = method.final_sweep
         if "estimator" in takes:
@@ -445,10 +445,10 @@ def _baselines(
     for name in EXACT_BASELINES if settings.sample_noise is None else NOISY_BASELINES:
         if name == settings.method:
             continue
-        observe = settings.observe if "observe" in CATALOGUE[name].takes else None
+        p = settings.p if "p" in CATALOGUE[name].takes else None
         recorder = Recorder(judge.optimum.v)
         try:
-            method = make_method(name, observe=observe, iterations=found.iterations)
+            method = make_method(name, p=p, iterations=found.iterations)
             other = _plan(problem, method, settings.seed, recorder, show, signals)
             yield _comparison_row(name, other, judge.score(other, recorder.values))
         except ValueError as error:
@@ -485,7 +485,7 @@ def _result(settings: PlanSettings, method: Method, found: Plan, score: Score, j
             **_or_reason("variant", found.problem.get("variant"), f"{task} has no variants"),
             "method": name,
             **_or_reason("estimator", _estimator_name(method), f"{name} uses no matrix estimator"),
-            **_or_reason("observe", getattr(method, "observe", None), f"{name} chooses pairs by another rule"),
+            **_or_reason("p", getattr(method, "p", None), f"{name} chooses pairs by another rule"),
             "states": grid if isinstance(grid, str) else str(model.n_states),
             "actions": model.n_actions,
             "seed": found.seed,

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from svrl.agents.config import CHOICES, FIELD_ALIASES, PRECISIONS, PRESETS, AgentConfig, family_of
+from svrl.agents.config import ARMS, FIELD_ALIASES, PRECISIONS, PRESETS, AgentConfig, family_of
 from svrl.runs.plan_run import ESTIMATORS, METHODS, OF_A_METHOD, PLAN, PlanSettings
 from svrl.runs.spec import SUBJECT, RunSpec
 from svrl.runs.train_run import STRUCTURE, training
@@ -33,9 +33,6 @@ _KNOWN = {
     "plan": [*(entry.name for entry in dataclasses.fields(PlanSettings)), "device"],
 }
 """Names that a sweep may set, of runs of each kind. Threads are resources: `cores`."""
-OTHER_NAMES = {"p": "observe"}
-ARMS = tuple(f"{prefix}{agent}" for prefix in ("", "sv-") for agent in CHOICES["agent"])
-"""What `arm` may be: an agent, plain or structured."""
 
 
 def spec_of(kind: str, given: Mapping[str, Any]) -> RunSpec:
@@ -44,7 +41,7 @@ def spec_of(kind: str, given: Mapping[str, Any]) -> RunSpec:
     Raises:
         ValueError: If one is wrong, with a sentence that says which.
     """
-    settings = {"seed": 0, **renamed(given)}
+    settings = {"seed": 0, **given}
     for name in settings:
         if name == "threads":
             raise ValueError("threads are resources of a run: set cores in [resources].")
@@ -61,18 +58,6 @@ def spec_of(kind: str, given: Mapping[str, Any]) -> RunSpec:
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):  # whether the GPU is there is known where the run is done
         raise ValueError(f"There is no device {device!r}. Use cpu, cuda or cuda:N.")
     return (_training if kind == "train" else _planning)(settings, device)
-
-
-def renamed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their own names, in place of others such as p.
-
-    Raises:
-        ValueError: If one is there by both.
-    """
-    for other, name in OTHER_NAMES.items():
-        if other in given and name in given:
-            raise ValueError(f"{other} is another name of {name}: give one of them, not both.")
-    return {OTHER_NAMES.get(name, name): value for name, value in given.items()}
 
 
 def settings_in(spec: RunSpec) -> dict[str, Any]:
@@ -123,7 +108,7 @@ def widths(text: str) -> list[int]:
 
 
 def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
-    """With agent and structured in place of an arm such as sv-dqn."""
+    """With the agent in place of an arm such as sv-dqn."""
     if "arm" not in settings:
         return settings
     for name in ("agent", "structured"):
@@ -132,7 +117,7 @@ def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
     arm = settings["arm"]
     _check_name("arm", arm, ARMS, most=2)
     rest = {name: value for name, value in settings.items() if name != "arm"}
-    return {**rest, "agent": arm.removeprefix("sv-"), "structured": arm.startswith("sv-")}
+    return {**rest, "agent": arm}
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from svrl.agents.config import arm_of
 from svrl.runtime.stop_signals import Signals
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class RunSpec:
         """What is compared: dqn, sv-dqn, ..., or the method of a plan."""
         settings = self.settings
         if "structured" in settings:
-            return f"sv-{settings['agent']}" if settings["structured"] else str(settings["agent"])
+            return arm_of(settings)
         return str(settings.get("arm", settings.get("method", "")))
 
     @property

@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from svrl.runs.settings import in_one_form, renamed, settings_in, spec_of
+from svrl.runs.settings import in_one_form, settings_in, spec_of
 from svrl.runs.spec import SUBJECT, Effort, RunSpec, shown
 from svrl.runtime.names import near_names, nearest_name
 
@@ -155,7 +155,7 @@ def runs_of(sweep: Sweep, changes: Mapping[str, Any] | None = None) -> list[RunS
             raise ValueError("device says where runs are computed, not what they are: give one, not a list of them.")
     found = list(every.values())
     for entry in sweep.exclude:
-        wanted = {name: value if isinstance(value, list) else [value] for name, value in renamed(entry).items()}
+        wanted = {name: value if isinstance(value, list) else [value] for name, value in entry.items()}
         _refuse_unknown(wanted, list(every.values()))
         found = [spec for spec in found if not _matches(spec, wanted)]
     if not found:
@@ -179,9 +179,8 @@ def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
 
 def _over(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with changes; what a change stands for goes."""
-    changes = renamed(changes)
     gone = {other for name in changes for other in _REPLACES.get(name, ())} - set(changes)
-    return {**{name: value for name, value in renamed(settings).items() if name not in gone}, **changes}
+    return {**{name: value for name, value in settings.items() if name not in gone}, **changes}
 
 
 def _values(name: str, value: Any, kind: str) -> Sequence[Any]:
@@ -227,7 +226,7 @@ def chosen(what: str, specs: Sequence[RunSpec], where: Mapping[str, Iterable[Any
     Raises:
         ValueError: If no run has such a setting, or no run is left, with what there is instead.
     """
-    wanted = {name: list(values) for name, values in renamed(where).items()}
+    wanted = {name: list(values) for name, values in where.items()}
     _refuse_unknown(wanted, specs)
     found = [spec for spec in specs if _matches(spec, wanted)]
     if found:

@@ -15,7 +15,7 @@ _OWN = ("env", "seed", "precision")
 """Settings beside those of the agent."""
 _FIELDS = [entry.name for entry in dataclasses.fields(AgentConfig)]
 _FLOATS = frozenset(entry.name for entry in dataclasses.fields(AgentConfig) if isinstance(entry.default, float))
-STRUCTURE = frozenset(_FIELDS[_FIELDS.index("structured") + 1 : _FIELDS.index("discount")])
+STRUCTURE = frozenset(_FIELDS[_FIELDS.index("structured") + 1 : _FIELDS.index("gamma")])
 """Fields that only structured agents have a use for."""
 
 
@@ -74,7 +74,7 @@ def training(
     """
     if not config.structured:
         own = {entry.name: entry.default for entry in dataclasses.fields(AgentConfig) if entry.name in STRUCTURE}
-        config = config.but(**own)
+        config = config.replace(**own)
     fields = {name: float(value) + 0.0 if name in _FLOATS else value for name, value in config.as_json().items()}
     settings = {"env": env, "seed": seed, "precision": precision, **fields}
     settings["actions"] = config.actions or _own_actions(env)

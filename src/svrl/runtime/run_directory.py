@@ -241,7 +241,7 @@ def refuse_another_env(path: Path, env: str) -> None:
 
 
 def differences(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> list[str]:
-    """Where two configurations differ, as phrases: "observe was 0.2 and is 0.3"."""
+    """Where two configurations differ, as phrases: "p was 0.2 and is 0.3"."""
     later = json.loads(json.dumps(later))  # tuples become lists, as they have on disk
     names = [*earlier, *(name for name in later if name not in earlier)]
     return [

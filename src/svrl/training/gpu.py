@@ -44,7 +44,7 @@ def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
         asked, free = (re.search(pattern, said) for pattern in (f"Tried to allocate {_SIZE}", f"{_SIZE} is free"))
         sizes = [found[1] + what for found, what in ((asked, " was asked for"), (free, " is free")) if found]
         told = f"The memory of {device} is full{': ' if sizes else ''}{' and '.join(sizes)}. "
-        told += "Lower --replay, --envs or --batch-size, or train fewer at a time with --together."
+        told += "Lower --buffer-size, --n-envs or --batch-size, or train fewer at a time with --together."
         kept = any((folder / "checkpoints").glob("*.npz"))
         raise ValueError(f"{told} The last checkpoint is in {folder}." if kept else told) from error
 

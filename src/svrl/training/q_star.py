@@ -66,12 +66,12 @@ class QStarError:
     v_star: Tensor
 
     @classmethod
-    def of(cls, task: ControlTask, *, discount: float) -> QStarError:
+    def of(cls, task: ControlTask, *, gamma: float) -> QStarError:
         """Plan a task.
 
         Args:
             task: Its axes say how fine the grid is.
-            discount: The agent's; it replaces the task's own.
+            gamma: The agent's; it replaces the task's own.
 
         Raises:
             ValueError: If Q* on that grid is too large to be kept.
@@ -81,7 +81,7 @@ class QStarError:
                 f"Q* of {task.name} has {task.n_states} x {task.n_actions} values, more than the {MOST_VALUES:.0e} "
                 "that are kept. Take fewer actions."
             )
-        model = GridMDP(dataclasses.replace(task, discount=discount))
+        model = GridMDP(dataclasses.replace(task, gamma=gamma))
         v_star, _ = solve_exactly(model, _tolerance(model))
         return cls(
             model=model,
@@ -105,7 +105,7 @@ class QStarError:
                 "Set clip_rewards to False."
             )
         task = make_task(learner.env.removeprefix(CONTROL), actions=learner.config.actions or None)
-        return cls.of(task, discount=learner.config.discount)
+        return cls.of(task, gamma=learner.config.gamma)
 
     @property
     def span(self) -> float:
@@ -189,4 +189,4 @@ class QStarRows:
 def _tolerance(model: GridMDP) -> float:
     """Absolute, for exact values; those that rewards allow set the scale, because rounding follows it."""
     most = max(abs(end) for end in model.reward_range)
-    return max(1e-9, PRECISION * most / (1.0 - model.discount))
+    return max(1e-9, PRECISION * most / (1.0 - model.gamma))

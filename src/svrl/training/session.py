@@ -305,7 +305,7 @@ class TrainingSession:
         """A checkpoint if the last is old; and if the next step leads to an evaluation, that is shown."""
         config, steps = self.training.config, self.training.steps
         every = config.eval_every
-        if steps >= config.steps or (every and (steps + config.envs) // every > steps // every):
+        if steps >= config.steps or (every and (steps + config.n_envs) // every > steps // every):
             progress.say("evaluating")
         if time.monotonic() - self._saved >= self.habits.checkpoint_every:
             self._save()
@@ -342,7 +342,7 @@ def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str]
     config, updates = training.config, training.updates
     if run.earlier_steps is None or not run.grows:
         return
-    now, then = (config.but(steps=steps).learning_rate_at(updates) for steps in (run.earlier_steps, config.steps))
+    now, then = (config.replace(steps=steps).learning_rate_at(updates) for steps in (run.earlier_steps, config.steps))
     if then > now:
         say(
             f"Note: the learning rate falls over all steps. It is {now:.3g} here and goes up to {then:.3g} "

@@ -159,7 +159,7 @@ def compute_planned(settings: Mapping[str, Any], work: Work) -> Result:
     """One method on a task with one mask, as many iterations as plain value iteration takes unless it says a number."""
     problem = problem_of(settings, work.device)
     limit = problem.vanilla[0] if settings["iterations"] == VANILLA else int(settings["iterations"])
-    method = method_of(settings["method"], settings["observe"], limit)
+    method = method_of(settings["method"], settings["p"], limit)
     # Kernels are compiled, or loaded, before anything is timed.
     first = torch.zeros(1, dtype=torch.int64, device=problem.model.device)
     problem.model.backup_at(problem.optimum.v, first, first)
@@ -179,9 +179,9 @@ OPTIMUM = Kind(name="control-optimum", version=1, compute=compute_optimum)
 PLANNED = Kind(name="control-plan", version=1, compute=compute_planned)
 
 
-def method_of(name: str, observe: float | None, iterations: int) -> Method:
+def method_of(name: str, p: float | None, iterations: int) -> Method:
     """A method by name; a share to observe only where it takes one."""
-    return make_method(name, observe=observe if "observe" in METHODS[name].takes else None, iterations=iterations)
+    return make_method(name, p=p if "p" in METHODS[name].takes else None, iterations=iterations)
 
 
 def judged(problem: Problem, found: Plan, score: Score) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -259,8 +259,8 @@ def draw_maps_of(figure: Figure, panels: Iterable[Axes], runs: Iterable[tuple[Ke
 
 def draw_shares(panel: Axes, evidence: Evidence, best: Kept, name: str, kind: str, **runs: Any) -> None:
     """The metric against the share observed: the mean over masks with its interval, each mask as a dot; the optimum."""
-    shares = sorted({run.settings["observe"] for run in evidence.where(kind, **runs)})
-    found = [values_of(evidence, "metric", kind, observe=share, **runs) for share in shares]
+    shares = sorted({run.settings["p"] for run in evidence.where(kind, **runs)})
+    found = [values_of(evidence, "metric", kind, p=share, **runs) for share in shares]
     draw_masks(panel, shares, found, name, BLUE)
     tag(panel.plot(shares, [np.mean(some) for some in found], color=BLUE, label=name), name)
     draw_optimum(panel, best)

@@ -95,7 +95,7 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
             found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=optimum))
             beside = BASELINES if variant == "paper" and (points, actions) != FINE else ()
             for method in (PAPER_SVP, *beside):
-                more: dict[str, Any] = {"method": method, "observe": LOW, "iterations": ITERATIONS[scale]}
+                more: dict[str, Any] = {"method": method, "p": LOW, "iterations": ITERATIONS[scale]}
                 masks = 1 if scale == "smoke" and method != PAPER_SVP else MASKS[scale]
                 plans = ({**where, **more, "seed": seed} for seed in range(masks))
                 found += [RunSpec(kind=PLANNED, settings=settings, minutes=planned) for settings in plans]

@@ -43,7 +43,7 @@ ACTIONS = 64
 DISCOUNT = 0.95
 
 SMOKE = TrainingPlan(
-    preset="smoke", steps=150, seeds=1, overrides={"actions": 8, "discount": DISCOUNT}, batches=50, states=64
+    preset="smoke", steps=150, seeds=1, overrides={"actions": 8, "gamma": DISCOUNT}, batches=50, states=64
 )
 SHORT = TrainingPlan(
     preset="classic",
@@ -51,9 +51,9 @@ SHORT = TrainingPlan(
     seeds=10,
     overrides={
         "actions": ACTIONS,
-        "discount": DISCOUNT,
+        "gamma": DISCOUNT,
         "learning_rate": 3e-4,
-        "target_every": 250,
+        "target_update_interval": 250,
         "eval_every": 0,
     },
     batches=2_000,

@@ -27,7 +27,7 @@ def compute(settings: Mapping[str, Any], work: Work) -> Result:
     """One task, one share, one mask."""
     problem = control.problem_of(settings, work.device)
     generator = torch.Generator(problem.model.device).manual_seed(settings["seed"])
-    found = low_rank_policy(problem.q, generator, observe=settings["observe"])
+    found = low_rank_policy(problem.q, generator, p=settings["p"])
     row, arrays = control.judged_q(problem, found.q, found.policy)
     return Result(rows=[{**row, "rank_of_estimate": int(found.estimate.rank)}], arrays=arrays)
 
@@ -50,8 +50,8 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
         where = control.grid(scale, task, "paper")
         found.append(RunSpec(kind=OPTIMUM, settings=where, minutes=0.01 if small else 0.1))
         found += [
-            RunSpec(kind=KIND, settings={**where, "observe": observe, "seed": seed}, minutes=0.005 if small else 0.12)
-            for observe in SHARES[scale]
+            RunSpec(kind=KIND, settings={**where, "p": p, "seed": seed}, minutes=0.005 if small else 0.12)
+            for p in SHARES[scale]
             for seed in range(MASKS[scale])
         ]
     return tuple(found)
@@ -77,7 +77,7 @@ BUDGETS = {
 def _claims_of(task: str, like: str, performs: str) -> Iterator[Claim]:
     """Of one task; the paper's words for its map, and for how the policy performs."""
     plain = task.replace("-", " ")
-    claim = partial(policy_claim, kind=KIND.name, task=task, observe=HALF)
+    claim = partial(policy_claim, kind=KIND.name, task=task, p=HALF)
     says = f"On the {plain} the policy from half of the entries of Q* is as good as the optimal one."
     yield claim("loss", f"{task}-low-rank-policy", POLICIES[task], says, performs)
     says = f"The map of the policy from half of the entries of Q* of the {plain} looks like the optimum's."
@@ -100,7 +100,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     """Maps with the metric against the share, or trajectories."""
     task = next(task for task in TASKS if figure_id in (POLICIES[task], PATHS[task]))
     best = evidence.only(OPTIMUM.name, task=task)
-    named = {"optimum": best, f"from p = {HALF:g} of Q*": evidence.only(KIND.name, task=task, observe=HALF, seed=0)}
+    named = {"optimum": best, f"from p = {HALF:g} of Q*": evidence.only(KIND.name, task=task, p=HALF, seed=0)}
     if figure_id == PATHS[task]:
         return control.draw_starts_of(named)
     figure = new_figure(9.4, 2.9)

@@ -62,11 +62,11 @@ PATHS = dict(zip(TASKS, ("fig10", "fig14", "fig18", "fig22"), strict=True))
 """Figures of trajectories, by task."""
 
 
-def planned(scale: str, where: dict[str, Any], method: str, observe: float | None, masks: int) -> list[RunSpec]:
+def planned(scale: str, where: dict[str, Any], method: str, p: float | None, masks: int) -> list[RunSpec]:
     """The plans of one method, one a mask."""
     minutes = 1.8 if where["task"] == "cart-pole" else 0.5
     minutes *= 0.01 if scale == "smoke" else 1.0 if method in (PAPER_SVP, "svp") else 0.2
-    more = {"method": method, "observe": observe, "iterations": ITERATIONS[scale]}
+    more = {"method": method, "p": p, "iterations": ITERATIONS[scale]}
     return [RunSpec(kind=PLANNED, settings={**where, **more, "seed": k}, minutes=minutes) for k in range(masks)]
 
 
@@ -80,8 +80,8 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
         # The authors' pendulum is the one whose numbers the paper prints; the car is repeated only in full.
         ours = variant == "paper" or task == TASKS[0] or (scale == "full" and task not in SAME)
         shares = SHARES[scale] if variant == "paper" or scale == "full" else (LOW,)
-        for observe in shares if ours else ():
-            found += planned(scale, where, PAPER_SVP, observe, masks)
+        for p in shares if ours else ():
+            found += planned(scale, where, PAPER_SVP, p, masks)
         for method in BASELINES if variant == "paper" else ():
             share = None if method in WITHOUT_SHARE else LOW
             found += planned(scale, where, method, share, 1 if method in DRAWS_NOTHING or scale == "smoke" else masks)
@@ -108,9 +108,9 @@ UPRIGHT = 5.0
 """Degrees."""
 
 
-def runs_of(task: str, observe: float = LOW) -> dict[str, Any]:
+def runs_of(task: str, p: float = LOW) -> dict[str, Any]:
     """The settings of the paper's SVP, whose runs differ in their masks."""
-    return {"task": task, "observe": observe, "variant": "paper", "method": PAPER_SVP}
+    return {"task": task, "p": p, "variant": "paper", "method": PAPER_SVP}
 
 
 def judge_upright(evidence: Evidence) -> Finding:
@@ -234,7 +234,7 @@ CLAIMS: tuple[Claim, ...] = (
         1.92,
         "masks, and over steps 51 to 199,",
         task=PENDULUM,
-        observe=LOW,
+        p=LOW,
         method=PAPER_SVP,
     ),
     claim_on(
@@ -319,7 +319,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     if figure_id == PATHS[task]:
         shown |= {f"{LABELS[method]}, p = {LOW:g}": (method, LOW) for method in BESIDE_PATHS}
     named = {"optimum": best} | {
-        words: evidence.only(PLANNED.name, method=method, observe=share, seed=0, **which)
+        words: evidence.only(PLANNED.name, method=method, p=share, seed=0, **which)
         for words, (method, share) in shown.items()
     }
     if figure_id == PATHS[task]:
@@ -342,7 +342,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
 
 
 def _share_of(method: str) -> dict[str, Any]:
-    return {"observe": None if method in WITHOUT_SHARE else LOW}
+    return {"p": None if method in WITHOUT_SHARE else LOW}
 
 
 def _baselines(evidence: Evidence) -> Figure:

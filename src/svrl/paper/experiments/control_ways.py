@@ -34,7 +34,7 @@ class Way:
 
     Attributes:
         name: What it is called in claims and pictures.
-        arm: Of `svrl.paper.experiments.trainings.ARMS`, from which it starts.
+        arm: Of `svrl.agents.config.ARMS`, from which it starts.
         changes: What it changes of that.
     """
 
@@ -47,9 +47,9 @@ PLAIN = Way(name="plain", arm="dqn")
 AUTHORS = Way(name="authors")
 BOTH = Way(name="rows centred + network's value", arm="sv-dqn-network")
 CENTRED = Way(name="rows centred", changes={"scale": "row"})
-NETWORK = Way(name="network's value", changes={"value": "network"})
+NETWORK = Way(name="network's value", changes={"next_value_from": "network"})
 ESTIMATE = Way(name="rows centred + estimate", changes={"scale": "row", "output": "estimate"})
-HALF = Way(name="rows centred + half observed", changes={"scale": "row", "observe": 0.5})
+HALF = Way(name="rows centred + half observed", changes={"scale": "row", "p": 0.5})
 SHRUNK_LESS = Way(name="rows centred + less shrinkage", changes={"scale": "row", "ratio": 0.002})
 KNOWN = (PLAIN, AUTHORS, BOTH)
 """Those of `control_learning`."""

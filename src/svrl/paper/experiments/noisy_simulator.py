@@ -63,7 +63,7 @@ def at_equal_samples(method: Method, n_actions: int) -> Method:
     """The method with as many iterations as S x A samples each would pay for."""
     if not isinstance(method, AveragedStructuredIteration):
         return method
-    drawn = method.samples * method.observe * n_actions
+    drawn = method.samples * method.p * n_actions
     return replace(
         method, max_iterations=max(1, int(method.max_iterations * drawn / (drawn + method.checks(n_actions))))
     )
@@ -75,12 +75,12 @@ def method_of(settings: Mapping[str, Any]) -> Method:
     if name == "value-iteration":
         return ValueIteration(stop="sup", max_iterations=limit)
     if name == "averaged":
-        return AveragedValueIteration(samples=settings["samples"], observe=settings["observe"], max_iterations=limit)
+        return AveragedValueIteration(samples=settings["samples"], p=settings["p"], max_iterations=limit)
     if name == "incumbent":
         return IncumbentIteration(challengers=settings["challengers"], max_iterations=limit)
     assert name == OURS, name
     fixed = {} if settings["rank"] is None else {"rank": settings["rank"], "choose": False}
-    common = {"samples": settings["samples"], "observe": settings["observe"]}
+    common = {"samples": settings["samples"], "p": settings["p"]}
     return AveragedStructuredIteration(max_iterations=limit, **common, **fixed)
 
 
@@ -155,7 +155,7 @@ def runs(size: Size) -> tuple[RunSpec, ...]:
         wanted += [{"method": "incumbent", "sigma": sigma, "challengers": few} for few in size.challengers]
         wanted += [{"method": OURS, "sigma": sigma}]
         for share in size.shares:
-            wanted += [{"method": name, "sigma": sigma, "observe": share} for name in ("averaged", OURS)]
+            wanted += [{"method": name, "sigma": sigma, "p": share} for name in ("averaged", OURS)]
         wanted += [{"method": OURS, "sigma": sigma, "rank": rank} for rank in size.ranks]
     for sigma in size.noise:
         wanted += [{"method": name, "sigma": sigma} for name in ("averaged", OURS)]
@@ -163,7 +163,7 @@ def runs(size: Size) -> tuple[RunSpec, ...]:
     for sigma, name, count in itertools.product((*size.noise, *BARS), ("averaged", OURS), size.samples):
         wanted += [{"method": name, "sigma": sigma, "samples": count}]
     common: dict[str, Any] = {"states": [size.states] * 2, "levels": size.levels, "iterations": size.iterations}
-    common |= {"samples": 1, "observe": 1.0, "challengers": None, "rank": None}
+    common |= {"samples": 1, "p": 1.0, "challengers": None, "rank": None}
     found = []
     for some, k in itertools.product(wanted, range(size.seeds)):
         minutes = size.minutes * (1.0 if some["method"] == OURS else 0.1)
@@ -182,7 +182,7 @@ BUDGETS = {
 
 def losses(evidence: Evidence, sigma: float, method: str, **settings: Any) -> list[float]:
     """Of every seed; where nothing else is said, of the method as it is."""
-    wanted = {"challengers": None, "rank": None, "observe": 1.0, "samples": 1, "sigma": sigma, "method": method}
+    wanted = {"challengers": None, "rank": None, "p": 1.0, "samples": 1, "sigma": sigma, "method": method}
     return [float(row["loss"]) for row in evidence.rows(KIND.name, **(wanted | settings))]
 
 
@@ -239,7 +239,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     _against(panels[0, 1], evidence, "sigma", (OURS, "averaged"), None, samples=4)
     panels[0, 1].set_xlabel("noise of one backup")
     for sigma in BARS:
-        _against(panels[1, 0], evidence, "observe", (OURS, "averaged"), sigma)
+        _against(panels[1, 0], evidence, "p", (OURS, "averaged"), sigma)
         _against(panels[1, 1], evidence, "rank", (OURS,), sigma)
     panels[1, 0].set_xlabel("share of pairs sampled in an iteration")
     panels[1, 1].set_xlabel("fixed rank (lines: noise, as in c)")
@@ -273,7 +273,7 @@ def _against(
     """Loss against one setting; at a level of noise, or over all levels if that is what varies."""
     for method in methods:
         fixed: dict[str, Any] = {"challengers": 3 if method == "incumbent" else None}
-        fixed |= {"observe": 1.0, "rank": None, "samples": samples, "sigma": sigma}
+        fixed |= {"p": 1.0, "rank": None, "samples": samples, "sigma": sigma}
         del fixed[what]
         runs = evidence.where(KIND.name, method=method, **fixed)
         places = sorted({run.settings[what] for run in runs if run.settings[what] is not None})

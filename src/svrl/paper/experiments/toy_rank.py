@@ -39,7 +39,7 @@ VANILLA, ONLINE = "value-iteration", "paper-svp"
 
 def compute(settings: Mapping[str, Any], work: Work) -> Result:
     """One MDP and one method; the row of the optimum comes last, with t None."""
-    sizes = {"n_states": settings["states"], "n_actions": settings["actions"], "discount": settings["discount"]}
+    sizes = {"n_states": settings["states"], "n_actions": settings["actions"], "gamma": settings["gamma"]}
     model = toy_mdp(settings["seed"], reward=settings["reward"], device=work.device, **sizes)
     best = model.backup(solve_exactly(model)[0])
     rows = []
@@ -71,7 +71,7 @@ def _iterations(model: TabularMDP, settings: Mapping[str, Any]) -> Iterator[tupl
             q = model.backup(q.max(1).values)
             yield q, (t + 1) * q.numel()
         return
-    method = paper_svp(observe=settings["observe"], max_iterations=settings["iterations"])
+    method = paper_svp(p=settings["p"], max_iterations=settings["iterations"])
     run = begin(model, method, seed=settings["seed"], start=q)
     for row in advance(model, method, run):
         if run.state.outcome:
@@ -95,11 +95,11 @@ def runs(scale: str) -> tuple[RunSpec, ...]:
     """Every reward, method and seed."""
     states, actions = SIZES[scale]
     weights = {VANILLA: 0.03, ONLINE: 0.1} if scale != "smoke" else {VANILLA: 0.005, ONLINE: 0.01}
-    common = {"states": states, "actions": actions, "discount": 0.95, "iterations": ITERATIONS}
+    common = {"states": states, "actions": actions, "gamma": 0.95, "iterations": ITERATIONS}
     found = []
     for reward, (method, minutes), seed in itertools.product(REWARDS, weights.items(), range(SEEDS[scale])):
         settings = {**common, "reward": reward, "method": method, "seed": seed}
-        settings |= {"observe": HALF if method == ONLINE else 1.0}
+        settings |= {"p": HALF if method == ONLINE else 1.0}
         found.append(RunSpec(kind=KIND, settings=settings, minutes=minutes))
     return tuple(found)
 

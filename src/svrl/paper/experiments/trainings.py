@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.agents.config import AUTHORS_STRUCTURE, OUR_STRUCTURE, AgentConfig
+from svrl.agents.config import ARMS, AgentConfig
 from svrl.envs.atari_games import GAMES, human_normalised
 from svrl.paper.claim import Evidence
 from svrl.paper.experiment import Budget
@@ -37,18 +37,6 @@ from svrl.runs.store import Kept
 from svrl.runs.train_run import training
 
 TECHNIQUES = ("dqn", "double", "dueling")
-_WAYS: dict[str, dict[str, Any]] = {
-    "{}": AUTHORS_STRUCTURE,  # of no use to a plain agent, but the configurations of kept runs stay what they were
-    "sv-{}": {"structured": True, **AUTHORS_STRUCTURE},
-    "sv-{}-network": {"structured": True, **OUR_STRUCTURE},
-}
-"""Plain; structured as the authors have it; and ours, with rows centred and actions valued by the target network."""
-
-ARMS: dict[str, dict[str, Any]] = {
-    way.format(agent): {"agent": agent, **changes} for way, changes in _WAYS.items() for agent in TECHNIQUES
-}
-"""What each arm changes, whatever the preset's own way of structure is."""
-
 VERSION = 1
 _RATES = {"atari": 90.0, "minatar": 160.0, "classic": 700.0}
 """By family, agent steps a second on one core with the updates of the preset, about: for estimates of time only."""
@@ -79,7 +67,7 @@ class TrainingPlan:
 
         Args:
             envs: Names of environments.
-            arms: Of `ARMS`.
+            arms: Of `svrl.agents.config.ARMS`.
             **overrides: More changes to the preset.
         """
         arms = tuple(arms)
@@ -128,8 +116,8 @@ def training_study(
 
 def config_of(settings: Mapping[str, Any]) -> AgentConfig:
     """All settings of the agent of a run."""
-    changes = {**ARMS[settings["arm"]], **settings["overrides"], "steps": settings["steps"]}
-    return AgentConfig.for_env(settings["env"], settings["preset"], **changes)
+    changes = {**settings["overrides"], "steps": settings["steps"]}
+    return AgentConfig.for_env(settings["env"], settings["preset"], agent=settings["arm"], **changes)
 
 
 # Budgets on Atari.
@@ -140,10 +128,10 @@ LAPTOP = TrainingPlan(
     steps=20_000,
     seeds=1,
     overrides={
-        "replay": 20_000,
-        "learn_from": 1_000,
+        "buffer_size": 20_000,
+        "learning_starts": 1_000,
         "epsilon_steps": 10_000,
-        "target_every": 500,
+        "target_update_interval": 500,
         "log_every": 1_000,
         "eval_episodes": 5,
     },
@@ -156,13 +144,13 @@ SCREEN = TrainingPlan(
     steps=200_000,
     seeds=1,
     overrides={
-        "envs": 64,
+        "n_envs": 64,
         "act_lag": 1,
-        "replay": 200_000,
-        "learn_from": 5_000,
+        "buffer_size": 200_000,
+        "learning_starts": 5_000,
         "epsilon_steps": 50_000,
         "learning_rate": 5e-4,
-        "target_every": 500,
+        "target_update_interval": 500,
         "eval_every": 0,
         "eval_episodes": 10,
         "eval_epsilon": 0.01,
@@ -175,7 +163,7 @@ SHORT = TrainingPlan(
     preset="short",
     steps=1_000_000,
     seeds=3,
-    overrides={"envs": 64, "act_lag": 1, "eval_every": 0, "eval_epsilon": 0.01},
+    overrides={"n_envs": 64, "act_lag": 1, "eval_every": 0, "eval_epsilon": 0.01},
 )
 FULL = TrainingPlan(preset="authors", steps=15_000_000, seeds=3)
 
