@@ -116,7 +116,7 @@ class SoftImpute:
             tolerance=self.tolerance,
             max_steps=self.max_steps,
         )
-        return Completed(*(part.view(*q.shape[:-2], *part.shape[1:]) for part in found))
+        return Completed(*(part.view((*q.shape[:-2], *part.shape[1:])) for part in found))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""
