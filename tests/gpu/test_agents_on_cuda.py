@@ -79,7 +79,7 @@ def burst_on(device: str, config: AgentConfig, spec: EnvSpec, batch: Batch, coun
         class Told:
             """The same observed sets on both devices."""
 
-            value = structure.next_value_from
+            next_value_from = structure.next_value_from
             complete = staticmethod(structure.complete)
 
             def draw(self, shape: tuple[int, ...], generator: torch.Generator, *, updates: int = 0) -> torch.Tensor:

@@ -164,7 +164,7 @@ def _wanted(rule: StructuredTargets | float) -> tuple[str, float, int, Value]:
         return _registered(rule)
     if not isinstance(rule, float | int) or not 0.0 < rule <= 1.0:
         raise ValueError(f"A rule is a StructuredTargets, or a probability in (0, 1], got {rule!r}.")
-    name, _, rise, value = _registered(OUR_WAY)
+    name, _, rise, value = _OURS
     return name, float(rule), rise, value
 
 
@@ -181,6 +181,10 @@ def _registered(rule: StructuredTargets) -> tuple[str, float, int, Value]:
     name = _NAMES.setdefault(key, f"rule {len(_NAMES)}")
     _RULES.setdefault(name, kept)
     return name, float(rule.p), rule.rise, rule.next_value_from
+
+
+# Compilers of torch before 2.13 cannot take a frozen record from a global variable.
+_OURS = _registered(OUR_WAY)
 
 
 def _draw(q: Tensor, p: float, rise: int, seed: int, updates: int | Tensor | None) -> Tensor:
