@@ -172,6 +172,6 @@ def test_closing_in_the_middle_of_a_step() -> None:
 
 
 def test_a_missing_package_names_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ale_py.vector_env", None)
+    monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(ValueError, match=r'Atari needs ale-py: pip install "svrl\[atari\]"'):
         make_env("atari/pong", 1, seed=0)

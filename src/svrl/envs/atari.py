@@ -51,7 +51,7 @@ class AtariVectorEnv:
         frame_limit: int = FRAME_LIMIT,
         noop_max: int = NOOP_MAX,
     ) -> None:
-        """Start the emulators.
+        """Say what will be played. The emulators, a tenth of a second each, start at the first `reset`.
 
         Args:
             game: Which.
@@ -66,15 +66,14 @@ class AtariVectorEnv:
             ValueError: If ale-py is not installed.
         """
         self.count = len(seeds)
-        self._native = _native(
-            game.name,
-            self.count,
-            max_num_frames_per_episode=frame_limit,
-            repeat_action_probability=sticky,
-            noop_max=noop_max,
-            num_threads=threads,
-        )
-        names = tuple(action.name.lower() for action in self._native.ale.get_action_set())
+        self._settings = {
+            "max_num_frames_per_episode": frame_limit,
+            "repeat_action_probability": sticky,
+            "noop_max": noop_max,
+            "num_threads": threads,
+        }
+        self._native: Any = None
+        names = _action_names(game.name)
         self.spec = EnvSpec(
             id=f"atari/{game.name}",
             family="atari",
@@ -91,6 +90,8 @@ class AtariVectorEnv:
 
     def reset(self) -> np.ndarray:
         """Begin all games. The seeds serve the first time; later games go on with their streams."""
+        if self._native is None and self._seeds is not None:
+            self._native = _native(self.spec.id.removeprefix("atari/"), self.count, **self._settings)
         observations, info = self._native.reset(seed=self._seeds)
         self._seeds = None
         self._lives, self._newest = info["lives"], observations
@@ -134,11 +135,21 @@ class AtariVectorEnv:
         self._native = None
 
 
-def _native(game: str, count: int, **settings: Any) -> Any:
+def _action_names(game: str) -> tuple[str, ...]:
+    """Names of the actions that the game knows, in the order of their numbers."""
     try:
-        from ale_py.vector_env import AtariVectorEnv
+        from ale_py import ALEInterface, LoggerMode, roms
     except ImportError as error:
         raise ValueError('Atari needs ale-py: pip install "svrl[atari]"') from error
+    ALEInterface.setLoggerMode(LoggerMode.Error)
+    emulator, cartridge = ALEInterface(), roms.get_rom_path(game)
+    assert cartridge is not None
+    emulator.loadROM(cartridge)
+    return tuple(action.name.lower() for action in emulator.getMinimalActionSet())
+
+
+def _native(game: str, count: int, **settings: Any) -> Any:
+    from ale_py.vector_env import AtariVectorEnv
     from gymnasium.vector import AutoresetMode
 
     return AtariVectorEnv(
