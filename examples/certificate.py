@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from svrl import Observed, SoftImpute, certify, duality_gap
+from svrl import Observed, SoftImpute, certify
+from svrl.matrix import duality_gap
 
 rng = np.random.default_rng(0)
 truth = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 40)) + 0.1 * rng.normal(size=(60, 40))

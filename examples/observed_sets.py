@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from svrl import Bernoulli, FactorALS, Observed
+from svrl import FactorALS, Observed
+from svrl.matrix import Bernoulli
 
 shape = 400, 300
 rng = np.random.default_rng(0)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from svrl import ContractBroken, Estimate, Observed, RowMean, check_estimator
+from svrl import Estimate, Observed, RowMean, check_estimator
+from svrl.matrix import ContractBroken
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,12 @@ from svrl import (
     GridMDP,
     ModifiedPolicyIteration,
     StructuredValueIteration,
-    TimeToGoal,
-    coordinates,
     evaluate_policy,
     plan,
     policy_loss,
     rollout,
 )
+from svrl.mdp import TimeToGoal, coordinates
 
 
 def step(states, actions, noise):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from svrl import approximate_rank, effective_rank, spectrum, stable_rank
+from svrl import approximate_rank, effective_rank, spectrum
+from svrl.matrix import stable_rank
 
 rng = np.random.default_rng(0)
 value = rng.normal(10.0, 1.0, size=(200, 1))

@@ -2,7 +2,8 @@
 
 import torch
 
-from svrl import Bernoulli, FactorALS, Observed
+from svrl import FactorALS, Observed
+from svrl.matrix import Bernoulli
 
 generator = torch.Generator().manual_seed(0)
 truth = torch.randn(500, 6, generator=generator) @ torch.randn(6, 200, generator=generator)

@@ -16,7 +16,6 @@ from pathlib import Path
 from svrl import (
     CrossValueIteration,
     GridMDP,
-    Method,
     ModifiedPolicyIteration,
     evaluate_policy,
     make_method,
@@ -25,6 +24,7 @@ from svrl import (
     policy_loss,
     solve_exactly,
 )
+from svrl.planning import Method
 
 TASKS = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole")
 BUDGET = {"inverted-pendulum": 135, "mountain-car": 181, "double-integrator": 72, "cart-pole": 112}

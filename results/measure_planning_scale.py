@@ -15,7 +15,8 @@ from pathlib import Path
 
 import torch
 
-from svrl import CrossValueIteration, GridMDP, certify_on_sample, make_task, plan
+from svrl import CrossValueIteration, GridMDP, make_task, plan
+from svrl.planning import certify_on_sample
 
 
 def main(out: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from svrl import FactorALS, Outcome, RowMean
+from svrl import FactorALS, RowMean
+from svrl.matrix import Outcome
 from svrl.matrix.catalogue import ESTIMATORS
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from svrl import USVT, Bernoulli, FactorALS, HardImpute, NuclearNorm, Observed, RowMean, SoftImpute, certify
-from svrl.matrix import approximate_rank
+from svrl import USVT, FactorALS, HardImpute, NuclearNorm, Observed, RowMean, SoftImpute, certify
+from svrl.matrix import Bernoulli, approximate_rank
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

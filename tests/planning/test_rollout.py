@@ -207,8 +207,8 @@ def test_numpy_arrays_are_welcome():
     q = model.backup(v.numpy())
     assert svrl.policy_loss(v.numpy(), v.numpy()).mean == 0.0
     svrl.certify_plan(model, v.numpy(), policy.numpy())
-    svrl.certify_on_sample(model, v.numpy(), policy.numpy(), np.arange(5))
+    svrl.planning.certify_on_sample(model, v.numpy(), policy.numpy(), np.arange(5))
     greedy = svrl.GreedyPolicy(task=task, q=q)
     greedy.actions(np.zeros((3, 2)))
     svrl.rollout(task, greedy, starts=np.zeros((3, 2)), generator=torch.Generator().manual_seed(0), steps=5)
-    svrl.low_rank_policy(q.numpy(), torch.Generator().manual_seed(0), p=0.9)
+    svrl.planning.low_rank_policy(q.numpy(), torch.Generator().manual_seed(0), p=0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import svrl
-import svrl.matrix
 
 API_PAGES = "\n".join(page.read_text() for page in sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.md")))
 
@@ -35,14 +35,26 @@ def test_methods_are_documented(name: str) -> None:
     assert bare == []
 
 
-def test_the_package_and_its_parts_agree() -> None:
-    assert set(svrl.matrix.__all__) <= set(svrl.__all__)
+def test_every_public_name_of_a_package_is_documented() -> None:
+    for package in svrl._PACKAGES:
+        for name in importlib.import_module(f"svrl.{package}").__all__:
+            value = getattr(importlib.import_module(f"svrl.{package}"), name)
+            assert not callable(value) or inspect.getdoc(value), f"{package}.{name} has no docstring"
+
+
+def test_the_top_level_is_small() -> None:
+    assert len(svrl.__all__) < 60
     assert set(svrl.__all__) <= set(dir(svrl))
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Softimpute'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'Softimpute'\. Did you mean SoftImpute\?"):
         _ = svrl.Softimpute
+
+
+def test_a_name_of_a_package_is_pointed_to() -> None:
+    with pytest.raises(AttributeError, match=r"It is svrl\.planning\.SampledMax\.$"):
+        _ = svrl.SampledMax
 
 
 def test_a_name_of_an_integration_is_pointed_to() -> None:

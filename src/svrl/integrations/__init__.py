@@ -12,21 +12,6 @@ Masks are drawn from a seed and the number of updates, so a run that was saved a
 drawn. No random number of a library's is used: p = 1 with output "fill" gives exactly its own result.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
-    from svrl.integrations.target_hook import RankMonitor, TargetHook, structure
-
-__all__ = ["RankMonitor", "TargetHook", "structure", "structured", "structured_quantiles", "structured_values"]
-
-
-def __getattr__(name: str) -> object:
-    # Loaded when asked for: importing one integration does not wait for what another one needs.
-    if name in __all__:
-        file = "pytorch" if name.startswith("structured") else "target_hook"
-        return getattr(importlib.import_module(f"svrl.integrations.{file}"), name)
-    raise AttributeError(f"module 'svrl.integrations' has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,14 @@
+from .agent import Agent as Agent
+from .agent import load_agent as load_agent
+from .config import AgentConfig as AgentConfig
+from .evaluation import Games as Games
+from .evaluation import evaluate as evaluate
+from .replay import Batch as Batch
+from .replay import Replay as Replay
+from .structured_targets import AUTHORS_WAY as AUTHORS_WAY
+from .structured_targets import Completion as Completion
+from .structured_targets import StructuredTargets as StructuredTargets
+from .study import RankStudy as RankStudy
+from .study import rank_study as rank_study
+from .training import Training as Training
+from .training import train as train

@@ -1,0 +1,11 @@
+from .atari_games import GAMES as GAMES
+from .atari_games import Game as Game
+from .atari_games import human_normalised as human_normalised
+from .control import features as features
+from .make import describe_env as describe_env
+from .make import known_environments as known_environments
+from .make import make_env as make_env
+from .vector import EnvSpec as EnvSpec
+from .vector import Step as Step
+from .vector import VectorEnv as VectorEnv
+from .vector import step as step
