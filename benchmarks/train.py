@@ -67,7 +67,7 @@ def measure_on_cpu(name: str, config: AgentConfig, rounds: int, device: torch.de
     """A step of the same agent, ours and Stable-Baselines3's, in turns."""
     runs = []
     for seed in range(rounds):
-        with torch_threads(1), closing(Training.begin(name, config, seed=seed, device=device)) as training:
+        with torch_threads(1), closing(Training(name, config, seed=seed, device=device)) as training:
             ours = timed(lambda training=training: _train(training, lambda: False))[0]  # type: ignore[misc]
         model = sb3_dqn(name, config, seed, device)
         with torch_threads(1), closing(model.env):
@@ -131,7 +131,7 @@ def loop_config(structured: bool, n_envs: int, start: int) -> AgentConfig:
 
 def loop_seconds(config: AgentConfig, warm: int, seconds_each: float, device: torch.device) -> float:
     """Seconds of an agent step of our loop, once it learns."""
-    with closing(Training.begin(GAME, config, device=device)) as training:
+    with closing(Training(GAME, config, device=device)) as training:
         _train(training, lambda: training.steps >= warm)
         first, began = training.steps, time.perf_counter()
         _train(training, lambda: time.perf_counter() - began >= seconds_each)

@@ -49,7 +49,7 @@ torch.set_num_threads(1)
 config = svrl.AgentConfig.of(
     "classic", agent="double", structured=True, gamma=0.95, steps=8_000, epsilon_steps=4_000, eval_every=0
 )
-untrained = svrl.Training.begin(heated_room, config, seed=0)
+untrained = svrl.Training(heated_room, config, seed=0)
 untrained.close()  # it is not gone on with; its network is as it was drawn
 agent = svrl.train(heated_room, config, seed=0)
 for label, found in (("before", untrained), ("after", agent)):

@@ -55,7 +55,7 @@ class Sampled(gymnasium.Env):
 
 def agent_on(source: Any, config: AgentConfig = CONFIG) -> Agent:
     """Untrained, with weights large enough for its actions to differ."""
-    training = Training.begin(source, config, seed=0)
+    training = Training(source, config, seed=0)
     training.close()
     with torch.no_grad():
         for parameter in training.network.parameters():
@@ -72,7 +72,7 @@ def seen_in_training(space: spaces.Space) -> tuple[list[Any], np.ndarray]:
             raw.append(super().reset(**kwargs)[0])
             return raw[-1], {}
 
-    training = Training.begin(lambda: Noted(space), CONFIG.replace(n_envs=20, buffer_size=1_000), seed=3)
+    training = Training(lambda: Noted(space), CONFIG.replace(n_envs=20, buffer_size=1_000), seed=3)
     seen = training._envs.reset()
     training.close()
     return raw, seen
@@ -113,7 +113,7 @@ def test_random_actions_are_the_environment_s_and_need_a_generator() -> None:
 @pytest.mark.parametrize("name", ["control/inverted-pendulum", "minatar/seaquest", "atari/breakout"])
 def test_environments_of_svrl_s_own(name: str, tmp_path: Path) -> None:
     pytest.importorskip({"m": "minatar", "a": "ale_py"}.get(name[0], "svrl"))
-    training = Training.begin(name, AgentConfig.for_env(name, "smoke", n_envs=3), seed=0)
+    training = Training(name, AgentConfig.for_env(name, "smoke", n_envs=3), seed=0)
     env, agent = training._envs, Agent.of(training)
     agent.save(tmp_path / "agent.npz")
     back = Agent.load(tmp_path / "agent.npz")

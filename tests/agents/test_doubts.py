@@ -73,7 +73,7 @@ def test_what_is_not(config: svrl.AgentConfig, actions: int) -> None:
 def test_it_is_said_of_trainings_that_make_no_update_and_of_no_other(settings: dict[str, int]) -> None:
     config = PLAIN.replace(**settings)
     said: list[str] = []
-    training = svrl.Training.begin("CartPole-v1", config, say=said.append)
+    training = svrl.Training("CartPole-v1", config, say=said.append)
     for _ in training.events():
         pass
     training.close()

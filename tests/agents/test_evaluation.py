@@ -189,7 +189,7 @@ def test_games_end_by_the_environment_s_limit_or_else_by_ours(make: Callable[[],
 @pytest.mark.usefixtures("soon")
 def test_training_on_an_environment_without_a_limit_ends_and_says_why() -> None:
     said: list[str] = []
-    training = Training.begin(Endless, TRAIN.replace(steps=60, eval_every=0), seed=0, say=said.append)
+    training = Training(Endless, TRAIN.replace(steps=60, eval_every=0), seed=0, say=said.append)
     (found,) = evaluations(list(with_evaluation(training)))
     training.close()
     assert found.lengths == (50, 50)
@@ -220,7 +220,7 @@ TRAIN = AgentConfig.of(
 
 
 def trained(config: AgentConfig = TRAIN) -> tuple[list[Event], Training]:
-    training = Training.begin(Dice, config, seed=5)
+    training = Training(Dice, config, seed=5)
     events = list(with_evaluation(training))
     training.close()
     return events, training
@@ -250,7 +250,7 @@ def test_an_evaluation_comes_just_before_the_last_event_of_its_step() -> None:
 
 def test_training_does_not_notice_evaluation() -> None:
     events, seen = trained()
-    alone = Training.begin(Dice, TRAIN, seed=5)
+    alone = Training(Dice, TRAIN, seed=5)
     assert [event for event in events if not isinstance(event, Evaluated)] == list(alone.events())
     for one, other in zip(seen.network.parameters(), alone.network.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -258,7 +258,7 @@ def test_training_does_not_notice_evaluation() -> None:
 
 
 def left_and_gone_on_with(leave: Callable[[Event], bool]) -> list[Event]:
-    training = Training.begin(Dice, TRAIN, seed=5)
+    training = Training(Dice, TRAIN, seed=5)
     events = []
     for event in with_evaluation(training):
         events.append(event)

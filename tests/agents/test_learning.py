@@ -51,7 +51,7 @@ def test_the_error_against_the_planned_q_falls(structured: bool) -> None:
     config = AgentConfig.for_env(
         "control/inverted-pendulum", actions=100, structured=structured, steps=20_000, gamma=0.95, eval_every=0
     )
-    training = Training.begin("control/inverted-pendulum", config, seed=0)
+    training = Training("control/inverted-pendulum", config, seed=0)
     error = QStarError.of_learner(training)
     rows = [error.event_row(training)]
     rows += [error.event_row(training) for event in training.events() if isinstance(event, Learned)]

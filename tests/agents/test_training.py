@@ -39,7 +39,7 @@ Source = str | Callable[[], Any]
 
 
 def run(source: Source, config: AgentConfig, seed: int = 0) -> tuple[Training, list[Event]]:
-    training = Training.begin(source, config, seed=seed)
+    training = Training(source, config, seed=seed)
     return training, list(training.events())
 
 
@@ -96,7 +96,7 @@ def test_updates_keep_pace_with_the_steps(rate: float, envs: int) -> None:
 
 def test_bursts_are_cut_at_copies_of_the_target_network(monkeypatch: pytest.MonkeyPatch) -> None:
     copies = []
-    training = Training.begin(identity, BRIEF.replace(n_envs=8, updates_per_step=1.0, target_update_interval=5))
+    training = Training(identity, BRIEF.replace(n_envs=8, updates_per_step=1.0, target_update_interval=5))
     original = training.learner.copy_to_target
     monkeypatch.setattr(training.learner, "copy_to_target", lambda: (copies.append(training.updates), original()))
     list(training.events())
@@ -105,7 +105,7 @@ def test_bursts_are_cut_at_copies_of_the_target_network(monkeypatch: pytest.Monk
 
 def test_with_a_lag_the_actions_come_from_before_the_burst() -> None:
     """Environments step as if the burst under way had not been made."""
-    training = Training.begin(identity, BRIEF.replace(act_lag=1, epsilon_start=0.0, epsilon_final=0.0))
+    training = Training(identity, BRIEF.replace(act_lag=1, epsilon_start=0.0, epsilon_final=0.0))
     checked = 0
     for event in training.events():
         if isinstance(event, Stepped) and event.updates and training._pending is not None:
@@ -159,7 +159,7 @@ def test_the_two_biases_are_two_things() -> None:
 def test_left_at_any_event_it_goes_on_with_the_next(kind: type[Event]) -> None:
     config = BRIEF.replace(n_envs=3, log_every=30)
     _, whole = run(identity, config)
-    training = Training.begin(identity, config, seed=0)
+    training = Training(identity, config, seed=0)
     heard: list[Event] = []
     while training.steps < config.steps or training._untold:
         for event in training.events():
@@ -171,14 +171,14 @@ def test_left_at_any_event_it_goes_on_with_the_next(kind: type[Event]) -> None:
 
 def interrupted(source: Source, config: AgentConfig, folder: Path, at: int, seed: int = 0) -> tuple[Training, list]:
     """Leave a run at a step, save it, and go on from the file in a new one."""
-    first = Training.begin(source, config, seed=seed)
+    first = Training(source, config, seed=seed)
     events: list[Event] = []
     for event in first.events():
         events.append(event)
         if isinstance(event, Stepped) and event.steps >= at:
             break
     Checkpoints(folder).save(first.capture(), first.replay)
-    second = Training.begin(source, config, seed=seed)
+    second = Training(source, config, seed=seed)
     loaded = Checkpoints(folder).load(second.replay)
     assert loaded is not None
     second.restore(loaded.state)
@@ -214,13 +214,13 @@ def test_environments_that_cannot_be_restored_begin_new_games(tmp_path: Path) ->
 
 
 def test_games_that_go_another_way_when_they_are_played_again_begin_anew() -> None:
-    first, said = Training.begin("CartPole-v1", BRIEF, seed=0), []
+    first, said = Training("CartPole-v1", BRIEF, seed=0), []
     for event in first.events():
         if event.steps >= 9:
             break
     state = first.capture()
     state["environments"]["observations"] += 1.0
-    second = Training.begin("CartPole-v1", BRIEF, seed=0, say=said.append)
+    second = Training("CartPole-v1", BRIEF, seed=0, say=said.append)
     second.restore(state)
     assert "went another way when they were played again. So those under way are lost" in said[-1]
     assert not np.array_equal(second._observations, first._observations)
@@ -228,12 +228,12 @@ def test_games_that_go_another_way_when_they_are_played_again_begin_anew() -> No
 
 def test_with_a_lag_a_resumed_agent_acts_with_its_own_network(tmp_path: Path) -> None:
     config = BRIEF.replace(act_lag=1)
-    first = Training.begin(identity, config, seed=0)
+    first = Training(identity, config, seed=0)
     for event in first.events():
         if event.steps >= 300:
             break
     Checkpoints(tmp_path).save(first.capture(), first.replay)
-    second = Training.begin(identity, config, seed=0)
+    second = Training(identity, config, seed=0)
     loaded = Checkpoints(tmp_path).load(second.replay)
     assert loaded is not None
     second.restore(loaded.state)
@@ -271,14 +271,14 @@ def test_nothing_is_imported_because_a_file_says_so(tmp_path: Path, monkeypatch:
 
 
 def test_training_that_diverged_stops_with_a_sentence() -> None:
-    training = Training.begin(identity, BRIEF.replace(learning_rate=1e30, loss="squared"), seed=0)
+    training = Training(identity, BRIEF.replace(learning_rate=1e30, loss="squared"), seed=0)
     with pytest.raises(ValueError, match=r"identity, seed 0: the loss is not finite at update \d+, after \d+ steps"):
         list(training.events())
     assert training.updates <= 10  # long before a row of diagnostics is due
 
 
 def test_no_checkpoint_is_made_of_a_training_that_diverged() -> None:
-    training = Training.begin(identity, BRIEF, seed=3)
+    training = Training(identity, BRIEF, seed=3)
     for event in training.events():
         if event.updates > 0 and isinstance(event, Stepped):
             break
@@ -306,8 +306,8 @@ def test_too_many_environments_are_refused_before_one_is_made(source: Source, mo
     with pytest.raises(
         ValueError, match=r"^1,000,000,000,000 environments .* at least .* GB of RAM are free\. Lower envs"
     ):
-        Training.begin(source, SMALL.replace(n_envs=10**12))
+        Training(source, SMALL.replace(n_envs=10**12))
     with pytest.raises(
         ValueError, match="A replay memory for 2001 environments holds at least 2001 transitions, got 2000"
     ):
-        Training.begin(source, SMALL.replace(n_envs=2001))
+        Training(source, SMALL.replace(n_envs=2001))

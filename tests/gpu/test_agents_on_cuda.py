@@ -143,7 +143,7 @@ def test_training_runs_and_repeats(arm: dict, act_lag: int) -> None:
     config = AgentConfig.of("classic", steps=600, learning_starts=100, log_every=200, n_envs=4, act_lag=act_lag, **arm)
     runs = []
     for _ in range(2):
-        training = Training.begin("CartPole-v1", config, seed=0, device="cuda")
+        training = Training("CartPole-v1", config, seed=0, device="cuda")
         list(training.events())
         runs.append([parameter.detach().clone() for parameter in training.network.parameters()])
         assert training.replay.device.type == "cuda"
@@ -157,11 +157,11 @@ def test_a_checkpoint_of_the_gpu_goes_on(tmp_path) -> None:
     from svrl.agents.training import Training
 
     config = AgentConfig.of("classic", steps=600, learning_starts=100, log_every=100, structured=True, n_envs=1)
-    whole = Training.begin("CartPole-v1", config, seed=0, device="cuda")
+    whole = Training("CartPole-v1", config, seed=0, device="cuda")
     for event in whole.events():
         if isinstance(event, Stepped) and event.steps == 300:
             Checkpoints(tmp_path).save(whole.capture(), whole.replay)
-    resumed = Training.begin("CartPole-v1", config, seed=0, device="cuda")
+    resumed = Training("CartPole-v1", config, seed=0, device="cuda")
     loaded = Checkpoints(tmp_path).load(resumed.replay)
     assert loaded is not None
     resumed.restore(loaded.state)

@@ -186,7 +186,7 @@ def test_a_training_with_graphs_is_the_training_without(act_lag: int, structured
         log_every=100,
     )
     pair = [
-        Training.begin("CartPole-v1", config, seed=3, device="cuda", precision="float32", graphs=graphs)
+        Training("CartPole-v1", config, seed=3, device="cuda", precision="float32", graphs=graphs)
         for graphs in (False, True)
     ]
     before = copy.deepcopy(pair[0].network)
@@ -205,7 +205,7 @@ def test_greedy_actions_come_from_the_network_before_the_burst() -> None:
     config = AgentConfig.of(
         "classic", steps=400, learning_starts=100, n_envs=4, act_lag=1, epsilon_start=0.0, epsilon_final=0.0
     )
-    training = Training.begin("CartPole-v1", config, seed=0, device="cuda", precision="float32")
+    training = Training("CartPole-v1", config, seed=0, device="cuda", precision="float32")
     behind = copy.deepcopy(training.network)
     agreed = 0
     for event in training.events():

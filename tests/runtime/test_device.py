@@ -17,7 +17,7 @@ def test_a_gpu_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(ValueError, match=f"cuda:{there} is not available: torch finds"):
         check_device(f"cuda:{there}")
     with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
-        Training.begin("CartPole-v1", AgentConfig.of("classic"), device=f"cuda:{there}")
+        Training("CartPole-v1", AgentConfig.of("classic"), device=f"cuda:{there}")
     with pytest.raises(ValueError, match=f"cuda:{there} is not available"):
         GridMDP(inverted_pendulum(states=(5, 5), actions=3), device=f"cuda:{there}")
     with pytest.raises(ValueError, match=f"cuda:{there} is not available"):

@@ -35,7 +35,7 @@ def test_a_simulator() -> None:
 
 
 def test_agents_and_trainings() -> None:
-    training = svrl.Training.begin("CartPole-v1", SMOKE, seed=3)
+    training = svrl.Training("CartPole-v1", SMOKE, seed=3)
     assert repr(training) == "Training('CartPole-v1', dqn, seed 3, 0 of 68 steps, on cpu)"
     training.close()
     agent = svrl.train("CartPole-v1", SMOKE, seed=3)

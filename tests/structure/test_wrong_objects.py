@@ -14,7 +14,7 @@ import svrl
     [
         (lambda: svrl.GridMDP("inverted-pendulum"), r"takes a ControlTask, .* got 'inverted-pendulum'"),
         (lambda: svrl.plan("toy", svrl.ValueIteration()), r"plan takes a model .* got 'toy'"),
-        (lambda: svrl.Training.begin("CartPole-v1", "smoke"), r"Training takes an AgentConfig, .* got 'smoke'"),
+        (lambda: svrl.Training("CartPole-v1", "smoke"), r"Training takes an AgentConfig, .* got 'smoke'"),
         (lambda: svrl.train("CartPole-v1", "smoke"), r"train takes an AgentConfig, .* got 'smoke'"),
         (lambda: svrl.make_task("cart-pole", states=10), r"needs as many grid sizes, got states=10"),
         (lambda: svrl.rank_study(None, states=-1), r"at least 1 state, got -1"),

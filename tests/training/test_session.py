@@ -142,7 +142,7 @@ def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path:
     assert said == []
     longer = config.replace(steps=400)
     train_in_directory(ENV, longer, folder=tmp_path / "run", resume=True, say=said.append)
-    training = Training.begin(ENV, longer)
+    training = Training(ENV, longer)
     for event in training.events():
         if event.steps == 200:
             then = longer.learning_rate_at(training.updates)

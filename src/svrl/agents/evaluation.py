@@ -139,7 +139,7 @@ def evaluate(
     device: str | torch.device | None = None,
     env_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] = warn,
+    say: Callable[[str], object] = warn,
 ) -> Games:
     """Play whole games; the same seed and network give the same games.
 

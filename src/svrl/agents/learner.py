@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from svrl.agents.adam_cuda import clamped_adam
+from svrl.agents.adam_cuda import clamped_adam, plain_step
 from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.agents.networks import QNetwork
@@ -99,7 +99,8 @@ class Learner:
         self.updates = 0
         self.parameters = list(network.parameters())
         self.optimiser = _optimiser(self.parameters, config)
-        self.fused_step: Callable[[], None] | None = None
+        self._torch_step = partial(plain_step, self.parameters, self.optimiser, config.gradient_clamp)
+        self.step: Callable[[], None] = self._torch_step
         huber = config.loss == "huber"
         self._loss = nn.functional.smooth_l1_loss if huber else nn.functional.mse_loss
         self._scale_at_once = self.parameters[0].is_cuda if scale_at_once is None else scale_at_once
@@ -204,7 +205,7 @@ class Learner:
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         self._set_learning_rate(rate)
-        (self.fused_step or self.step)()
+        self.step()
         return loss.detach()
 
     @torch.no_grad()
@@ -241,12 +242,6 @@ class Learner:
         if not self._scale_at_once:
             states = network.scaled(states)
         return values_of(network, states.movedim(-1, 1) if self._channels_last else states, self.precision)
-
-    def step(self) -> None:
-        """Clamp the gradients and take a step of torch's optimiser."""
-        if self.config.gradient_clamp > 0:
-            nn.utils.clip_grad_value_(self.parameters, self.config.gradient_clamp)
-        self.optimiser.step()
 
     def _set_learning_rate(self, rate: float | Tensor) -> None:
         """For the next step; one that does not change is left alone."""
@@ -292,6 +287,7 @@ class Learner:
             for index, moments in state["optimiser"].items()
         }
         self.optimiser.load_state_dict(whole)
+        self.step = self._torch_step  # the state may be that of an optimiser before its first step
 
 
 class GraphedBursts:
@@ -319,7 +315,7 @@ class GraphedBursts:
         self._host: Batch | None = None
         self._copied = GpuEvent(device)
         self._ready: Minibatches | None = None
-        learner.fused_step, self._stepped = None, False
+        self._stepped = False
         pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._prepare: Callable[[], Minibatches] = self._prepare_all
         if can_capture(learner):
@@ -354,7 +350,7 @@ class GraphedBursts:
             self._update()
             if not self._stepped:  # the optimiser has a state now, and its step can be one launch
                 self._stepped = True
-                learner.fused_step = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
+                learner.step = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
             learner.updates += 1
         learner.copy_if_due()
         return self._losses[:count]

@@ -1,9 +1,9 @@
-"""Training: environments step, the replay memory grows, bursts of updates are made, events come out.
+"""Training: environments step, the replay buffer grows, bursts of updates are made, events come out.
 
 N environments step once; then K = N * updates_per_step updates are due (below 1: one now and then),
 made in bursts that are cut at each copy of the target network. With act_lag 0 the step is stored
 first, and the next actions come from the network after the burst: textbook DQN. With act_lag 1 the
-burst is made while the environments step, without that step in the memory, and the actions after it
+burst is made while the environments step, without that step in the buffer, and the actions after it
 come from the network as it was before the burst.
 
 Environments, exploration, replay, masks and network each have a generator of their own.
@@ -18,7 +18,7 @@ import copy
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -46,26 +46,30 @@ from svrl.runtime.memory import free_ram
 WINDOW = 100
 """Training episodes in the paper's score."""
 ROOM = 1.25
-"""A replay memory is put on a GPU that has this many times its size free."""
+"""A replay buffer goes to a GPU that has this many times its size free."""
 
 
 class Training:
-    """An agent in training; everything the steps to come depend on.
+    """An agent in training: everything that its next steps depend on.
+
+    Args:
+        source: The environment, by name, or a function that makes a Gymnasium environment of your own.
+        config: All settings.
+        seed: Seeds everything random.
+        device: "cpu", "cuda" or "cuda:1", for the networks.
+        precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
+        env_threads: Native threads of Atari, which change no result; 0 leaves their number to ale-py.
+        graphs: Whether bursts on a GPU are CUDA graphs, which changes no more than rounding.
+        say: Takes notes for a person, a sentence each; by default they are warnings.
 
     Attributes:
-        source, env: The environment, by name or as a function, and its name.
-        spec: What it looks like.
-        config: All settings.
-        seed: Of everything random.
-        device: Of the networks.
-        precision: What a GPU multiplies matrices in.
-        env_threads: Native threads of Atari.
+        env: The name of the environment.
+        spec: Its observations and actions.
         steps: Agent steps so far, over all environments.
         episodes: Games finished.
         recent_scores: Raw scores of the last 100 games.
-        replay: The memory.
+        replay: The replay buffer.
         learner: Networks and optimiser.
-        say: Takes notes for a person, a sentence each.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Training:
         precision: Precision | None = None,
         env_threads: int = 0,
         graphs: bool = True,
-        say: Callable[[str], None] | None = None,
+        say: Callable[[str], object] | None = None,
     ) -> None:
         if not isinstance(config, AgentConfig):
             raise ValueError(f"Training takes an AgentConfig, as AgentConfig.for_env makes it; got {config!r}.")
@@ -127,23 +131,6 @@ class Training:
         done = f"{self.steps:,} of {self.config.steps:,} steps"
         return f"Training({self.env!r}, {self.config.arm}, seed {self.seed}, {done}, on {self.device})"
 
-    @classmethod
-    def begin(cls, env: EnvSource, config: AgentConfig, **options: Any) -> Training:
-        """Make environments, networks and memory; nothing is stepped yet.
-
-        Args:
-            env: The environment, by name or as a function.
-            config: All settings.
-            options: Any of:
-                seed: Of everything random (0).
-                device: "cpu", "cuda" or "cuda:1" ("cpu").
-                precision: What a GPU multiplies in: "float32", "tf32" or "bf16" (tf32; float32 on the CPU).
-                env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py (0).
-                graphs: Whether bursts on a GPU are CUDA graphs, which changes no more than rounding (True).
-                say: Takes notes for a person, a sentence each (warnings.warn).
-        """
-        return cls(env, config, **options)
-
     def _open(self, part: str) -> VectorEnv:
         seed, options = derived_seed(self.seed, part), self.config.env_options
         return make_env(self.source, self.config.n_envs, seed=seed, threads=self.env_threads, **options)
@@ -157,12 +144,12 @@ class Training:
         with self.at_work():
             return GraphedBursts(learner, self.replay, most=most)
 
+    def at_work(self) -> AbstractContextManager[None]:
+        """Launch on the training's own stream, and multiply in its precision."""
+        return nullcontext() if self._stream is None else self._on_gpu()
+
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Launch on the training's own stream, and multiply as it does."""
-        if self._stream is None:
-            yield
-            return
+    def _on_gpu(self) -> Iterator[None]:
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream), computing_in(self.precision, self.device):
             yield
 
@@ -188,7 +175,7 @@ class Training:
         return epsilon_at(self.config, self.steps)
 
     def events(self) -> Iterator[Event]:
-        """Train until config.steps. May be left at any event; called again it goes on with the next one."""
+        """Train until config.steps. You may stop at any event; the next call resumes with the one after it."""
         if self._observations is None:
             self._observations = self._envs.reset()
             with self.at_work():
@@ -200,7 +187,7 @@ class Training:
             yield self._untold.popleft()
 
     def _advance(self) -> list[Event]:
-        """One step of all environments, and what there is to tell about it."""
+        """One step of all environments, and the events that follow from it."""
         before, every = self.steps, self.config.log_every
         step = self._step_lagging() if self.config.act_lag else self._step_at_once()
         told: list[Event] = [*self._account(step)]
@@ -264,7 +251,10 @@ class Training:
             sums: Summed losses of the bursts since the last look.
         """
         last = self._last_losses
-        if last is None or not sums or math.isfinite(float(torch.stack(list(sums)).sum())):
+        if last is None or not sums:
+            return
+        total = sums[0] if len(sums) == 1 else torch.stack(list(sums)).sum()
+        if math.isfinite(float(total)):
             return
         wrong = (~torch.isfinite(last)).nonzero()
         first = self.updates - len(last) + 1 + int(wrong[0]) if len(wrong) else self.updates
@@ -276,7 +266,7 @@ class Training:
         )
 
     def _account(self, step: Step) -> list[EpisodeEnded]:
-        """Close the games that ended; all of them before anybody hears of one."""
+        """Close all games that ended, and return their events."""
         self._returns += step.rewards
         self._lengths += 1
         ended = []
@@ -310,7 +300,7 @@ class Training:
         )
 
     def _metrics(self) -> dict[str, Any]:
-        """Of transitions drawn for this alone, by generators of their own, so that looking changes nothing."""
+        """Metrics of transitions drawn for them alone, by their own generators, so that logging changes nothing."""
         count = max(1, METRIC_STATES // self.config.batch_size)
         draws, masks = (
             generator_for(self.seed, f"{what} of metrics {self.updates}", device)
@@ -322,7 +312,7 @@ class Training:
     def capture(self) -> dict[str, Any]:
         """Everything but the replay memory, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
-        self._refuse_divergence(self._losses)  # nothing could go on from such a checkpoint
+        self._refuse_divergence(self._losses)  # such a checkpoint would be of no use
         return {
             "steps": self.steps,
             "episodes": self.episodes,
@@ -339,9 +329,9 @@ class Training:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Back to what `capture` saw; the replay memory has been filled before.
+        """Return to the state that `capture` saw; the replay buffer has been filled before.
 
-        Environments that cannot be restored begin new games, from a seed that follows from the seed and the steps.
+        Environments that cannot be restored begin new games, seeded by the seed and the steps.
         """
         self.settle()
         with self.at_work():
@@ -355,7 +345,7 @@ class Training:
         self._logged = int(state["logged"])
         self.learner.restore(state["learner"])
         if self._graphed is not None:
-            self._graphed.release()  # its graphs know the optimiser's old state only
+            self._graphed.release()  # its graphs point to the optimiser's old state
         self._graphed = self._graph_bursts()
         self._actor.follow(self.learner.online)
         for name, source in self._generators.items():
@@ -379,15 +369,15 @@ class Training:
         self.replay.begin(self._observations)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
-        """Go on with a stream of random numbers; with a new one if its memory has moved between GPU and RAM."""
+        """Resume a stream of random numbers; begin a new one if the replay buffer moved between GPU and RAM."""
         if len(state) == len(source.get_state()):
             source.set_state(state)
         else:
             source.manual_seed(derived_seed(self.seed, f"{name} after {self.steps}"))
-            self.say(f"Note: the {name} memory was elsewhere before, so its draws begin anew.")
+            self.say(f"Note: the {name} buffer was on another device before, so its draws begin anew.")
 
     def close(self) -> None:
-        """Let go of the environments, and of the graphs on a GPU."""
+        """Close the environments, and free the graphs on a GPU."""
         self._envs.close()
         self.settle()
         self._actor.release()
@@ -401,7 +391,7 @@ LEAST_BYTES = {"atari": 1_000_000, "minatar": 4_000, "control": 200, "gymnasium"
 
 
 def _refuse_too_many(env: str, count: int, capacity: int) -> None:
-    """Refuse environments that do not fit into RAM, or whose every step is more than the replay memory holds."""
+    """Raise ValueError if the environments do not fit into RAM, or a step of all of them not into the replay buffer."""
     need, free = count * LEAST_BYTES[family_of(env)], free_ram()
     if need > free:
         raise ValueError(
@@ -416,9 +406,9 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
 
 
 def _replay_device(
-    spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], None]
+    spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], object]
 ) -> torch.device:
-    """On the GPU if it fits there, else in RAM, which is said."""
+    """The GPU if the replay buffer fits there, else RAM, with a note."""
     if device.type != "cuda":
         return torch.device("cpu")
     size = Layout.of(spec, n_envs=config.n_envs, capacity=config.buffer_size).nbytes
@@ -426,7 +416,7 @@ def _replay_device(
     if size * ROOM < free:
         return device
     say(
-        f"Note: the replay memory takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. "
+        f"Note: the replay buffer takes {size / 1e9:.1f} GB, and {device} has {free / 1e9:.1f} GB free. "
         "It stays in RAM, which is slower. A smaller --buffer-size fits."
     )
     return torch.device("cpu")
@@ -443,14 +433,14 @@ def train(
 ) -> Agent:
     """Train an agent and return it.
 
-    Nothing is written to disk; `svrl train` does that, and can be interrupted. Two calls with one seed give
-    the same agent on the CPU, with the same number of threads; on a GPU the last digits may differ.
+    Nothing is written to disk; `svrl train` writes a run directory, and can be interrupted. On the CPU two calls with
+    the same seed and number of threads give the same agent; on a GPU the last digits may differ.
 
     Args:
         env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
             without arguments that makes a Gymnasium environment of your own.
         config: All settings; by default the preset of the environment's family.
-        seed: Of everything random.
+        seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1".
         precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         watch: Called with every event, see `svrl.agents.events`.
@@ -459,7 +449,7 @@ def train(
         config = AgentConfig.for_env(name_of(env))
     if not isinstance(config, AgentConfig):
         raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
-    training = Training.begin(env, config, seed=seed, device=device, precision=precision)
+    training = Training(env, config, seed=seed, device=device, precision=precision)
     try:
         for event in with_evaluation(training):
             if watch is not None:

@@ -166,7 +166,7 @@ def train_in_directory(
         run = held.enter_context(_opened(Path(folder), asked, resume))
         with _ONE_AT_A_TIME:
             signals.stop_if_came()
-            training = Training.begin(
+            training = Training(
                 env, config, seed=seed, device=device, precision=precision, env_threads=env_threads, say=say
             )
             held.enter_context(closing(training))
