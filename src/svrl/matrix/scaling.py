@@ -9,13 +9,15 @@ is a list of entries: `means_of_rows` centres those.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 
 from svrl.matrix.estimate import Estimator, Outcome
 from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Centre
+from svrl.runtime.jit import njit
 
 Scale = Literal["none", "minmax", "row"]
 
@@ -76,6 +78,86 @@ def _scaled(
     factor = (high - low) / 2
     offset = low + factor
     return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor
+
+
+class Scaled(NamedTuple):
+    """What `scale_on_cpu` makes of q (B, m, n): the values to estimate from, with what undoes it.
+
+    Attributes:
+        values: (B, m, n), zero where nothing is observed.
+        offset: (B, m).
+        factor: (B,).
+    """
+
+    values: np.ndarray
+    offset: np.ndarray
+    factor: np.ndarray
+
+
+def scale_on_cpu(q: np.ndarray, mask: np.ndarray, scale: Scale) -> Scaled | None:
+    """`_scaled` without torch, whose calls would cost most for one small matrix; None if q is not finite.
+
+    Means of rows are summed in float64, one entry after the other.
+    """
+    scaled = Scaled(np.zeros_like(q), np.empty(q.shape[:2], q.dtype), np.empty(len(q), q.dtype))
+    return scaled if _scale(q, mask, scale == "row", scale == "minmax", *scaled) else None
+
+
+def unscale_on_cpu(
+    q: np.ndarray, mask: np.ndarray, scaled: Scaled, estimate: np.ndarray, *, clip: bool, fill: bool
+) -> np.ndarray:
+    """The end of `complete_scaled`: scales `estimate` back in place, and returns the completed matrices."""
+    matrix = np.empty_like(q)
+    _unscale(q, mask, scaled.offset, scaled.factor, clip, fill, estimate, matrix)
+    return matrix
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scale(q: Any, mask: Any, by_row: Any, by_range: Any, values: Any, offset: Any, factor: Any) -> Any:
+    one, half = q.dtype.type(1), q.dtype.type(0.5)
+    for b in range(q.shape[0]):
+        low = high = q[b, 0, 0]
+        for i in range(q.shape[1]):
+            total, count = 0.0, 0
+            for j in range(q.shape[2]):
+                x = q[b, i, j]
+                if not np.isfinite(x):
+                    return False
+                low, high = min(low, x), max(high, x)
+                if mask[b, i, j]:
+                    total += x - q[b, i, 0]
+                    count += 1
+            offset[b, i] = q[b, i, 0] + q.dtype.type(total / max(count, 1)) if by_row else 0
+        factor[b] = half * (high - low) if by_range else one
+        if by_range:
+            offset[b, :] = low + factor[b]
+        divisor = factor[b] if factor[b] > 0 else one
+        for i in range(q.shape[1]):
+            for j in range(q.shape[2]):
+                if mask[b, i, j]:
+                    values[b, i, j] = (q[b, i, j] - offset[b, i]) / divisor
+    return True
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _unscale(q: Any, mask: Any, offset: Any, factor: Any, clip: Any, fill: Any, estimate: Any, matrix: Any) -> None:
+    one = q.dtype.type(1)
+    for b in range(q.shape[0]):
+        finite = True
+        for i in range(q.shape[1]):
+            for j in range(q.shape[2]):
+                x = estimate[b, i, j]
+                if clip:
+                    x = min(max(x, -one), one)
+                estimate[b, i, j] = x * factor[b] + offset[b, i]
+                finite &= np.isfinite(estimate[b, i, j])
+        for i in range(q.shape[1]):
+            known = False
+            for j in range(q.shape[2]):
+                known |= mask[b, i, j]
+            for j in range(q.shape[2]):
+                kept = not (finite and known) or (fill and mask[b, i, j])
+                matrix[b, i, j] = q[b, i, j] if kept else estimate[b, i, j]
 
 
 def row_means(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

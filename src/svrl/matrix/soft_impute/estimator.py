@@ -30,7 +30,7 @@ from svrl.matrix.estimate import Estimate, Outcome, Start
 from svrl.matrix.observed import Observed, check_observed
 from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
 from svrl.matrix.problem import Problem
-from svrl.matrix.scaling import Completed, Scale
+from svrl.matrix.scaling import Completed, Scale, scale_on_cpu, unscale_on_cpu
 from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
 from svrl.matrix.soft_impute.path import Factors, solve_path
 from svrl.matrix.soft_impute.reference import Solution, solve_in_torch, solve_plain
@@ -100,23 +100,38 @@ class SoftImpute:
         return device.type != "cuda" or serves(max(m, n), min(m, n), kind, device)
 
     def complete_scaled(self, q: torch.Tensor, mask: torch.Tensor, *, scale: Scale, fill: bool) -> Completed | None:
-        """`svrl.matrix.scaling.complete_scaled` in one launch on a GPU; None where its kernel does not serve."""
+        """`svrl.matrix.scaling.complete_scaled` with no more than a kernel; None where there is none for it."""
         m, n = q.shape[-2:]
         plain = self.shrinkage is None and self.output == "estimate" and self.centre == "none" and self.clip is None
-        if not (plain and q.is_cuda and m >= n and self._small(m, n)):
+        if not (plain and m >= n and self._small(m, n)):
             return None
-        if working_type(q.dtype, None, self.ratio) != torch.float32 or not serves(m, n, q.dtype, q.device):
+        flat, known = q.reshape(-1, m, n), mask.reshape(-1, m, n)
+        if not q.is_cuda:
+            found = self._complete_on_cpu(flat, known, scale, fill)
+        elif working_type(q.dtype, None, self.ratio) == torch.float32 and serves(m, n, q.dtype, q.device):
+            found = complete_scaled_on_gpu(
+                flat,
+                known,
+                scale=scale,
+                fill=fill,
+                ratio=self.ratio,
+                tolerance=self.tolerance,
+                max_steps=self.max_steps,
+            )
+        else:
+            found = None
+        return found and Completed(*(part.view((*q.shape[:-2], *part.shape[1:])) for part in found))
+
+    def _complete_on_cpu(self, q: torch.Tensor, mask: torch.Tensor, scale: Scale, fill: bool) -> Completed | None:
+        from svrl.matrix.soft_impute.kernel import solve_on_cpu
+
+        values, known = as_array(q), as_array(mask)
+        scaled = scale_on_cpu(values, known, scale)
+        if scaled is None:
             return None
-        found = complete_scaled_on_gpu(
-            q.reshape(-1, m, n),
-            mask.reshape(-1, m, n),
-            scale=scale,
-            fill=fill,
-            ratio=self.ratio,
-            tolerance=self.tolerance,
-            max_steps=self.max_steps,
-        )
-        return Completed(*(part.view((*q.shape[:-2], *part.shape[1:])) for part in found))
+        found = solve_on_cpu(scaled.values, known, None, self.ratio, None, self.tolerance, self.max_steps, fill=False)
+        matrix = unscale_on_cpu(values, known, scaled, found.matrix, clip=scale == "minmax", fill=fill)
+        return Completed(*map(torch.from_numpy, (matrix, found.matrix, found.rank, found.code)))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""
