@@ -80,7 +80,7 @@ def test_it_is_said_of_trainings_that_make_no_update_and_of_no_other(settings: d
     assert bool(said) == (training.updates == 0)
 
 
-@pytest.mark.parametrize("call", [svrl.train, svrl.Training.begin])
+@pytest.mark.parametrize("call", [svrl.train, svrl.Training])
 def test_a_library_call_warns_at_the_line_that_made_it(call: Callable[..., svrl.Agent | svrl.Training]) -> None:
     with pytest.warns(UserWarning, match=r"^no update is due within 40 steps") as caught:
         made = call("CartPole-v1", PLAIN.replace(steps=40))
