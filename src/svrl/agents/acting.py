@@ -1,8 +1,8 @@
 """Acting: epsilon-greedy, with greedy actions that are found beside the learner where there is a lag.
 
-An action is random with probability epsilon, which falls linearly and then stays. Without a lag the network that learns
-is asked for the others. With one, a copy of it is asked, which takes over the weights before each burst. On a GPU the
-copy works on a stream of its own, so that actions need not wait for the burst.
+An action is random with probability epsilon, which falls linearly and then stays. The others come from the network that
+learns or, with a lag, from a copy of it, which takes over the weights before each burst. On a GPU the copy works on a
+stream of its own, so actions do not wait for the burst.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import AgentConfig, Precision
-from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned, stream_of
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, stream_of
 from svrl.agents.learner import copy_weights
 from svrl.agents.networks import QNetwork
 from svrl.agents.precision import values_of
@@ -28,7 +28,7 @@ class Actor:
     """Observations (N, *observation_shape) to actions (N,).
 
     Attributes:
-        network: What is asked: the one that learns, or its copy.
+        network: The one that learns, or with a lag its copy.
     """
 
     def __init__(self, network: QNetwork, spec: EnvSpec, *, n_envs: int, lag: bool, precision: Precision) -> None:
@@ -36,14 +36,14 @@ class Actor:
         device = next(network.parameters()).device
         self._precision = precision
         self._seen = torch.zeros((n_envs, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
-        self._shown = pinned(torch.zeros_like(self._seen, device="cpu"), self._seen)
+        self._shown = torch.zeros_like(self._seen, device="cpu").pin_memory() if self._seen.is_cuda else self._seen
         self._stream = stream_of(device, first=True) if lag else None
         self._ready, self._done = GpuEvent(device), GpuEvent(device)
         self._greedy = CudaGraph(self._best, device, repeatable=True)
-        self._ready.record()  # the copy is made on another stream than it is asked on
+        self._ready.record()  # the copy is made on one stream, and used on another
 
     def follow(self, network: QNetwork) -> None:
-        """Take over the weights that the current stream leaves, once the last actions have been chosen."""
+        """Take over the weights of `network` as the current stream leaves them, once the last actions are chosen."""
         if self.network is not network:
             self._done.wait()
             copy_weights(network, self.network)
@@ -51,18 +51,19 @@ class Actor:
 
     @torch.no_grad()
     def __call__(self, observations: np.ndarray) -> Tensor:
-        """The best actions, int64, on the host; waits for them alone."""
+        """The best actions (N,), int64, on the host; waits for nothing else."""
         with self._beside():
             if self._stream is not None:
                 self._ready.wait()
             np.copyto(self._shown.numpy(), observations)
-            self._seen.copy_(self._shown, non_blocking=True)
+            if self._shown is not self._seen:
+                self._seen.copy_(self._shown, non_blocking=True)
             actions = self._greedy()
             self._done.record()
             return actions.cpu()
 
     def release(self) -> None:
-        """Let go of the graph and its memory."""
+        """Free the graph and its memory."""
         self._greedy.release()
 
     def _best(self) -> Tensor:
@@ -82,21 +83,17 @@ def epsilon_at(config: AgentConfig, steps: int) -> float:
 def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
     """Actions (N,), int64, for values (N, A); the generator is a CPU one, the result lies where q does."""
     n_envs, n_actions = q.shape
-    random, actions = _draw(n_envs, n_actions, epsilon, generator)
-    return torch.where(random.to(q.device), actions.to(q.device), q.argmax(-1))
+    actions = explore(lambda: q.argmax(-1).cpu(), n_envs, n_actions, epsilon, generator)
+    return torch.from_numpy(actions).to(q.device)
 
 
 def explore(
     greedy: Callable[[], Tensor], n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator
 ) -> np.ndarray:
-    """As `epsilon_greedy`, as an array, and asking for the greedy actions (N,) only where they are needed."""
-    random, actions = _draw(n_envs, n_actions, epsilon, generator)
-    if not bool(random.all()):
-        actions = torch.where(random, actions, greedy())
-    return actions.numpy()
+    """Actions (N,), int64, random with probability epsilon; `greedy` gives the others, and is called only if needed.
 
-
-def _draw(n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Which environments act at random, and how; always the same amount of randomness, whatever epsilon is."""
-    random = torch.rand(n_envs, generator=generator) < epsilon
-    return random, torch.randint(n_actions, (n_envs,), generator=generator)
+    The same amount of randomness is drawn whatever epsilon is.
+    """
+    random = (torch.rand(n_envs, generator=generator) < epsilon).numpy()
+    actions = torch.randint(n_actions, (n_envs,), generator=generator).numpy()
+    return actions if random.all() else np.where(random, actions, greedy().numpy())

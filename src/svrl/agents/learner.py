@@ -167,14 +167,15 @@ class Learner:
         continues = (~stops).float().view(shape)
         after = self.laid_out(torch.unflatten(next_observations(batch), 0, shape))
         blocks = torch.split(after.flatten(0, 1), GPU_BLOCK if after.is_cuda else BLOCK)
-        target_q = torch.cat([self.values(self.target, block) for block in blocks]).view(*shape, -1)
+        values = [self.values(self.target, block) for block in blocks]
+        target_q = (values[0] if len(values) == 1 else torch.cat(values)).view(*shape, -1)
         completion = None
         if self.structure is not None and mask is not None and not self.completes_each_step:
             completion = self.structure.complete(target_q, mask)
         targets = None
         if not self.double:
-            values = self.next_values(target_q, None, None if completion is None else completion.matrix)
-            targets = bellman_targets(rewards, continues, values, config.gamma)
+            worth = self.next_values(target_q, None, None if completion is None else completion.matrix)
+            targets = bellman_targets(rewards, continues, worth, config.gamma)
         return Minibatches(
             states=self.laid_out(torch.unflatten(observations(batch), 0, shape)),
             after=after if self.double else None,

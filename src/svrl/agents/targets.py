@@ -47,6 +47,8 @@ def next_values(
     chooser, valuer = chooser_and_valuer(
         target_q, online_q=online_q if double else None, completed=completed, next_value_from=next_value_from
     )
+    if chooser is valuer:
+        return valuer.amax(-1)
     return valuer.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
 
 
