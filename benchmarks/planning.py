@@ -29,7 +29,7 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_table import Quadrature, tabulate
 from svrl.mdp.interpolation import corner_offsets
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tasks import inverted_pendulum
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Method
 from svrl.planning.plan import advance, begin, plan

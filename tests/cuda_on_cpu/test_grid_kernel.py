@@ -18,12 +18,11 @@ import torch
 from torch import Tensor
 
 from svrl.mdp import grid_cuda
-from svrl.mdp.cart_pole import cart_pole
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_cuda import GpuTable, TableArgument
 from svrl.mdp.grid_table import PlainBackups, Table
 from svrl.mdp.interpolation import interpolate
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tasks import cart_pole, inverted_pendulum
 from svrl.runtime import nvrtc
 from svrl.runtime.nvrtc import NoCompilerError, compile_source
 

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import FactorALS
-from svrl.mdp.cart_pole import cart_pole
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.simulator import NoisyBackups, Simulator
+from svrl.mdp.tasks import cart_pole, inverted_pendulum
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
 from svrl.planning.baselines import (
     AsyncValueIteration,

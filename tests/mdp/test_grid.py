@@ -16,8 +16,8 @@ from svrl.mdp import grid, grid_table
 from svrl.mdp.control_task import Axis, ControlTask, coordinates
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.grid_table import PlainBackups, Quadrature
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.model import Model
+from svrl.mdp.tasks import inverted_pendulum
 
 POINTS = {1: (23,), 2: (9, 7), 3: (5, 4, 6), 4: (3, 5, 4, 3)}
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from svrl.mdp import simulator
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.model import Model, Sampler
 from svrl.mdp.simulator import NoisyBackups, Simulator
+from svrl.mdp.tasks import inverted_pendulum
 
 MANY = 400
 TASK = dataclasses.replace(inverted_pendulum(states=(7, 6), actions=5), noise=(0.0, 0.3))

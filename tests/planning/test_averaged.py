@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import svrl
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Sampler
 from svrl.mdp.simulator import NoisyBackups
+from svrl.mdp.tasks import make_task
 from svrl.planning.averaged import NO_STRUCTURE, AveragedStructuredIteration, AveragedValueIteration, Fresh
 from svrl.planning.evaluation import evaluate_policy, policy_loss
 from svrl.planning.meter import Meter

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svrl
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import make_task
 from svrl.planning.certificate import certify_on_sample, certify_plan, never_ends
 from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.policy_iteration import solve_exactly

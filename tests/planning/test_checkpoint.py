@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.simulator import NoisyBackups
+from svrl.mdp.tasks import inverted_pendulum
 from svrl.planning.averaged import AveragedStructuredIteration
 from svrl.planning.baselines import AsyncValueIteration, IncumbentIteration, RowMeanUpdate
 from svrl.planning.checkpoint import load_run, plan_resumably, save_run

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.simulator import NoisyBackups
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import inverted_pendulum
 from svrl.planning.evaluation import chain_values, linear_solution, residual_of, sweeps
 from svrl.planning.method import Method
 from svrl.planning.plan import plan

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import svrl
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
+from svrl.mdp.tasks import TASKS, make_task
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import Rollout, draw_starts, rollout
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 import svrl
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, RowMean, SoftImpute
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.tasks import make_task
 from svrl.planning.plan import advance, begin, conclude, plan
 from svrl.planning.svp import StructuredValueIteration, paper_svp
 

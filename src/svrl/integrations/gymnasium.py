@@ -34,11 +34,11 @@ from gymnasium import spaces
 from torch import Tensor
 
 from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import TASKS, make_task
 from svrl.planning.plan import Plan
 from svrl.planning.policy import GreedyPolicy, Policy
 
