@@ -172,17 +172,18 @@ class GridMDP:
         """All actions of some states, (K, A)."""
         if self._gpu is not None and (found := self._gpu.backup(self._checked(v), states=states)) is not None:
             return found
-        every = torch.arange(self.n_actions, device=self.device)
-        pairs = states.repeat_interleave(self.n_actions), every.repeat(len(states))
-        return self.backup_at(v, *pairs).reshape(len(states), -1)
+        return self._crossings(v, states, torch.arange(self.n_actions, device=self.device))
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
         if self._gpu is not None and (found := self._gpu.backup(self._checked(v), actions=actions)) is not None:
             return found
-        every = torch.arange(self.n_states, device=self.device)
-        pairs = every.repeat_interleave(len(actions)), actions.repeat(self.n_states)
-        return self.backup_at(v, *pairs).reshape(self.n_states, -1)
+        return self._crossings(v, torch.arange(self.n_states, device=self.device), actions)
+
+    def _crossings(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
+        """Every listed action (L,) of every listed state (K,): (K, L)."""
+        pairs = states.repeat_interleave(len(actions)), actions.repeat(len(states))
+        return self.backup_at(v, *pairs).reshape(len(states), len(actions))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,): every state leads to the corners of one cell."""

@@ -1,4 +1,4 @@
-"""Problems that can only be sampled: backups come with noise, and every sample is counted."""
+"""Problems that can only be sampled: backups are noisy, and every sample is counted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """(states (N, d), actions (N, k), generator) -> next states (N, d) and rewards (N,)."""
 
 BLOCK = 1 << 18
-"""Samples asked of a user's function at once."""
+"""Samples that one call of a user's function draws."""
 
 
 class Simulator:
-    """A user's stochastic simulator on a grid of states; implements `Sampler`.
+    """A stochastic simulator of your own on a grid of states; implements `Sampler`.
 
-    A sample of the backup of a pair is reward + gamma * v(next state), with v interpolated
-    between grid points.
+    A sample of the backup of a pair is reward + gamma * v(next state), with v interpolated between grid points.
 
     Attributes:
         calls: Samples drawn so far.
@@ -42,7 +41,7 @@ class Simulator:
         name: str = "simulator",
         device: str | torch.device = "cpu",
     ) -> None:
-        """Wrap `sample`; `reward_range` bounds expected rewards, and lets methods clip."""
+        """Wrap `sample`. With `reward_range`, bounds on expected rewards, methods can clip."""
         self._task = ControlTask(name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, gamma=gamma)
         low, high = map(as_number, reward_range)
         if not low < high:
@@ -106,7 +105,7 @@ class Simulator:
 
 
 class NoisyBackups:
-    """An exact model whose every backup carries independent N(0, sigma) noise; implements `Sampler`.
+    """An exact model with independent N(0, sigma) noise on every backup; implements `Sampler`.
 
     Attributes:
         model: The exact model.
@@ -129,15 +128,15 @@ class NoisyBackups:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Of the model: expected rewards, without noise."""
+        """Those of the model: expected rewards, without noise."""
         return self.model.reward_range
 
     def describe(self) -> dict[str, Any]:
-        """The model's words, and the noise."""
+        """What the model says, and the noise."""
         return {**self.model.describe(), "sample_noise": self.sigma}
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
-        """Noisy backups of all pairs (S, A); the mean of `count` samples is drawn at once."""
+        """Noisy backups of all pairs (S, A). The mean of `count` samples is drawn at once."""
         return self._noisy(self.model.backup(v), generator, count)
 
     def sample_at(

@@ -84,8 +84,8 @@ def inverted_pendulum(
     name = "inverted-pendulum"
     return _task(
         name,
-        variant,
-        _motion(name, PENDULUM, variant, time_step, reward_offset),
+        PENDULUM,
+        (variant, time_step, reward_offset),
         axes=_pendulum_axes(name, states),
         actions=_evenly_spaced(name, 1.0, actions)[:, None],
         accelerations=lambda at, inputs: (_pendulum_acceleration(at, inputs[..., 0]),),
@@ -122,8 +122,8 @@ def three_motor_pendulum(
 
     return _task(
         name,
-        variant,
-        _motion(name, PENDULUM, variant, time_step, reward_offset),
+        PENDULUM,
+        (variant, time_step, reward_offset),
         axes=_pendulum_axes(name, states),
         actions=torch.cartesian_prod(*[_evenly_spaced(name, 1.0, levels)] * MOTORS),
         accelerations=lambda at, inputs: (_pendulum_acceleration(at, torque(at[..., 0], inputs)),),
@@ -155,8 +155,7 @@ def mountain_car(
     last grid line. `x_max` sets the right end of the box.
     """
     name = "mountain-car"
-    motion = _motion(name, MOUNTAIN_CAR, variant, time_step, reward_offset)
-    end = {"paper": 0.6, "authors": 0.5}[variant] if x_max is None else x_max
+    end = x_max if x_max is not None else 0.5 if variant == "authors" else 0.6
     if not as_number(end) >= GOAL:
         raise ValueError(f"{name} needs x_max of at least {GOAL}, where the goal begins, got {x_max!r}.")
 
@@ -165,8 +164,8 @@ def mountain_car(
 
     return _task(
         name,
-        variant,
-        motion,
+        MOUNTAIN_CAR,
+        (variant, time_step, reward_offset),
         axes=_axes(name, states, ("position", -1.2, end), ("speed", -0.07, 0.07)),
         actions=_evenly_spaced(name, 1.0, actions)[:, None],
         accelerations=lambda at, inputs: (0.001 * inputs[..., 0] - 0.0025 * torch.cos(3.0 * at[..., 0]),),
@@ -198,8 +197,8 @@ def double_integrator(
     name = "double-integrator"
     return _task(
         name,
-        variant,
-        _motion(name, TENTH, variant, time_step, reward_offset),
+        TENTH,
+        (variant, time_step, reward_offset),
         axes=_axes(name, states, ("position (m)", -3.0, 3.0), ("speed (m/s)", -3.0, 3.0)),
         actions=_evenly_spaced(name, 1.0, actions)[:, None],
         accelerations=lambda at, inputs: (inputs[..., 0],),
@@ -248,8 +247,8 @@ def cart_pole(
     )
     return _task(
         name,
-        variant,
-        _motion(name, TENTH, variant, time_step, reward_offset),
+        TENTH,
+        (variant, time_step, reward_offset),
         axes=_axes(name, states, *boxes),
         actions=_evenly_spaced(name, 10.0, actions)[:, None],
         accelerations=accelerations,
@@ -316,24 +315,10 @@ def _unknown(owner: str, what: str, got: object, known: Iterable[str]) -> ValueE
     return ValueError(f"{owner} has no {what} {got!r}. {nearest_name(str(got), known)}")
 
 
-def _motion(
-    task: str, variants: Mapping[str, Motion], variant: str, time_step: float | None, reward_offset: float | None
-) -> Motion:
-    """The motion of a variant, with the switches that are given."""
-    if not isinstance(variant, str) or variant not in variants:
-        raise _unknown(task, "variant", variant, variants)
-    motion = variants[variant]
-    return Motion(
-        time_step=motion.time_step if time_step is None else time_step,
-        reward_offset=motion.reward_offset if reward_offset is None else reward_offset,
-        update_order=motion.update_order,
-    )
-
-
 def _task(
     name: str,
-    variant: str,
-    motion: Motion,
+    variants: Mapping[str, Motion],
+    chosen: tuple[str, float | None, float | None],
     *,
     axes: tuple[Axis, ...],
     accelerations: Accelerations,
@@ -342,14 +327,20 @@ def _task(
     label: Mapping[str, Any] | None = None,
     **parts: Any,
 ) -> ControlTask:
-    """A task with Euler steps, whose rewards are moved by the offset of its motion."""
-    low, high = reward_range
-    offset = motion.reward_offset
+    """A task with Euler steps; `chosen` is its variant, and time step and reward offset where they are not None."""
+    variant, time_step, offset = chosen
+    if not isinstance(variant, str) or variant not in variants:
+        raise _unknown(name, "variant", variant, variants)
+    motion = variants[variant]
+    time_step = motion.time_step if time_step is None else time_step
+    offset = motion.reward_offset if offset is None else offset
+    motion = Motion(time_step=time_step, reward_offset=offset, update_order=motion.update_order)
 
     def moved_reward(states: Tensor, inputs: Tensor) -> Tensor:
         paid = reward(states, inputs) + offset
         return paid.expand(np.broadcast_shapes(paid.shape, inputs.shape[:-1]))  # it may be a reward of the state alone
 
+    low, high = reward_range
     return ControlTask(
         name=name,
         axes=axes,
