@@ -16,8 +16,7 @@ from svrl.mdp.simulator import NoisyBackups
 from svrl.mdp.tasks import make_task
 from svrl.planning.averaged import NO_STRUCTURE, AveragedStructuredIteration, AveragedValueIteration, Fresh
 from svrl.planning.evaluation import evaluate_policy, policy_loss
-from svrl.planning.meter import Meter
-from svrl.planning.method import Method
+from svrl.planning.method import Meter, Method
 from svrl.planning.plan import DIVERGED, advance, begin, conclude, plan
 from svrl.planning.policy_iteration import solve_exactly
 

@@ -20,8 +20,7 @@ from svrl.planning.baselines import (
     RowMeanUpdate,
     SampledMax,
 )
-from svrl.planning.meter import Meter
-from svrl.planning.method import Method, State
+from svrl.planning.method import Meter, Method, State
 from svrl.planning.plan import begin, plan
 from svrl.planning.sampling import Drawn, best_of_rows, observe
 

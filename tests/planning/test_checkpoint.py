@@ -12,8 +12,7 @@ from svrl.planning.averaged import AveragedStructuredIteration
 from svrl.planning.baselines import AsyncValueIteration, IncumbentIteration, RowMeanUpdate
 from svrl.planning.checkpoint import load_run, plan_resumably, save_run
 from svrl.planning.cross_iteration import CrossValueIteration
-from svrl.planning.meter import Meter
-from svrl.planning.method import Method, State
+from svrl.planning.method import Meter, Method, State
 from svrl.planning.plan import Plan, Run, advance, begin, plan
 from svrl.planning.svp import StructuredValueIteration, paper_svp
 

@@ -11,7 +11,7 @@ from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
 from svrl.planning import cross_iteration
 from svrl.planning.cross_iteration import HELD_OUT, CrossValueIteration, argmax_of_product
-from svrl.planning.meter import Meter
+from svrl.planning.method import Meter
 from svrl.planning.plan import advance, begin, plan
 
 from .oracles import Dense, Watched, flat_grid, low_rank_model, small_grid

@@ -25,8 +25,7 @@ from svrl.planning.baselines import (
 )
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.evaluation import evaluate_policy
-from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Method, MethodResult, State
+from svrl.planning.method import Ledger, Meter, Method, MethodResult, State
 from svrl.planning.plan import DIVERGED, OUT_OF_ITERATIONS, TraceRow, advance, begin, conclude, plan
 from svrl.planning.svp import StructuredValueIteration, paper_svp
 from svrl.planning.value_iteration import ValueIteration

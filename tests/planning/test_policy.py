@@ -1,4 +1,4 @@
-"""Greedy policies: interpolation against closed forms, the kernel against its torch twin."""
+"""Greedy policies: interpolation against closed forms, the kernel against plain torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.interpolate import RegularGridInterpolator
 from svrl.matrix import FactorALS, SoftImpute
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.interpolation import corners
-from svrl.planning.policy import GreedyPolicy, greedy_twin, low_rank_policy
+from svrl.planning.policy import GreedyPolicy, greedy_by_torch, low_rank_policy
 from svrl.planning.rollout import draw_starts
 
 from .oracles import Dense, low_rank_model, small_grid
@@ -105,7 +105,7 @@ def test_at_grid_states_it_is_the_greedy_action_of_their_rows(shape: tuple[int, 
 @pytest.mark.parametrize("kind", ["dense", "factors"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.dtype, count: int):
+def test_the_kernel_and_torch_agree(shape: tuple[int, ...], kind: str, dtype: torch.dtype, count: int):
     task = task_of(shape, 101)
     left, right = factors(task, 5, dtype)
     policy = {
@@ -114,12 +114,12 @@ def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.d
     }[kind]
     states = draw_starts(task, count, seeded(4))
     actions, values = policy.greedy(states)
-    twin_actions, twin_values = greedy_twin(task, states, policy.table, policy.right)
+    plain_actions, plain_values = greedy_by_torch(task, states, policy.table, policy.right)
     assert actions.dtype == torch.int64
     assert values.dtype == dtype
-    torch.testing.assert_close(values, twin_values, rtol=SLACK[dtype], atol=10 * SLACK[dtype])
+    torch.testing.assert_close(values, plain_values, rtol=SLACK[dtype], atol=10 * SLACK[dtype])
     # The two may differ where actions tie up to rounding, and those are rare in random factors.
-    assert float((actions == twin_actions).double().mean()) > 0.99
+    assert float((actions == plain_actions).double().mean()) > 0.99
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -160,15 +160,15 @@ def test_of_equal_actions_the_first_is_taken(actions: int, dtype: torch.dtype, f
     states = draw_starts(task, 200, seeded())
     chosen, values = policy.greedy(states)
     assert not bool(chosen.any())
-    twin_chosen, twin_values = greedy_twin(task, states, policy.table, policy.right)
+    plain_chosen, plain_values = greedy_by_torch(task, states, policy.table, policy.right)
     if not factored:
-        assert not bool(twin_chosen.any())
+        assert not bool(plain_chosen.any())
         return
-    # With factors the twin multiplies by BLAS, and MKL on an AMD CPU sums the last columns in another order than the
+    # With factors torch multiplies by BLAS, and MKL on an AMD CPU sums the last columns in another order than the
     # others, so that a copy may come out one rounding larger. It may win, but by no more than a sum can be rounded.
     rank, eps = right.shape[1], torch.finfo(dtype).eps
     size = GreedyPolicy(task=task, left=left.abs(), right=policy.right.abs()).greedy(states)[1]
-    assert bool(((twin_values - values).abs() <= (rank + 2 ** len(task.shape)) * eps * size).all())
+    assert bool(((plain_values - values).abs() <= (rank + 2 ** len(task.shape)) * eps * size).all())
 
 
 def test_outside_the_box_a_periodic_axis_wraps_and_another_stops():

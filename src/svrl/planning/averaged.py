@@ -51,8 +51,7 @@ from svrl.matrix import Bernoulli
 from svrl.matrix.parameters import check_whole
 from svrl.matrix.scaling import means_of_rows, row_means
 from svrl.matrix.subspace import leading_directions
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult, State
+from svrl.planning.method import Meter, MethodResult, State
 from svrl.planning.sampling import check_share, first_policy
 
 NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and values are those of the plain average."

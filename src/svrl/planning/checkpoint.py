@@ -19,8 +19,7 @@ import torch
 from svrl.matrix import Estimate
 from svrl.matrix.arrays import as_tensor
 from svrl.mdp.model import Model, Sampler
-from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Method
+from svrl.planning.method import Ledger, Meter, Method
 from svrl.planning.plan import Plan, Run, TraceRow, advance, begin, conclude
 from svrl.runtime.files import writing
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from svrl.matrix.cross import pivots, skeleton
 from svrl.matrix.parameters import check_positive, check_whole
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult
+from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import SampledState, first_policy, first_values, settled
 
 BLOCK = 1 << 22

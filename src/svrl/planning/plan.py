@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.model import Model, Sampler
-from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Method, State
+from svrl.planning.method import Ledger, Meter, Method, State
 
 OUT_OF_ITERATIONS = "The iterations ran out before the stop rule fired. Allow more of them, or a larger tolerance."
 DIVERGED = "Its values left the attainable range and grow: it diverges. Use a method with clip and verify."

@@ -19,8 +19,7 @@ from torch import Tensor
 from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.evaluation import ROUNDING, Solver, chain_values, check_reached, sweeps
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult, State
+from svrl.planning.method import Meter, MethodResult, State
 
 AT_ROUNDING = 10
 """Sweeps with bounds as close as rounding, after which no closer ones are waited for."""

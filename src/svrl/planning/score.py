@@ -21,7 +21,7 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.model import Model
 from svrl.planning.certificate import SampleCertificate, certify_on_sample
 from svrl.planning.evaluation import evaluate_policy, policy_loss
-from svrl.planning.meter import Meter
+from svrl.planning.method import Meter
 from svrl.planning.plan import Plan, Run, plan
 from svrl.planning.policy import GreedyPolicy, NearestPolicy, Policy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration

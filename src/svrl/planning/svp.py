@@ -25,8 +25,7 @@ from torch import Tensor
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
 from svrl.matrix.parameters import check_whole
 from svrl.matrix.scaling import means_of_rows
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult
+from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import (
     Drawn,
     SampledState,

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult, State
+from svrl.planning.method import Meter, MethodResult, State
 from svrl.planning.plan import plan
 
 AUTHORS_RESIDUAL = 1e-6
