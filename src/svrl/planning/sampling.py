@@ -82,6 +82,17 @@ def settled(state: SampledState, still: bool, p: float) -> bool:
     return state.still >= (1 if p >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-p)))
 
 
+def settle_on_average(
+    meter: Meter, state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float
+) -> None:
+    """Take over new values, and finish once their mean change stays below a share of the attainable range."""
+    low, high = meter.value_range
+    moved = (v - state.v).abs()
+    state.residual = float(moved.max())
+    state.v, state.policy = v, policy
+    state.finished = settled(state, float(moved.mean()) <= tolerance * (high - low), p)
+
+
 def settle(state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
     """Take over new values, and finish once none has moved by more than the tolerance for long enough."""
     state.residual = float((v - state.v).abs().max())

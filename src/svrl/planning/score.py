@@ -1,8 +1,7 @@
-"""How good a plan is: its loss on the grid, its rollouts, its ranks, all beside the exact optimum.
+"""Scores of plans: loss on the grid, rollouts and ranks, beside the exact optimum.
 
-A policy of grid states must be carried to the states between them before it can be followed. Where
-some Q is known whose greedy policy is the plan's, that Q is interpolated; otherwise the plan's own
-Q, if it has one; otherwise the action of the nearest grid point is taken.
+A rollout needs a policy between grid states too. If a known Q has the plan's policy as its greedy policy, that Q is
+interpolated; otherwise the plan's own Q, if it has one; otherwise the nearest grid point decides.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import Rollout, rollout
 
 EXACT = 1e-9
-"""Error of values called exact, as a share of the attainable range."""
+"""Error of exact values, as a share of the attainable range."""
 TIGHT_ENERGY = 1.0 - 1e-6
 MOST_ENTRIES = 200_000_000
-"""Pairs: larger matrices Q are not formed for a score, and larger problems are only solved exactly on request."""
+"""No score forms a larger Q, and larger problems are only solved exactly on request."""
 SAMPLED, SAMPLED_PAIRS = 1000, 10_000_000
-"""Most states that stand for all, and most of their pairs."""
+"""Most states of a sample certificate, and most of their pairs."""
 INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
 
 
 class Recorder:
-    """Watches a run, and keeps what its score and its figures need; its notes can go into a checkpoint.
+    """Watches a run and keeps the numbers for its score and figures. Its notes can go into a checkpoint.
 
     Attributes:
-        notes: "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before",
-            the values of the last two.
+        notes: "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before", the
+            values of the last two.
     """
 
     def __init__(self, optimal_values: Tensor | None) -> None:
@@ -50,7 +49,7 @@ class Recorder:
         self.notes: dict[str, Any] = {"errors": []}
 
     def __call__(self, run: Run) -> None:
-        """Look at the run after an iteration; a second look changes nothing."""
+        """Look at the run after an iteration. A second look changes nothing."""
         v, errors = run.state.v, self.notes["errors"]
         if len(errors) == run.state.iteration:
             return
@@ -68,14 +67,14 @@ class Recorder:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """What one policy is worth.
+    """The score of one policy.
 
     Attributes:
         policy_loss: Mean over grid states of V* - V_policy, both exact on the grid; None if V* is not known.
         policy_loss_relative: The same over the range of V*.
         discounted_return: Mean over rollouts; without a task, the mean of V_policy.
-        metric: The task's numbers, and its main one's name under "name"; empty without a task.
-        followed: How the policy was carried between grid points.
+        metric: The numbers of the task's metric, and the name of the main one under "name"; empty without a task.
+        followed: How the policy chose actions between grid points.
         rollout: The trajectories, or None.
     """
 
@@ -88,10 +87,10 @@ class Score:
 
 
 class Judge:
-    """Scores plans on one model, all by the same optimum, the same starts and the same noise.
+    """Scores plans on one model by the same optimum, the same starts and the same noise.
 
     Attributes:
-        exact: Whether plans are compared with the optimum; if not, their losses are None.
+        exact: Whether plans are compared with the optimum. If not, their losses are None.
     """
 
     def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int, exact: bool = True) -> None:
@@ -111,11 +110,11 @@ class Judge:
 
     @cached_property
     def optimal(self) -> Score:
-        """The optimum's score; what it loses is rounding."""
+        """The score of the optimum, whose loss is rounding."""
         return self.score(self.optimum, [self.optimum.v])
 
     def score(self, found: Plan, values: Sequence[Tensor] = ()) -> Score:
-        """Score a plan; `values` (S,) are those it may have been greedy for, as a `Recorder` keeps them."""
+        """Score a plan. Its policy may be greedy for one of `values` (S,), which a `Recorder` keeps."""
         parts: dict[str, Any] = {"policy_loss": None, "policy_loss_relative": None}
         if self.exact or self.task is None:
             own = evaluate_policy(self.model, found.policy, self._tolerance)
@@ -131,14 +130,14 @@ class Judge:
         return Score(**parts, discounted_return=done.discounted_return, metric=metric, followed=followed, rollout=done)
 
     def sample(self, found: Plan) -> SampleCertificate:
-        """What some states say about a plan, where one exact sweep would take too long."""
+        """Judge a plan by some states, where one exact sweep would take too long."""
         count = max(1, min(SAMPLED, SAMPLED_PAIRS // self.model.n_actions))
-        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # not the plan's: draws are independent of it
+        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # another seed than the plan's
         states = torch.randint(self.model.n_states, (count,), generator=generator)
         return certify_on_sample(self.model, found.v, found.policy, states)
 
     def _carried(self, found: Plan, values: Sequence[Tensor]) -> tuple[Policy, str]:
-        """The policy at continuous states, and how."""
+        """The policy at continuous states, and how it chooses."""
         assert self.task is not None, "only tasks have states between grid points"
         for q in self._candidates(found, values):
             chosen = q.gather(1, found.policy[:, None])[:, 0]
@@ -168,9 +167,9 @@ class Judge:
 
 
 def ranks(found: Plan, model: Model) -> dict[str, Any]:
-    """Ranks of the plan's Q, as it is and with row means taken out; None with the reason where there is no answer.
+    """Ranks of the plan's Q, with row means and without; None, and the reason, where there is no answer.
 
-    Where a plan kept only values, the Q is one exact backup of them.
+    If a plan kept only values, its Q is one exact backup of them.
     """
     names = ("rank_99", "rank_tight", "rank_99_centred", "rank_tight_centred")
     q, reason = _matrix(found, model)

@@ -1,16 +1,16 @@
 """Value iteration: v = max_a Q, Q = r + gamma * P v, over and over.
 
-Three rules to stop by:
+There are three stop rules:
 
-span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The
-         values are then moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are
-         within tolerance / 2 of V*, and the policy loses no more than tolerance in any state.
+span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The values are then
+         moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are within tolerance / 2 of V*,
+         and the policy loses no more than tolerance in any state.
 sup      max |d| <= tolerance.
-authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations: what the program of "Harnessing
-         Structures for Value-Based Planning and Reinforcement Learning" (ICLR 2020) does.
+authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations: what the program of "Harnessing Structures
+         for Value-Based Planning and Reinforcement Learning" (ICLR 2020) does.
 
-With noisy backups every iteration samples all pairs once, and the rules are read off noisy changes. An equal
-change of all states says nothing then, so that "span" asks for small changes.
+With noisy backups every iteration samples all pairs once, and the rules look at noisy changes. An equal change of all
+states then says nothing, so "span" asks for small changes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import check_positive, check_whole
 from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.method import Meter, MethodResult, State
@@ -66,13 +67,11 @@ class ValueIteration:
             raise ValueError(
                 f"ValueIteration has no stop rule {self.stop!r}: choose one of {', '.join(get_args(Stop))}."
             )
-        if not self.tolerance > 0.0:
-            raise ValueError(f"ValueIteration needs a tolerance above 0, got {self.tolerance}.")
-        if self.max_iterations < 1:
-            raise ValueError(f"ValueIteration needs at least 1 iteration, got {self.max_iterations}.")
+        check_positive("ValueIteration", tolerance=self.tolerance)
+        check_whole("ValueIteration", max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SweepState:
-        """Values 0, or those given; for the authors' rule Q is as large as its row's value."""
+        """Values 0, or those given. For the authors' rule every entry of Q is the value of its row."""
         v = torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device) if v is None else v.clone()
         return SweepState(v=v, q=v[:, None].expand(-1, meter.n_actions).clone() if self.stop == "authors" else None)
 
@@ -95,7 +94,7 @@ class ValueIteration:
         return state
 
     def finish(self, meter: Meter, state: SweepState, generator: torch.Generator) -> MethodResult:
-        """The last sweep's policy, and its values; moved to the midpoint of their bounds for "span"."""
+        """The last sweep's policy and values. For "span" they are moved to the midpoint of their bounds."""
         if state.policy is None:
             state = self.step(meter, state, generator)
         assert state.policy is not None
@@ -112,5 +111,5 @@ class ValueIteration:
 
 
 def paper_budget(model: Model) -> int:
-    """Iterations of the authors' value iteration: what the paper gives every method on this model."""
+    """Iterations of the authors' value iteration, which the paper gives every method on this model."""
     return plan(model, ValueIteration(stop="authors")).iterations
