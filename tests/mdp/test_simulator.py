@@ -196,9 +196,16 @@ def test_a_noise_level_that_is_none_is_refused(level: object):
         NoisyBackups(GridMDP(TASK), level)
 
 
-@pytest.mark.parametrize("model", [TASK, "pendulum", NoisyBackups(GridMDP(TASK), 0.1)])
-def test_noise_is_added_to_a_model_only(model: object):
-    with pytest.raises(ValueError, match=r"NoisyBackups takes a model .* GridMDP\(task\)"):
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        (TASK, r"got ControlTask\. .* GridMDP\(task\)"),
+        ("pendulum", r"got 'pendulum'\."),
+        (NoisyBackups(GridMDP(TASK), 0.1), "needs exact backups, and this problem can only be sampled"),
+    ],
+)
+def test_noise_is_added_to_a_model_only(model: object, hint: str):
+    with pytest.raises(ValueError, match=f"NoisyBackups takes a model .*{hint}"):
         NoisyBackups(model, 0.1)
 
 

@@ -134,10 +134,10 @@ def check_problem(name: str, problem: object, *kinds: Any) -> None:
     if isinstance(problem, type) or not isinstance(problem, kinds):
         got = repr(problem) if isinstance(problem, type | int | float | str) else type(problem).__name__
         or_sampler = ", or a sampler" if Sampler in kinds else ""
-        raise ValueError(
-            f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. "
-            "A ControlTask becomes a model on its grid: GridMDP(task)."
-        )
+        hint = "A ControlTask becomes a model on its grid: GridMDP(task)."
+        if isinstance(problem, Sampler) and not isinstance(problem, type):
+            hint = "That needs exact backups, and this problem can only be sampled."
+        raise ValueError(f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. {hint}")
 
 
 def summary(model: Model | Sampler, name: str, *more: str) -> str:

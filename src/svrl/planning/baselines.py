@@ -90,10 +90,7 @@ class SampledMax(_DrawnPairs):
 class AsyncValueIteration(_DrawnPairs):
     """Asynchronous value iteration: pairs that were not drawn keep their old values.
 
-    Attributes:
-        p: Share of the pairs backed up in an iteration.
-        tolerance: Stop once no value moves by more.
-        max_iterations: Most iterations.
+    The parameters are those of `SampledMax`.
     """
 
     name = "async"
@@ -125,10 +122,7 @@ class AsyncValueIteration(_DrawnPairs):
 class RowMeanUpdate(AsyncValueIteration):
     """Pairs that were not drawn move by the mean update of their row; unknown ones stay unknown.
 
-    Attributes:
-        p: Share of the pairs backed up in an iteration.
-        tolerance: Stop once no value moves by more.
-        max_iterations: Most iterations.
+    The parameters are those of `SampledMax`.
     """
 
     name = "row-mean-update"

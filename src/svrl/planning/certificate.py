@@ -184,9 +184,7 @@ def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -
 
 
 def _values(model: Model, v: Tensor) -> Tensor:
-    check_problem("A certificate", model, Model, Sampler)
-    if not isinstance(model, Model):
-        raise ValueError("A certificate needs exact backups, and the problem can only be sampled. Use a model of it.")
+    check_problem("A certificate", model, Model)
     v = torch.as_tensor(v).to(model.device, torch.float64)
     if v.shape != (model.n_states,) or not bool(torch.isfinite(v).all()):
         raise ValueError(

@@ -15,7 +15,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import MarkovRewardProcess, Model, Sampler, check_problem
+from svrl.mdp.model import MarkovRewardProcess, Model, check_problem
 from svrl.runtime.jit import njit
 
 Solver = Literal["direct", "krylov"]
@@ -57,11 +57,7 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     Raises:
         ValueError: If rounding keeps the residual from becoming that small.
     """
-    check_problem("evaluate_policy", model, Model, Sampler)
-    if not isinstance(model, Model):
-        raise ValueError(
-            "A policy is evaluated on a model, and the problem can only be sampled. Use rollouts, or a model."
-        )
+    check_problem("evaluate_policy", model, Model)
     policy = torch.as_tensor(policy).to(model.device)
     if policy.shape != (model.n_states,) or policy.is_floating_point():
         raise ValueError(f"A policy is one action for each of {model.n_states} states, got {tuple(policy.shape)}.")
@@ -140,7 +136,7 @@ def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -
     matrix = scipy.sparse.csr_array(parts, shape=tuple(transitions.shape))
     system = scipy.sparse.eye_array(len(matrix.indptr) - 1, format="csr") - chain.gamma * matrix
     reward = chain.reward.cpu().numpy()
-    v, reads = _SOLVERS[solver](system, reward, start.cpu().numpy())
+    v, reads = (_direct if solver == "direct" else _krylov)(system, reward, start.cpu().numpy())
     found = torch.from_numpy(v).to(start.device)
     better = bool(torch.isfinite(found).all()) and residual_of(chain, found) <= residual_of(chain, start)
     return (found if better else start), reads
@@ -158,9 +154,6 @@ def _krylov(system: scipy.sparse.csr_array, reward: np.ndarray, start: np.ndarra
     steps: list[None] = []
     v, _ = bicgstab(system, reward, x0=start, rtol=1e-14, maxiter=1000, callback=lambda _: steps.append(None))
     return v, 2 * len(steps)
-
-
-_SOLVERS = {"direct": _direct, "krylov": _krylov}
 
 
 def chain_values(

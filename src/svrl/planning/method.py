@@ -8,15 +8,17 @@ same result. A method sees the problem through a `Meter` only, which counts and 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from svrl.mdp.model import Model, Sampler, check_problem
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(kw_only=True)
@@ -139,18 +141,15 @@ class Meter:
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
-        with self._backing_up(self.n_states * self.n_actions):
-            return self.model.backup(v)
+        return self._counted(self.n_states * self.n_actions, self.model.backup, v)
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Maximum over actions (S,), and its first action (S,)."""
-        with self._backing_up(self.n_states * self.n_actions):
-            return self.model.improve(v)
+        return self._counted(self.n_states * self.n_actions, self.model.improve, v)
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs, (K,)."""
-        with self._backing_up(len(states)):
-            return self.model.backup_at(v, states, actions)
+        return self._counted(len(states), self.model.backup_at, v, states, actions)
 
     def backup_policy(self, v: Tensor, policy: Tensor) -> Tensor:
         """One action a state, (S,)."""
@@ -158,25 +157,21 @@ class Meter:
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
         """All actions of some states, (K, A)."""
-        with self._backing_up(len(states) * self.n_actions):
-            return self.model.backup_rows(v, states)
+        return self._counted(len(states) * self.n_actions, self.model.backup_rows, v, states)
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
-        with self._backing_up(self.n_states * len(actions)):
-            return self.model.backup_columns(v, actions)
+        return self._counted(self.n_states * len(actions), self.model.backup_columns, v, actions)
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
         """Noisy backups of all pairs, (S, A), each the mean of `count` samples."""
-        with self._backing_up(self.n_states * self.n_actions * count):
-            return self.sampler.sample(v, generator, count)
+        return self._counted(self.n_states * self.n_actions * count, self.sampler.sample, v, generator, count)
 
     def sample_at(
         self, v: Tensor, states: Tensor, actions: Tensor, generator: torch.Generator, count: int = 1
     ) -> Tensor:
         """Noisy backups of listed pairs, (K,)."""
-        with self._backing_up(len(states) * count):
-            return self.sampler.sample_at(v, states, actions, generator, count)
+        return self._counted(len(states) * count, self.sampler.sample_at, v, states, actions, generator, count)
 
     @contextmanager
     def estimating(self) -> Iterator[None]:
@@ -192,11 +187,11 @@ class Meter:
         yield
         self.ledger.seconds_backup += self._now() - began
 
-    @contextmanager
-    def _backing_up(self, pairs: int) -> Iterator[None]:
+    def _counted(self, pairs: int, ask: Callable[..., Answer], *arguments: Any) -> Answer:
         with self.evaluating():
-            yield
+            answer = ask(*arguments)
         self.ledger.backups += pairs
+        return answer
 
     def _now(self) -> float:
         if self.device.type == "cuda":
