@@ -8,29 +8,23 @@ removes noise as fast as the discount allows: the weights forget backups of old 
 over all singular directions of Q, whereas the advantage of most control problems lives in a few. So the structured
 method takes V and policy from a low-rank part of the row-centred average.
 
-Samples that the average has not seen decide how much of each direction to believe. With sigma_k u_k w_k' the k-th
-singular triple of the centred average and F the centred fresh backup, a fresh sample confirms the share
-u_k' F w_k / sigma_k of the direction: near 1 for signal, near 0 for noise. It scales the direction, and a direction
-below `least` is left out. Keeping a direction lowers the held-out squared error of Q exactly if more than half of it is
-confirmed. Noise hurts the maximum over actions more than the mean square, and 0.7 gave better policies than 0.5.
-Choosing by energy instead fails for control: three directions may hold 99% of the norm and lose the policy.
+Which directions? With sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup,
+fresh samples confirm the share u_k' F w_k / sigma_k of the direction: near 1 for signal, near 0 for noise. It scales
+the direction, and a direction below `least` is left out. Above one half, keeping it lowers the held-out squared error
+of Q. Noise hurts the maximum over actions more, and 0.7 gave better policies than 0.5. Choosing by energy fails for
+control: three directions may hold 99% of the norm and lose the policy.
 
-The running average must forget, and so stays noisier than the samples allow. Once the values have nearly settled this
-is no longer needed: the final policy comes from the plain mean of all backups of the second half of the iterations. The
-even iterations confirm the directions of the odd ones and the other way round, a share r, which for the whole mean is
-2 r / (1 + r).
+The running average must forget, and so stays noisier than the samples allow. So the final policy comes from the plain
+mean of all backups of the second half of the iterations, when the values have nearly settled. The even iterations
+confirm the directions of the odd ones and the other way round, a share r, which for the whole mean is 2 r / (1 + r).
 
-A low-rank part chooses actions well and values them badly: the directions that it leaves out are missing from the value
-of every state, and value iteration adds that error up over the horizon. So the value of a state comes from sqrt(A) fresh
-samples of the action that the low-rank part chose.
-
-Structure may also not pay: with hardly any noise it costs more than it saves, and with too much noise too few
-directions are confirmed. So fresh samples also compare the policies of the low-rank part and of the plain average, at
-the actions they choose. While the plain one is worth more, it gives values and policy, and if that is so at the end,
-the outcome says it.
+A low-rank part chooses actions well and values them badly: the directions that it leaves out are missing from every
+value, and value iteration adds that error up over the horizon. So values come from sqrt(A) fresh samples of the chosen
+action. Structure may also not pay, with hardly any noise or too much. So fresh samples compare the policies of the
+low-rank part and of the plain average, and the plain one is used while it is worth more.
 
 With `p` below 1 an iteration samples a random part of the pairs, and every pair has its own step size by the number of
-its visits. The structure fills pairs that were never visited; without structure they are left out.
+its visits. The structure fills pairs that were never visited.
 """
 
 from __future__ import annotations
@@ -55,19 +49,12 @@ NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and va
 
 @dataclass(kw_only=True)
 class AverageState(State):
-    """State of the averaging methods.
+    """State of the averaging methods."""
 
-    Attributes:
-        policy: Actions (S,).
-        q: The running average (S, A).
-        visits: Samples of every pair, (S, A), where an iteration samples a part of them; otherwise None.
-        even, odd: Means of the even and of the odd iterations of the second half, (S, A), or None before the first.
-    """
-
-    policy: Tensor
-    q: Tensor
-    visits: Tensor | None
-    even: Tensor | None = None
+    policy: Tensor  # (S,)
+    q: Tensor  # the running average (S, A)
+    visits: Tensor | None  # samples of every pair (S, A), where an iteration samples a part of them
+    even: Tensor | None = None  # means of the even and of the odd iterations of the second half, (S, A)
     odd: Tensor | None = None
 
     def known(self) -> Tensor:
@@ -77,22 +64,14 @@ class AverageState(State):
 
 @dataclass(kw_only=True)
 class StructuredState(AverageState):
-    """Also keeps the directions of the average.
+    """State of the structured method."""
 
-    Attributes:
-        structured, plain: Best actions (S,) of the estimate and of the average.
-        agreement: Running mean (r,) of the share of each direction that fresh samples confirm.
-        gain: Running mean of the worth of the structured policy above the plain one.
-        directions: left (S, r), which carries the lengths, and right (A, r); None before the first iteration.
-        estimate: The low-rank part of the average, (S, A), or None before the first iteration.
-    """
-
-    structured: Tensor
-    plain: Tensor
-    agreement: Tensor
-    gain: Tensor
-    directions: tuple[Tensor, Tensor] | None = None
-    estimate: Tensor | None = None
+    structured: Tensor  # best actions (S,) of the estimate
+    plain: Tensor  # best actions (S,) of the average
+    agreement: Tensor  # running mean (r,) of the share of each direction that fresh samples confirm
+    gain: Tensor  # running mean of the worth of the structured policy above the plain one
+    directions: tuple[Tensor, Tensor] | None = None  # left (S, r), which carries the lengths, and right (A, r)
+    estimate: Tensor | None = None  # the low-rank part of the average, (S, A)
 
 
 @dataclass(frozen=True, kw_only=True)

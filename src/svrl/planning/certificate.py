@@ -7,16 +7,13 @@ Porteus 1971) the optimal values V* obey, in every state,
 
 Proof: T is monotone and T(V + x) = TV + gamma * x for a number x, so V + min d <= TV gives TV + gamma * min d <= TTV,
 and so on; the sum of the geometric series is c min d. The upper bound follows in the same way, and so do bounds for the
-operator of one policy. The greedy policy g of the sweep has T_g V = TV, so its values are above the lower bound too,
-and its loss V* - V_g is at most c (max d - min d).
+operator of one policy. The greedy policy of the sweep is above the lower bound too, so it loses at most
+c (max d - min d). Any other policy is bounded twice: by the given V, and by the policy's own values with a second
+sweep. Neither is always closer, so the larger lower bound and the smaller upper bound count.
 
-Any other policy is bounded twice: by the given V, and by the policy's own values with a second sweep. Neither is always
-closer, so the larger lower bound and the smaller upper bound count.
-
-Where episodes may end, rows of transitions sum to less than 1 and T(V + x) only lies between TV and TV + gamma * x. The
-bounds then hold with min(min d, 0) and max(max d, 0), which are wider. Where rounding made rows sum to a little more
-than 1, the discount is larger by the same factor. All of this is in exact arithmetic; rounding adds about
-1e-16 |V| / (1 - gamma).
+Where episodes may end, rows of transitions sum to less than 1, and the bounds hold with min(min d, 0) and max(max d, 0).
+Where rounding made rows sum to a little more than 1, the discount is larger by the same factor. All of this is in exact
+arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
 """
 
 from __future__ import annotations
@@ -113,12 +110,9 @@ def value_offsets(change: Tensor, gamma: float, endless: bool) -> tuple[float, f
 
 
 def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanCertificate:
-    """Bound V* and the loss of a policy (see above).
+    """Bound V*, and the loss of a policy (S,), from values v (S,): better values give closer bounds.
 
-    Args:
-        model: The model of the plan.
-        v: Any values (S,). Better values give closer bounds.
-        policy: Actions (S,), at the cost of a second sweep, or None for the greedy policy of the first.
+    A policy costs a second sweep. Without one, the greedy policy of the first sweep is judged.
     """
     v = _values(model, v)
     lower, upper, greedy = _bounds(model, v)
@@ -156,13 +150,9 @@ def _bounds(model: Model, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -> SampleCertificate:
-    """Look at some states only, where a sweep would take too long.
+    """Judge values v (S,) and a policy (S,) by some states (K,), where a sweep would take too long.
 
-    Args:
-        model: The model of the plan.
-        v: The values (S,).
-        policy: Actions (S,).
-        states: Numbers of states (K,), drawn uniformly and independently of v and policy.
+    Draw the states uniformly, and independently of v and policy.
     """
     v = _values(model, v)
     states = torch.as_tensor(states).to(model.device, torch.int64)

@@ -33,18 +33,12 @@ FAR_OFF = 0.25
 
 @dataclass(kw_only=True)
 class CrossState(SampledState):
-    """State of the cross method.
+    """State of the cross method."""
 
-    Attributes:
-        rows, columns: Backed up in the next iteration; None before the first.
-        factors: Of Q, left (S, r) and right (A, r); None before the first iteration.
-        before: The values (S,) whose backup the factors approximate.
-    """
-
-    rows: Tensor | None = None
+    rows: Tensor | None = None  # backed up in the next iteration; None before the first
     columns: Tensor | None = None
-    factors: tuple[Tensor, Tensor] | None = None
-    before: Tensor | None = None
+    factors: tuple[Tensor, Tensor] | None = None  # of Q, left (S, r) and right (A, r)
+    before: Tensor | None = None  # the values (S,) whose backup the factors approximate
 
 
 @dataclass(frozen=True, kw_only=True)

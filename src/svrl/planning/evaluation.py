@@ -47,12 +47,7 @@ class PolicyLoss:
 
 
 def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """The values of a policy (S,), float64, each within `tolerance`, which its residual proves.
-
-    Args:
-        model: The model.
-        policy: Actions (S,).
-        tolerance: Bound on the largest error, by max |T_policy V - V| / (1 - gamma).
+    """The values (S,), float64, of a policy (S,), with the largest error max |T_policy V - V| / (1 - gamma) <= tolerance.
 
     Raises:
         ValueError: If rounding keeps the residual from becoming that small.
@@ -159,16 +154,10 @@ def _krylov(system: scipy.sparse.csr_array, reward: np.ndarray, start: np.ndarra
 def chain_values(
     chain: MarkovRewardProcess, start: Tensor, residual: float, solver: Solver | None = None
 ) -> tuple[Tensor, float, int]:
-    """Values of a policy down to a residual, or as near to it as rounding allows.
+    """Values of a policy down to a residual, or as near to it as rounding allows, from the values `start` (S,).
 
-    Args:
-        chain: The policy's chain.
-        start: Values to begin with, (S,), float64.
-        residual: The residual to reach.
-        solver: The solver to begin with; None sweeps, unless that takes long.
-
-    Returns:
-        Values (S,), their residual, and how often the transitions were read.
+    Without a solver it sweeps, unless that takes long. Returns values (S,), their residual, and how often the
+    transitions were read.
     """
     v, reads, last = start, 1, residual_of(chain, start)
     slow = last > residual and math.log(residual / last) / math.log(chain.gamma) > PATIENCE

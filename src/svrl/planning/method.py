@@ -23,35 +23,19 @@ Answer = TypeVar("Answer")
 
 @dataclass(kw_only=True)
 class State:
-    """The memory of a method between two steps; methods add fields of their own.
+    """The memory of a method between two steps; methods add fields of their own."""
 
-    Attributes:
-        v: Values of the states, (S,).
-        iteration: Steps taken.
-        residual: How far v moved in the last step, in the method's own measure, which its stop rule looks at.
-        rank: Rank of the last estimate, where there is one.
-        finished: Whether the method's own stop rule has fired.
-        outcome: What went wrong, in a sentence; empty is success.
-    """
-
-    v: Tensor
-    iteration: int = 0
-    residual: float = float("inf")
-    rank: int | None = None
-    finished: bool = False
-    outcome: str = ""
+    v: Tensor  # values of the states, (S,)
+    iteration: int = 0  # steps taken
+    residual: float = float("inf")  # how far v moved in the last step, in the measure of the method's stop rule
+    rank: int | None = None  # of the last estimate
+    finished: bool = False  # whether the method's own stop rule has fired
+    outcome: str = ""  # what went wrong, in a sentence; empty is success
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodResult:
-    """The result of a method.
-
-    Attributes:
-        policy: Actions (S,), int64.
-        v: Values (S,).
-        q: Dense Q (S, A), or None where it was never formed.
-        factors: left (S, r) and right (A, r) with Q = left @ right.mT, or None.
-    """
+    """The result of a method; for its fields see `Plan`."""
 
     policy: Tensor
     v: Tensor
@@ -83,15 +67,9 @@ class Method(Protocol):
 
 @dataclass(kw_only=True)
 class Ledger:
-    """The cost of a plan so far.
+    """The cost of a plan so far."""
 
-    Attributes:
-        backups: Pairs backed up, including verification and final sweeps; with a sampler, samples drawn.
-        seconds_backup: Time in backups.
-        seconds_estimate: Time in matrix estimation.
-    """
-
-    backups: int = 0
+    backups: int = 0  # pairs backed up, including verification and final sweeps; with a sampler, samples drawn
     seconds_backup: float = 0.0
     seconds_estimate: float = 0.0
 

@@ -276,7 +276,7 @@ class LowRankPolicy:
     Attributes:
         policy: Actions (S,), int64.
         q: The recovered matrix (S, A).
-        estimate: How it was recovered.
+        estimate: The estimator's answer.
         p: Share of the entries that was kept.
     """
 

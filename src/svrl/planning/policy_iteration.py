@@ -27,17 +27,11 @@ AT_ROUNDING = 10
 
 @dataclass(kw_only=True)
 class PolicyState(State):
-    """State of policy iteration.
+    """State of policy iteration."""
 
-    Attributes:
-        policy: Of the last full sweep, (S,); None before the first.
-        midpoint: Midpoint of the bounds on V* of the last full sweep, (S,), or None.
-        tie: Another action must be better by more than this.
-    """
-
-    policy: Tensor | None = None
-    midpoint: Tensor | None = None
-    tie: float = 0.0
+    policy: Tensor | None = None  # of the last full sweep, (S,)
+    midpoint: Tensor | None = None  # of the bounds on V* of the last full sweep, (S,)
+    tie: float = 0.0  # another action must be better by more than this
 
 
 @dataclass(frozen=True, kw_only=True)

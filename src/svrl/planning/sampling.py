@@ -18,15 +18,10 @@ MISSED = 1e-3
 
 @dataclass(kw_only=True)
 class SampledState(State):
-    """State of a method that backs up a part of the pairs.
+    """State of a method that backs up a part of the pairs."""
 
-    Attributes:
-        policy: Actions (S,), int64; 0 in states of which nothing is known yet.
-        still: Iterations in a row in which nothing moved.
-    """
-
-    policy: Tensor
-    still: int = 0
+    policy: Tensor  # (S,), int64; 0 in states of which nothing is known yet
+    still: int = 0  # iterations in a row in which nothing moved
 
 
 class Drawn(NamedTuple):

@@ -37,11 +37,10 @@ INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
 
 
 class Recorder:
-    """Watches a run and keeps the numbers for its score and figures. Its notes can go into a checkpoint.
+    """Watches a run and keeps the numbers for its score and figures in `notes`, which can go into a checkpoint.
 
-    Attributes:
-        notes: "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before", the
-            values of the last two.
+    These are "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before", the values
+    of the last two iterations.
     """
 
     def __init__(self, optimal_values: Tensor | None) -> None:
@@ -67,31 +66,18 @@ class Recorder:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """The score of one policy.
+    """The score of one policy."""
 
-    Attributes:
-        policy_loss: Mean over grid states of V* - V_policy, both exact on the grid; None if V* is not known.
-        policy_loss_relative: The same over the range of V*.
-        discounted_return: Mean over rollouts; without a task, the mean of V_policy.
-        metric: The numbers of the task's metric, and the name of the main one under "name"; empty without a task.
-        followed: How the policy chose actions between grid points.
-        rollout: The trajectories, or None.
-    """
-
-    policy_loss: float | None
-    policy_loss_relative: float | None
-    discounted_return: float
-    metric: dict[str, Any]
-    followed: str
+    policy_loss: float | None  # mean over grid states of V* - V_policy, exact on the grid; None if V* is not known
+    policy_loss_relative: float | None  # the same over the range of V*
+    discounted_return: float  # mean over rollouts; without a task, the mean of V_policy
+    metric: dict[str, Any]  # of the task, with the name of the main number under "name"; empty without a task
+    followed: str  # how the policy chose actions between grid points
     rollout: Rollout | None
 
 
 class Judge:
-    """Scores plans on one model by the same optimum, the same starts and the same noise.
-
-    Attributes:
-        exact: Whether plans are compared with the optimum. If not, their losses are None.
-    """
+    """Scores plans on one model by the same starts, noise and optimum; without `exact` their losses are None."""
 
     def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int, exact: bool = True) -> None:
         self.model = model

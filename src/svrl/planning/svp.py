@@ -39,15 +39,10 @@ from svrl.planning.sampling import (
 
 @dataclass(kw_only=True)
 class SVPState(SampledState):
-    """State of SVP.
+    """State of SVP."""
 
-    Attributes:
-        q: The last estimate (S, A); None before the first.
-        start: Warm start of the next estimation, or None.
-    """
-
-    q: Tensor | None = None
-    start: Estimate | None = None
+    q: Tensor | None = None  # the last estimate (S, A)
+    start: Estimate | None = None  # warm start of the next estimation
 
 
 @dataclass(frozen=True, kw_only=True)

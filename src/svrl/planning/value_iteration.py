@@ -34,17 +34,11 @@ Stop = Literal["span", "sup", "authors"]
 
 @dataclass(kw_only=True)
 class SweepState(State):
-    """State of value iteration.
+    """State of value iteration."""
 
-    Attributes:
-        policy: Of the last sweep, (S,); None before the first.
-        offsets: Numbers that bound V* around the last sweep's values.
-        q: Of the last sweep, (S, A); kept for the authors' rule only.
-    """
-
-    policy: Tensor | None = None
-    offsets: tuple[float, float] = (0.0, 0.0)
-    q: Tensor | None = None
+    policy: Tensor | None = None  # of the last sweep, (S,)
+    offsets: tuple[float, float] = (0.0, 0.0)  # bound V* around the last sweep's values
+    q: Tensor | None = None  # of the last sweep, (S, A); kept for the authors' rule only
 
 
 @dataclass(frozen=True, kw_only=True)
