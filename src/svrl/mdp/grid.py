@@ -321,14 +321,9 @@ def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tenso
 
 @dataclass(frozen=True)
 class PlainBackups:
-    """Backups from a table in plain torch: for GPUs without kernels, and as the reference of all kernels.
+    """Backups from a table in plain torch: for GPUs without kernels, and as the reference of all kernels."""
 
-    Attributes:
-        offsets: Of the corners of a cell, (2^d,).
-        gamma: In (0, 1).
-    """
-
-    offsets: Tensor
+    offsets: Tensor  # of the corners of a cell, (2^d,)
     gamma: float
 
     def expected(self, v: Tensor, table: Table) -> Tensor:
@@ -361,24 +356,21 @@ class CompiledBackups:
 
     def all(self, v: Tensor, table: Table, out: Tensor) -> None:
         """As in `PlainBackups`."""
-        given, result = self._given(v, table), out.numpy()
-        share_out(lambda low, high: grid_kernel.backup(*given, low, high, result), len(out), self.threads, least=LEAST)
+        self._share_out(grid_kernel.backup, self._given(v, table), len(out), LEAST, out)
 
     def listed(self, v: Tensor, table: Table, pairs: Tensor, out: Tensor) -> None:
         """As in `PlainBackups`."""
-        given, result = (*self._given(v, table), pairs.numpy()), out.numpy()
-        share_out(
-            lambda low, high: grid_kernel.backup_at(*given, low, high, result), len(out), self.threads, least=LEAST
-        )
+        self._share_out(grid_kernel.backup_at, (*self._given(v, table), pairs.numpy()), len(out), LEAST, out)
 
     def improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
         """As in `PlainBackups`."""
         n_actions = len(table.reward) // len(best)
-        given, found = (*self._given(v, table), n_actions), (best.numpy(), action.numpy())
-        least = max(1, LEAST // n_actions)
-        share_out(
-            lambda low, high: grid_kernel.improve(*given, low, high, *found), len(best), self.threads, least=least
-        )
+        given = *self._given(v, table), n_actions
+        self._share_out(grid_kernel.improve, given, len(best), LEAST // n_actions, best, action)
+
+    def _share_out(self, kernel: Any, given: tuple[Any, ...], size: int, least: int, *out: Tensor) -> None:
+        found = [tensor.numpy() for tensor in out]
+        share_out(lambda low, high: kernel(*given, low, high, *found), size, self.threads, least=least)
 
     def _given(self, v: Tensor, table: Table) -> tuple[np.ndarray | float, ...]:
         arrays = table.base, table.fraction, table.reward, v, self.offsets

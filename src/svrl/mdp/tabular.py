@@ -50,7 +50,7 @@ class TabularMDP:
         reward_range: Smallest and largest expected reward of a pair, and 0 where episodes can end.
         name: Name of the problem.
         entries: The table itself: transitions, expected rewards (S, A) and terminal states (S,).
-        largest_row_sum: Largest sum of the probabilities of a pair. Rounding may make it a little more than 1.
+        largest_row_sum: Of the probabilities of a pair. Rounding may make it a little more than 1.
     """
 
     def __init__(

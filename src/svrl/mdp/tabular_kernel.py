@@ -37,40 +37,23 @@ SOUND, BAD_BOUNDS, BAD_PROBABILITY, BAD_INDEX, BAD_REWARD, BAD_SUM = range(6)
 
 @dataclass(frozen=True, kw_only=True)
 class Entries:
-    """A finite MDP as tensors on one device.
+    """A finite MDP as tensors on one device. Rows of `data` sum to less than 1 where an episode may end."""
 
-    Attributes:
-        indptr: (S * A + 1,), int32 or int64.
-        indices: (N,), next states, int32 or int64.
-        data: (N,), probabilities, float32 or float64. Rows sum to less than 1 where an episode may end.
-        reward: (S, A), float64, expected; 0 in terminal states.
-        terminal: (S,), bool.
-        gamma: In (0, 1).
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    data: Tensor
-    reward: Tensor
-    terminal: Tensor
+    indptr: Tensor  # (S * A + 1,), int32 or int64
+    indices: Tensor  # (N,), next states, int32 or int64
+    data: Tensor  # (N,), probabilities, float32 or float64
+    reward: Tensor  # (S, A), float64, expected; 0 in terminal states
+    terminal: Tensor  # (S,), bool
     gamma: float
 
 
 @njit(**COMPILE)
 def check(indptr, indices, data, rewards, per_row, per_entry, per_next, terminal, tolerance, expected):
-    """Look for the first error in one pass over the stored entries, and compute expected rewards.
+    """Look for the first error in one pass over the stored entries, and fill `expected` (S, A) with expected rewards.
 
-    Args:
-        indptr, indices, data: The transitions.
-        rewards: Flat. The reward of entry k, in a row and with next state j, is at per_row * row +
-            per_entry * k + per_next * j. With the last two 0 it is the reward of the pair.
-        per_row, per_entry, per_next: See rewards.
-        terminal: (S,), bool; their rows may be empty.
-        tolerance: A row may sum to so much more or less than 1.
-        expected: (S, A), filled with expected rewards.
-
-    Returns:
-        Code of the error, its row and its number; and whether the columns of every row rise.
+    The reward of entry k, in a row and with next state j, is rewards[per_row * row + per_entry * k + per_next * j]; with
+    the last two 0 it is the reward of the pair. Rows of terminal states (S,) may be empty, the others sum to 1 within
+    the tolerance. Returns the code of the error, its row and its number, and whether the columns of every row rise.
     """
     n_states, n_actions = expected.shape
     of_pair = per_entry == 0 and per_next == 0

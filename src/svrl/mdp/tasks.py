@@ -39,15 +39,9 @@ MOTORS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Motion:
-    """What a variant decides.
+    """What a variant decides; for the update order see above."""
 
-    Attributes:
-        time_step: tau, in the task's unit of time.
-        reward_offset: Added to every reward.
-        update_order: "together" updates every coordinate from the old state; for "speed-first" see above.
-    """
-
-    time_step: float
+    time_step: float  # tau, in the task's unit of time
     reward_offset: float = 0.0
     update_order: Literal["together", "speed-first"] = "together"
 
