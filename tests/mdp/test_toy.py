@@ -71,17 +71,6 @@ def test_a_seed_is_a_problem_and_leaves_the_global_generator_alone():
     assert "seed" not in drawn.describe()
 
 
-def test_value_iteration_reaches_the_fixed_point_of_a_dense_solution():
-    mdp = toy_mdp(5, n_states=30, n_actions=4, gamma=0.9)
-    v = torch.zeros(30, dtype=torch.float64)
-    for _ in range(300):
-        v, policy = mdp.improve(v)
-    chosen = next_states(mdp)[torch.arange(30), policy].numpy()
-    p = np.eye(30)[chosen]
-    exact = np.linalg.solve(np.eye(30) - 0.9 * p, rewards(mdp)[torch.arange(30), policy].numpy())
-    assert np.abs(v.numpy() - exact).max() < 1e-10
-
-
 def test_what_is_refused():
     with pytest.raises(ValueError, match="uniform or normal, got 'gamma'"):
         toy_mdp(0, reward="gamma")
