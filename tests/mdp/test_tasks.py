@@ -379,19 +379,18 @@ def test_a_wrong_name_is_answered_with_the_near_miss(name: object, switches: dic
 @pytest.mark.parametrize(
     ("change", "answer"),
     [
-        ({"gamma": "0.9"}, "discount between 0 and 1, both excluded, got '0.9'"),
-        ({"noise": ("a", 0.0)}, "noise level for each"),
+        ({"gamma": 1.0}, "discount between 0 and 1, both excluded, got 1.0"),
         ({"noise": (math.nan, 0.0)}, "noise level for each"),
         ({"noise": (0.0, 1e300)}, "noise level for each"),
-        ({"reward_range": ("a", 0.0)}, "reward range"),
+        ({"reward_range": (1.0, 0.0)}, "reward range"),
     ],
 )
-def test_a_task_of_other_things_than_numbers_is_refused(change: dict[str, Any], answer: str):
+def test_a_task_is_checked(change: dict[str, Any], answer: str):
     with pytest.raises(ValueError, match=answer):
         dataclasses.replace(make_task("inverted-pendulum"), **change)
 
 
-@pytest.mark.parametrize(("low", "high"), [("0", 1.0), (0.0, None), (-1e308, 1e308), (math.nan, 1.0)])
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (-1e308, 1e308), (math.nan, 1.0)])
 def test_an_axis_has_two_finite_ends(low: Any, high: Any):
     with pytest.raises(ValueError, match="finite low < high"):
         Axis(name="x", low=low, high=high, points=3)

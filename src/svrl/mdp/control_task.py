@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
 from svrl.mdp.model import check_discount, check_values
 
 FAR = 1e6
@@ -50,8 +49,7 @@ class Axis:
     periodic: bool = False
 
     def __post_init__(self) -> None:
-        low, high = as_number(self.low), as_number(self.high)
-        if not 0.0 < high - low < math.inf:
+        if not 0.0 < self.high - self.low < math.inf:
             raise ValueError(f"Axis {self.name!r} needs finite low < high, got {self.low!r} and {self.high!r}.")
         if not hasattr(self.points, "__index__") or operator.index(self.points) < 2:
             raise ValueError(f"Axis {self.name!r} needs at least 2 grid points, got {self.points!r}.")
@@ -102,7 +100,7 @@ class ControlTask:
             raise ValueError(f"{self.name} needs finite actions of shape (A, k), got shape {tuple(actions.shape)}.")
         object.__setattr__(self, "actions", actions)
         if self.reward_range is not None:
-            low, high = map(as_number, self.reward_range)
+            low, high = self.reward_range
             if not low <= high:
                 raise ValueError(
                     f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}."
@@ -110,7 +108,7 @@ class ControlTask:
             check_values(self.name, (low, high), self.gamma)
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
         most = [FAR * (axis.high - axis.low) for axis in self.axes]
-        if len(noise) != len(most) or not all(0.0 <= as_number(a) <= b for a, b in zip(noise, most, strict=True)):
+        if len(noise) != len(most) or not all(0.0 <= a <= b for a, b in zip(noise, most, strict=True)):
             raise ValueError(
                 f"{self.name} has {len(self.axes)} axes and needs a noise level for each, at least 0 and at most "
                 f"{FAR:g} times as wide as the axis, got {noise}."

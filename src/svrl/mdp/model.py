@@ -17,7 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
 
 LARGEST_VALUE = 1e30
 """Methods keep values in float32, which ends at 3.4e38, and add them up."""
@@ -49,11 +48,11 @@ def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int,
         return torch.sparse_csr_tensor(rows, columns, weights, size, check_invariants=False)
 
 
-def check_discount(name: str, gamma: object) -> float:
+def check_discount(name: str, gamma: float) -> float:
     """The discount of a problem as a float between 0 and 1."""
-    if not 0.0 < as_number(gamma) < 1.0:
+    if not 0.0 < gamma < 1.0:
         raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {gamma!r}.")
-    return as_number(gamma)
+    return float(gamma)
 
 
 def check_values(name: str, rewards: tuple[float, float], gamma: float) -> None:

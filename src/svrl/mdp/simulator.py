@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import FAR, Axis, ControlTask
 from svrl.mdp.interpolation import corner_offsets, interpolate, locate
 from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_values, summary
@@ -43,7 +42,7 @@ class Simulator:
     ) -> None:
         """Wrap `sample`. With `reward_range`, bounds on expected rewards, methods can clip."""
         self._task = ControlTask(name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, gamma=gamma)
-        low, high = map(as_number, reward_range)
+        low, high = reward_range
         if not low < high:
             raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
         self.gamma = self._task.gamma
@@ -115,7 +114,7 @@ class NoisyBackups:
 
     def __init__(self, model: Model, sigma: float) -> None:
         check_problem("NoisyBackups", model, Model)
-        if not 0.0 <= as_number(sigma) <= LARGEST_VALUE:
+        if not 0.0 <= sigma <= LARGEST_VALUE:
             raise ValueError(f"NoisyBackups needs a noise level of 0 to {LARGEST_VALUE:g}, got {sigma!r}.")
         self.model = model
         self.sigma = float(sigma)

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import Axis, ControlTask, Reward, Step, coordinates
 from svrl.mdp.metric import TimeToGoal, UprightNorm
 from svrl.runtime.names import nearest_name
@@ -46,9 +45,9 @@ class Motion:
     update_order: Literal["together", "speed-first"] = "together"
 
     def __post_init__(self) -> None:
-        if not 0.0 < as_number(self.time_step) < math.inf:
+        if not 0.0 < self.time_step < math.inf:
             raise ValueError(f"A task needs a time_step above 0 and finite, got {self.time_step!r}.")
-        if not math.isfinite(as_number(self.reward_offset)):
+        if not math.isfinite(self.reward_offset):
             raise ValueError(f"A task needs a finite reward_offset, got {self.reward_offset!r}.")
 
 
@@ -150,7 +149,7 @@ def mountain_car(
     """
     name = "mountain-car"
     end = x_max if x_max is not None else 0.5 if variant == "authors" else 0.6
-    if not as_number(end) >= GOAL:
+    if not end >= GOAL:
         raise ValueError(f"{name} needs x_max of at least {GOAL}, where the goal begins, got {x_max!r}.")
 
     def at_goal(at: Tensor) -> Tensor:
