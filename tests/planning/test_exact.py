@@ -1,4 +1,4 @@
-"""The exact methods: closed forms, each other, linear algebra, and what their stop rules promise."""
+"""Exact methods and values of policies: closed forms, each other, linear algebra, and what stop rules promise."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ from svrl.mdp.simulator import NoisyBackups
 from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.tasks import inverted_pendulum
 from svrl.planning import evaluation
-from svrl.planning.evaluation import chain_values, linear_solution, residual_of, sweeps
+from svrl.planning.evaluation import (
+    PolicyLoss,
+    chain_values,
+    evaluate_policy,
+    linear_solution,
+    policy_loss,
+    residual_of,
+    sweeps,
+)
 from svrl.planning.method import Method
 from svrl.planning.plan import plan
-from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration
+from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIteration, solve_exactly
 from svrl.planning.value_iteration import ValueIteration, paper_budget
 
-from .oracles import Dense, small_grid
+from .oracles import Dense, flat_grid, low_rank_model, small_grid
 
 TIGHT: list[Method] = [
     ValueIteration(tolerance=1e-10),
@@ -76,13 +84,6 @@ def test_all_methods_agree_with_each_other_and_with_linear_algebra(seed: int, en
         assert dense.loss(found.policy) <= 1e-8, method
 
 
-@pytest.mark.parametrize("method", TIGHT, ids=repr)
-def test_all_methods_agree_on_a_grid(method: Method):
-    model = small_grid()
-    truth = Dense.of(model).optimum(1e-11)
-    assert np.abs(plan(model, method).v.numpy() - truth).max() <= 1e-8
-
-
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), ending=st.booleans(), tolerance=st.sampled_from([1.0, 1e-2, 1e-5]))
 def test_the_span_rule_keeps_its_word(seed: int, ending: bool, tolerance: float):
@@ -132,15 +133,6 @@ def test_a_start_is_not_written_to():
         kept = start.clone()
         plan(model, method, start=start)
         assert torch.equal(start, kept), method
-
-
-@pytest.mark.parametrize("method", [*TIGHT, ValueIteration(stop="authors")], ids=repr)
-def test_the_same_plan_twice(method: Method):
-    model = small_grid()
-    one, two = (plan(model, method) for _ in range(2))
-    assert torch.equal(one.v, two.v)
-    assert torch.equal(one.policy, two.policy)
-    assert [row.residual for row in one.trace] == [row.residual for row in two.trace]
 
 
 def authors_iterations(dense: Dense) -> int:
@@ -293,3 +285,85 @@ def test_a_linear_solver_that_fails_leaves_the_start(monkeypatch: pytest.MonkeyP
     solved, left, _ = chain_values(chain, start, 1e-10, "krylov")
     assert left <= 1e-10
     assert np.abs(solved.numpy() - Dense.of(model).worth(np.zeros(model.n_states, int))).max() <= 1e-8
+
+
+# Values of a policy.
+
+
+def cycle(n_states: int, gamma: float) -> TabularMDP:
+    """One action, round and round; only state 0 pays."""
+    reward = torch.zeros(n_states, 1, dtype=torch.float64)
+    reward[0] = 1.0
+    following = torch.roll(torch.arange(n_states), -1)[:, None]
+    return TabularMDP.deterministic(following=following, rewards=reward, gamma=gamma)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.95, 0.9995])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-9])
+def test_the_cycle_has_a_closed_form(gamma: float, tolerance: float):
+    model = cycle(20, gamma)
+    steps_to_go = (20 - torch.arange(20, dtype=torch.float64)) % 20
+    truth = gamma**steps_to_go / (1 - gamma**20)
+    v = evaluate_policy(model, torch.zeros(20, dtype=torch.int64), tolerance)
+    assert v.dtype == torch.float64
+    assert float((v - truth).abs().max()) <= tolerance
+    best, policy = solve_exactly(model, tolerance)
+    assert float((best - truth).abs().max()) <= tolerance
+    assert policy.tolist() == [0] * 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_policy_on_a_grid_by_linear_algebra(seed: int):
+    model = small_grid(gamma=0.97)
+    policy = torch.randint(model.n_actions, (model.n_states,), generator=torch.Generator().manual_seed(seed))
+    v = evaluate_policy(model, policy)
+    assert np.abs(v.numpy() - Dense.of(model).worth(policy)).max() <= 2e-9
+    assert float((model.backup_at(v, torch.arange(model.n_states), policy) - v).abs().max()) <= 1e-9 * 0.03
+
+
+def test_the_optimum_is_certain_and_its_policy_attains_it():
+    for model in (small_grid(), low_rank_model()):
+        v, policy = solve_exactly(model)
+        residual = float((model.improve(v)[0] - v).abs().max())
+        assert residual * model.gamma / (1 - model.gamma) <= 1e-9
+        assert np.abs(v.numpy() - Dense.of(model).optimum(1e-11)).max() <= 1e-9
+        assert float((v - evaluate_policy(model, policy)).abs().max()) <= 3e-9
+
+
+def test_where_nothing_matters_every_value_is_the_same():
+    v, policy = solve_exactly(flat_grid(reward=-0.25))
+    assert torch.allclose(v, torch.tensor(-0.25 / 0.2, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert torch.allclose(evaluate_policy(flat_grid(reward=-0.25), policy), v, rtol=0, atol=2e-9)
+
+
+def test_states_where_the_episode_is_over_are_worth_nothing():
+    p = np.zeros((3, 1, 3))
+    p[0, 0, 1] = p[1, 0, 2] = p[2, 0, 0] = 1.0
+    model = TabularMDP(
+        transitions=p, rewards=np.array([[1.0], [2.0], [50.0]]), gamma=0.5, terminal=np.array([False, False, True])
+    )
+    assert evaluate_policy(model, torch.zeros(3, dtype=torch.int64)).tolist() == pytest.approx([2.0, 2.0, 0.0])
+
+
+def test_a_tolerance_below_rounding_is_refused():
+    model = small_grid(gamma=0.95)
+    with pytest.raises(ValueError, match="Rounding keeps the values"):
+        evaluate_policy(model, torch.zeros(model.n_states, dtype=torch.int64), tolerance=1e-20)
+    with pytest.raises(ValueError, match="Rounding keeps the values"):
+        solve_exactly(model, tolerance=1e-20)
+
+
+@pytest.mark.parametrize("policy", [torch.zeros(3, dtype=torch.int64), torch.zeros(120), torch.zeros(120, 25)])
+def test_what_is_no_policy_is_refused(policy: torch.Tensor):
+    with pytest.raises(ValueError, match="one action for each of 120 states"):
+        evaluate_policy(small_grid(), policy)
+
+
+def test_losses_are_the_differences():
+    best, mine = torch.tensor([4.0, 2.0, 0.0]), torch.tensor([3.0, 2.0, -2.0])
+    assert policy_loss(best, mine) == PolicyLoss(mean=1.0, relative=0.25, worst=2.0)
+    level = torch.ones(3)
+    assert policy_loss(level, level) == PolicyLoss(mean=0.0, relative=0.0, worst=0.0)
+    assert policy_loss(level, level - 1).relative == float("inf")
+    with pytest.raises(ValueError, match="same states"):
+        policy_loss(best, mine[:2])

@@ -9,11 +9,16 @@ import pytest
 import torch
 from scipy.interpolate import RegularGridInterpolator
 
-from svrl.matrix import FactorALS, SoftImpute
+from svrl.matrix import FactorALS
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.interpolation import corners
+from svrl.planning.baselines import AsyncValueIteration
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.plan import plan
 from svrl.planning.policy import GreedyPolicy, greedy_by_torch, low_rank_policy
+from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import draw_starts
+from svrl.planning.svp import StructuredValueIteration
 
 from .oracles import Dense, low_rank_model, small_grid
 
@@ -222,6 +227,24 @@ def test_what_does_not_fit_is_refused():
         policy.actions(torch.full((4, 2), float("nan")))
 
 
+def test_a_plan_gives_its_greedy_policy():
+    model = small_grid()
+    states = draw_starts(model.task, 200, seeded())
+    values = plan(model, ModifiedPolicyIteration())
+    by_backup = GreedyPolicy(task=model.task, q=model.backup(values.v))
+    assert torch.equal(values.greedy_policy(model.task, model).actions(states), by_backup.actions(states))
+    dense = plan(model, StructuredValueIteration(p=0.5, max_iterations=5))
+    assert torch.equal(dense.greedy_policy(model.task).table, dense.q)
+    assert torch.equal(dense.greedy_policy(model.task, model).table, model.backup(dense.v))
+    factors = plan(model, CrossValueIteration(rank=5, max_iterations=5))
+    policy = factors.greedy_policy(model.task)
+    assert all(torch.equal(*pair) for pair in zip((policy.left, policy.right), factors.factors, strict=True))
+    rough = plan(model, AsyncValueIteration(p=0.1, max_iterations=2))
+    for found, kept in ((values, "only values"), (rough, "a Q that is not finite")):
+        with pytest.raises(ValueError, match=rf"kept {kept}\. Call greedy_policy\(task, model\)"):
+            found.greedy_policy(model.task)
+
+
 def optimal(dense: Dense) -> torch.Tensor:
     return torch.from_numpy(dense.backup(dense.optimum()))
 
@@ -244,19 +267,6 @@ def test_all_entries_are_the_greedy_policy():
     found = low_rank_policy(q, seeded(), p=1.0)
     assert torch.equal(found.q, q)
     assert torch.equal(found.policy, q.argmax(1))
-
-
-def test_the_authors_rule_is_the_default_and_keeps_observed_entries():
-    dense = Dense.of(low_rank_model())
-    q = optimal(dense)
-    plain = low_rank_policy(q, seeded(1))
-    same = low_rank_policy(
-        q, seeded(1), estimator=SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
-    )
-    assert torch.equal(plain.q, same.q)
-    kept = plain.q == q.float()
-    assert float(kept.double().mean()) == pytest.approx(0.5, abs=0.05)
-    assert dense.loss(plain.policy) < 0.5 * dense.loss(np.zeros(len(q), int))
 
 
 def test_an_empty_row_is_named():

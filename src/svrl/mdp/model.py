@@ -17,7 +17,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-
 LARGEST_VALUE = 1e30
 """Methods keep values in float32, which ends at 3.4e38, and add them up."""
 
