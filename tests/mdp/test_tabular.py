@@ -1,4 +1,4 @@
-"""Tables: backups against loops and torch, solutions against closed forms and peers, and what a table may be given as."""
+"""Tables: backups against loops and torch, forms of input, and solutions against closed forms and peers."""
 
 from __future__ import annotations
 

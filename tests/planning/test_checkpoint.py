@@ -13,7 +13,7 @@ from svrl.planning.baselines import AsyncValueIteration, IncumbentIteration, Row
 from svrl.planning.checkpoint import load_run, plan_resumably, save_run
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Meter, Method, State
-from svrl.planning.plan import Plan, Run, advance, begin, plan
+from svrl.planning.plan import Plan, Run, begin, plan
 from svrl.planning.svp import StructuredValueIteration, paper_svp
 
 METHODS: list[Method] = [

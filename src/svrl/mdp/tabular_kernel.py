@@ -51,9 +51,9 @@ class Entries:
 def check(indptr, indices, data, rewards, per_row, per_entry, per_next, terminal, tolerance, expected):
     """Look for the first error in one pass over the stored entries, and fill `expected` (S, A) with expected rewards.
 
-    The reward of entry k, in a row and with next state j, is rewards[per_row * row + per_entry * k + per_next * j]; with
-    the last two 0 it is the reward of the pair. Rows of terminal states (S,) may be empty, the others sum to 1 within
-    the tolerance. Returns the code of the error, its row and its number, and whether the columns of every row rise.
+    The reward of entry k, in a row and with next state j, is rewards[per_row * row + per_entry * k + per_next * j].
+    With the last two 0 it is the reward of the pair. Rows of terminal states (S,) may be empty, the others sum to 1
+    within the tolerance. Returns the code of the error, its row and its number, and whether all columns rise.
     """
     n_states, n_actions = expected.shape
     of_pair = per_entry == 0 and per_next == 0

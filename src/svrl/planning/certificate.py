@@ -11,9 +11,9 @@ operator of one policy. The greedy policy of the sweep is above the lower bound 
 c (max d - min d). Any other policy is bounded twice: by the given V, and by the policy's own values with a second
 sweep. Neither is always closer, so the larger lower bound and the smaller upper bound count.
 
-Where episodes may end, rows of transitions sum to less than 1, and the bounds hold with min(min d, 0) and max(max d, 0).
-Where rounding made rows sum to a little more than 1, the discount is larger by the same factor. All of this is in exact
-arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
+Where episodes may end, rows of transitions sum to less than 1, and the bounds hold with min(min d, 0) and
+max(max d, 0). Where rounding made rows sum to a little more than 1, the discount is larger by the same factor. All of
+this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
 """
 
 from __future__ import annotations

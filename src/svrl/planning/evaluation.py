@@ -47,7 +47,9 @@ class PolicyLoss:
 
 
 def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """The values (S,), float64, of a policy (S,), with the largest error max |T_policy V - V| / (1 - gamma) <= tolerance.
+    """The values (S,), float64, of a policy (S,), each with an error of at most max |T_policy V - V| / (1 - gamma).
+
+    That bound is made as small as the tolerance.
 
     Raises:
         ValueError: If rounding keeps the residual from becoming that small.

@@ -86,11 +86,12 @@ class GreedyPolicy:
                 )
             # A sum is finite only if its terms are, and needs no array of booleans.
             if not bool(torch.isfinite(array.sum(dtype=torch.float64))):
-                raise ValueError(f"A greedy policy for {self.task.name} needs finite {name}, got NaN or infinity in it.")
+                raise ValueError(f"A greedy policy for {self.task.name} needs finite {name}, got NaN or infinity.")
             object.__setattr__(self, name, array.contiguous())
             kinds[array.dtype, array.device] = f"{name} is {array.dtype} on {array.device}".replace("torch.", "")
         if len(kinds) > 1:
-            raise ValueError(f"GreedyPolicy needs arrays of one precision on one device, got {', '.join(kinds.values())}.")
+            got = ", ".join(kinds.values())
+            raise ValueError(f"GreedyPolicy needs arrays of one precision on one device, got {got}.")
 
     @property
     def table(self) -> Tensor:
@@ -222,8 +223,9 @@ def _blend(rows, index, weight, out):  # type: ignore[no-untyped-def]
 def greedy_range(base, fraction, offsets, table, right, factored, first, last, actions, values):  # type: ignore[no-untyped-def]
     """Write the first best action and its value for states first..last, at the places base (N,) and fraction (d, N).
 
-    `table` is Q (S, A), or left (S, r) if `factored`, and then `right` is (r, A). The rows of `table` at the 2^d corners
-    are blended into one row, which stays in the first-level cache, and with factors the rows of `right` by the result.
+    `table` is Q (S, A), or left (S, r) if `factored`, and then `right` is (r, A). The rows of `table` at the
+    2^d corners are blended into one row, which stays in the first-level cache; with factors it then blends the rows of
+    `right`.
     """
     corners = len(offsets)
     index = np.empty(corners, np.int64)

@@ -77,9 +77,7 @@ def settled(state: SampledState, still: bool, p: float) -> bool:
     return state.still >= (1 if p >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-p)))
 
 
-def settle_on_average(
-    meter: Meter, state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float
-) -> None:
+def settle_on_average(meter: Meter, state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
     """Take over new values, and finish once their mean change stays below a share of the attainable range."""
     low, high = meter.value_range
     moved = (v - state.v).abs()
