@@ -118,16 +118,6 @@ def test_with_all_directions_the_structured_one_is_the_plain_one():
     assert float((plain.q - whole.q).abs().max()) < 1e-3
 
 
-@pytest.mark.parametrize(
-    "method", [AveragedValueIteration(max_iterations=5), AveragedStructuredIteration(max_iterations=5)]
-)
-def test_without_noise_the_optimum_stays(method: Method):
-    result = plan(NoisyBackups(GRID, 0.0), method, start=torch.from_numpy(BEST))
-    assert result.converged
-    assert np.abs(result.v.numpy() - BEST).max() < 2e-3
-    assert DENSE.loss(result.policy) < 2e-2
-
-
 @pytest.mark.parametrize("p", [1.0, 0.3])
 @pytest.mark.parametrize("samples", [1, 4])
 def test_the_average_is_the_one_by_hand(p: float, samples: int):

@@ -75,15 +75,6 @@ def test_the_bounds_contain_the_optimum_and_the_losses(seed: int, ending: bool):
     assert other.certified_error <= min(found.certified_error, evaluated.certified_error) + SLACK
 
 
-def test_the_optimum_certifies_itself():
-    model = small_grid()
-    v, policy = solve_exactly(model, 1e-11)
-    found = certify_plan(model, v, policy)
-    assert found.certified_error <= 1e-10
-    assert found.value_error <= 1e-10
-    assert 0.0 <= found.loss_bound + 1e-12 <= 1e-9
-
-
 def test_a_constant_error_costs_nothing_where_no_episode_ends():
     model = small_grid()
     v, _ = solve_exactly(model, 1e-11)

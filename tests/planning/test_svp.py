@@ -121,24 +121,6 @@ def test_verify_and_final_sweep_are_exact_backups():
     assert DENSE.loss(result.policy) < 1e-5
 
 
-@pytest.mark.parametrize("start", ["V", "Q"])
-def test_from_the_optimum_it_stays_there(start: str):
-    given = torch.from_numpy(BEST if start == "V" else DENSE.backup(BEST))
-    exact = plan(GRID, StructuredValueIteration(p=1.0, estimator=QUICK), start=given)
-    assert exact.iterations == 1
-    assert np.abs(exact.v.numpy() - BEST).max() < 1e-9
-    model = low_rank_model()
-    dense = Dense.of(model)
-    best = dense.optimum()
-    given = torch.from_numpy(best if start == "V" else dense.backup(best))
-    estimator = FactorALS(rank=3, ridge=1e-3, max_steps=3)
-    method = StructuredValueIteration(p=0.4, estimator=estimator, max_iterations=10)
-    for row in advance(model, method, run := begin(model, method, start=given)):
-        assert row.residual < 1e-2
-    assert np.abs(run.state.v.numpy() - best).max() < 1e-2
-    assert dense.loss(conclude(model, method, run).policy) < 1e-6
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("final_sweep", [True, False])
 def test_a_constant_added_to_the_reward_changes_nothing(seed: int, final_sweep: bool):
