@@ -71,7 +71,7 @@ class GridMDP:
             progress: Called as progress(done, of) with the number of tabulated pairs.
         """
         if not isinstance(task, ControlTask):
-            raise ValueError(f"GridMDP takes a ControlTask, as make_task('inverted-pendulum') makes it; got {task!r}.")
+            raise ValueError(f"GridMDP takes a ControlTask, such as make_task('inverted-pendulum'); got {task!r}.")
         if mode not in ("auto", "table", "on-the-fly"):
             raise ValueError(f"GridMDP has no mode {mode!r}: choose auto, table or on-the-fly.")
         check_whole("GridMDP", threads=1 if threads is None else threads)
@@ -153,7 +153,7 @@ class GridMDP:
         v = self._checked(v)
         if states.shape != actions.shape:
             raise ValueError(
-                f"Pairs are as many states as actions, got {tuple(states.shape)} and {tuple(actions.shape)}."
+                f"backup_at needs one action for each state, got {tuple(states.shape)} and {tuple(actions.shape)}."
             )
         self._check_numbers("state", states, self.n_states)
         self._check_numbers("action", actions, self.n_actions)
@@ -217,7 +217,7 @@ class GridMDP:
         return mode if mode != "auto" else "table" if 2 * size <= room else "on-the-fly", size
 
     def _checked(self, v: Tensor) -> Tensor:
-        """Values as the kernels need them, which index without looking."""
+        """Checked values: the kernels index without looking."""
         v = torch.as_tensor(v)
         if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64):
             raise ValueError(

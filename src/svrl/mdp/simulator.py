@@ -41,7 +41,15 @@ class Simulator:
         device: str | torch.device = "cpu",
     ) -> None:
         """Wrap `sample`. With `reward_range`, bounds on expected rewards, methods can clip."""
-        self._task = ControlTask(name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, gamma=gamma)
+        # The grid of a task, whose own step and reward nobody calls.
+        self._task = ControlTask(
+            name=name,
+            axes=axes,
+            actions=actions,
+            step=lambda states, actions, noise: states,
+            reward=lambda states, actions: states[..., 0],
+            gamma=gamma,
+        )
         low, high = reward_range
         if not low < high:
             raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
@@ -148,11 +156,3 @@ class NoisyBackups:
         self.calls += exact.numel() * count
         noise = torch.randn(exact.shape, generator=generator, dtype=exact.dtype, device=self.device)
         return exact.add_(noise, alpha=self.sigma / math.sqrt(count))
-
-
-def _no_step(states: Tensor, actions: Tensor, noise: Tensor) -> Tensor:
-    return states
-
-
-def _no_reward(states: Tensor, actions: Tensor) -> Tensor:
-    return states[..., 0] * 0

@@ -189,7 +189,7 @@ class TabularMDP:
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,), without the transitions that end an episode."""
         if policy.shape != (self.n_states,):
-            raise ValueError(f"A policy names one of {self.n_states} states' actions each, got {tuple(policy.shape)}.")
+            raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
         policy = self._listed(policy, self.n_actions, "action")
         states = torch.arange(self.n_states, device=self.device)
         chain = Csr(*take_rows(*self._csr, states * self.n_actions + policy))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -137,12 +137,7 @@ def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[Trac
         if not float(run.state.v.abs().max()) <= run.reach:  # NaN too
             run.state.finished, run.state.outcome = True, DIVERGED
         row = TraceRow(
-            iteration=run.state.iteration,
-            residual=run.state.residual,
-            rank=run.state.rank,
-            backups=run.ledger.backups,
-            seconds_backup=run.ledger.seconds_backup,
-            seconds_estimate=run.ledger.seconds_estimate,
+            iteration=run.state.iteration, residual=run.state.residual, rank=run.state.rank, **asdict(run.ledger)
         )
         run.trace.append(row)
         yield row

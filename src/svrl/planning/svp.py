@@ -47,7 +47,7 @@ class SVPState(SampledState):
 
 @dataclass(frozen=True, kw_only=True)
 class StructuredValueIteration:
-    """SVP.
+    """Structured value-based planning.
 
     Attributes:
         p: Probability that a pair is backed up in an iteration.

@@ -22,10 +22,8 @@ import torch
 from torch import Tensor
 
 from svrl.matrix.parameters import check_positive, check_whole
-from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.method import Meter, MethodResult, State
-from svrl.planning.plan import plan
 
 AUTHORS_RESIDUAL = 1e-6
 AUTHORS_ITERATIONS = 200
@@ -102,8 +100,3 @@ class ValueIteration:
         q = meter.sample(v, generator) if meter.noisy else meter.backup(v)
         best = q.max(1)
         return q, best.values, best.indices
-
-
-def paper_budget(model: Model) -> int:
-    """Iterations of the authors' value iteration, which the paper gives every method on this model."""
-    return plan(model, ValueIteration(stop="authors")).iterations
