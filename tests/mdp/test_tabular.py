@@ -253,14 +253,6 @@ def test_scipy_and_torch_matrices_are_shared(index: type, number: type):
             assert np.shares_memory(ours.numpy(), theirs)
 
 
-def test_the_caller_sees_what_is_shared():
-    p = np.array([[[0.25, 0.75]], [[0.0, 1.0]]])
-    matrix = csr(p)
-    mdp = TabularMDP(transitions=matrix, rewards=np.zeros((2, 1)), gamma=0.5)
-    matrix.data[:2] = [1.0, 0.0]
-    assert float(mdp.backup(torch.tensor([4.0, 0.0]))[0, 0]) == 2.0
-
-
 def test_whole_numbers_and_float32_are_probabilities_too():
     following = np.array([[1, 0], [1, 1]])
     p = np.eye(2, dtype=np.int64)[following]
@@ -432,19 +424,6 @@ def test_a_walk_to_the_right_is_a_geometric_sequence():
     v, policy = solve(mdp)
     assert torch.allclose(v, 0.8 ** (9 - states).double() / 0.2, rtol=0, atol=1e-9)
     assert policy.tolist() == [1] * 10
-
-
-def test_a_machine_is_replaced_when_repair_is_cheap_enough():
-    # A good machine earns 10 and breaks with probability .3; a broken one earns nothing. Repairing takes the
-    # period and costs c. Kept good: vg = 10 + g (.7 vg + .3 vb), vb = -c + g vg; let broken: vb = 0.
-    g = 0.9
-    p = np.array([[[0.7, 0.3], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
-    for cost, repaired in ((20.0, True), (50.0, False)):
-        mdp = TabularMDP(transitions=p, rewards=[[10.0, 10.0 - cost], [0.0, -cost]], gamma=g)
-        v, policy = solve(mdp)
-        good = (10 - 0.3 * g * cost) / (1 - 0.7 * g - 0.3 * g * g) if repaired else 10 / (1 - 0.7 * g)
-        assert v.tolist() == pytest.approx([good, -cost + g * good if repaired else 0.0], abs=1e-8)
-        assert policy.tolist() == [0, int(repaired)]
 
 
 @pytest.mark.parametrize("name", TOY_TEXT)

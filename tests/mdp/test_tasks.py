@@ -156,17 +156,6 @@ def test_a_step_of_the_double_integrator():
     assert paid(task, (1.0, -2.0), (0.7,)) == -2.5
 
 
-def test_a_step_of_the_cart_pole_from_rest():
-    # Upright and at rest a force u turns the pole by -u / (1.1 * 0.5 * (4/3 - 0.1/1.1)) = -u / 0.68333...
-    task = small("cart-pole")
-    turning = -2.0 / (1.1 * 2 / 3 - 0.05)
-    pushing = (2.0 - 0.05 * turning) / 1.1
-    assert one_step(task, (0.0, 0.0, 0.0, 0.0), (2.0,)) == pytest.approx(
-        [0, 0.1 * turning, 0, 0.1 * pushing], abs=1e-14
-    )
-    assert one_step(task, (0.1, 2.0, -1.0, 3.0), (0.0,))[::2] == pytest.approx([0.3, -0.7], abs=1e-14)
-
-
 def test_the_reward_of_the_cart_pole_has_a_maximum_every_twelve_degrees():
     task = small("cart-pole")
     degrees = [0, 12, 24, 6, 3]
@@ -186,16 +175,6 @@ def test_a_step_of_the_three_motor_pendulum():
 
 
 # Physics.
-
-
-@pytest.mark.parametrize("name", [name for name in TASKS if name not in ("mountain-car", "three-motor-pendulum")])
-def test_mirrored_states_and_inputs_move_in_mirror_image(name: str):
-    task = small(name)
-    states = drawn(task, 50)
-    inputs = task.actions[torch.randint(7, (50,), generator=seeded())]
-    none = torch.zeros(task.dimensions, dtype=torch.float64)
-    torch.testing.assert_close(task.step(-states, -inputs, none), -task.step(states, inputs, none))
-    torch.testing.assert_close(task.reward(-states, -inputs), task.reward(states, inputs))
 
 
 def energy_of_cart_pole(s: torch.Tensor) -> torch.Tensor:
@@ -271,18 +250,6 @@ def test_the_cart_pole_is_the_classic_one():
 
 
 # What the interface promises.
-
-
-@pytest.mark.parametrize(("name", "variant"), EVERY)
-def test_the_box_is_kept(name: str, variant: str):
-    task = small(name, variant=variant, time_step=3.0)
-    states = drawn(task, 300)
-    noise = torch.randn(300, 1, task.dimensions, generator=seeded(), dtype=torch.float64)
-    after = task.move(states[:, None], task.actions, noise)
-    assert after.shape == (300, task.n_actions, task.dimensions)
-    for k, axis in enumerate(task.axes):
-        assert float(after[..., k].min()) >= axis.low
-        assert float(after[..., k].max()) <= axis.high
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -58,33 +58,6 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
-
-
-def multilinear(d: int, actions: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A random multilinear function for each action: states (N, d) -> (N, A)."""
-    table = torch.randn(actions, *[2] * d, generator=seeded(7), dtype=torch.float64)
-
-    def value(x: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros(len(x), actions, dtype=torch.float64)
-        for index in np.ndindex(*[2] * d):
-            term = torch.ones(len(x), dtype=torch.float64)
-            for k, power in enumerate(index):
-                term = term * x[:, k] ** power
-            total += term[:, None] * table[(slice(None), *index)]
-        return total
-
-    return value
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_interpolation_is_exact_for_multilinear_functions(shape: tuple[int, ...]):
-    task = task_of(shape, 9)
-    value = multilinear(len(shape), 9)
-    states = draw_starts(task, 400, seeded())
-    exact = value(states)
-    actions, values = GreedyPolicy(task=task, q=value(task.states())).greedy(states)
-    torch.testing.assert_close(values, exact.max(1).values, rtol=1e-11, atol=1e-11)
-    assert torch.equal(actions, exact.argmax(1))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

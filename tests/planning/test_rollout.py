@@ -95,14 +95,6 @@ def test_rewards_are_of_the_state_in_which_the_action_is_taken():
     assert run.discounted_return == pytest.approx(wanted[0] + 0.95 * wanted[1] + 0.95**2 * wanted[2])
 
 
-def test_the_mean_is_over_starts():
-    task = small("double-integrator")
-    starts = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
-    run = rollout(task, Always(10), starts=starts, steps=1, generator=seeded())
-    assert run.returns.tolist() == pytest.approx([-0.5, -2.0])
-    assert run.discounted_return == pytest.approx(-1.25)
-
-
 def test_the_time_of_a_brick_that_glides_home():
     # u = 0, v = -0.1: x falls from 0.205 by 0.01 a step, to 0.105 after ten and below 0.1 after eleven.
     task = small("double-integrator")
