@@ -125,26 +125,23 @@ class Judge:
     def _carried(self, found: Plan, values: Sequence[Tensor]) -> tuple[Policy, str]:
         """The policy at continuous states, and how it chooses."""
         assert self.task is not None, "only tasks have states between grid points"
-        for q in self._candidates(found, values):
+        own = None if found.q is None else self._filled(found.q)
+        for q in self._candidates(own, values):
             chosen = q.gather(1, found.policy[:, None])[:, 0]
             if bool((q.max(1).values - chosen <= 1e-7 * q.abs().max()).all()):
                 return GreedyPolicy(task=self.task, q=q), INTERPOLATED
-        if found.q is not None and (own := self._filled(found.q)) is not None:
+        if own is not None:
             return GreedyPolicy(task=self.task, q=own), INTERPOLATED
         if found.factors is not None and all(bool(part.isfinite().all()) for part in found.factors):
-            left, right = found.factors
-            return GreedyPolicy(task=self.task, left=left, right=right), INTERPOLATED
+            return found.greedy_policy(self.task), INTERPOLATED
         return NearestPolicy(task=self.task, table=found.policy), NEAREST
 
-    def _candidates(self, found: Plan, values: Sequence[Tensor]) -> Iterator[Tensor]:
+    def _candidates(self, own: Tensor | None, values: Sequence[Tensor]) -> Iterator[Tensor]:
         """Matrices Q (S, A) that the policy may be greedy for."""
-        if found.q is not None and (own := self._filled(found.q)) is not None:
+        if own is not None:
             yield own
-        if self.model.n_states * self.model.n_actions > MOST_ENTRIES:
-            return
-        for v in values:
-            if bool(v.isfinite().all()):
-                yield self.model.backup(v.double())
+        if self.model.n_states * self.model.n_actions <= MOST_ENTRIES:
+            yield from (self.model.backup(v.double()) for v in values if bool(v.isfinite().all()))
 
     def _filled(self, q: Tensor) -> Tensor | None:
         """Q with the lowest value where a pair was never backed up; None if it is not finite otherwise."""
