@@ -69,8 +69,8 @@ struct Best {
     int action;
 };
 
-// Keeps the larger of two, of equals the first action. NaN is larger than all, so that it is seen. The action NONE is
-// no entry. Without branches, which would keep reads from being made together.
+// Keeps the larger of two, and of equals the first action. NaN counts as the largest, so that it shows. The action NONE
+// is no entry. There are no branches, which would keep reads from being made together.
 __device__ inline void keep_larger(Best &best, Real value, int action) {
     const bool bad = value != value, was_bad = best.value != best.value;
     const bool above = (value > best.value) | (bad & !was_bad), equal = (value == best.value) | (bad & was_bad);
