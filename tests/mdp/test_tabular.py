@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svrl.mdp.model import MarkovRewardProcess, Model
+from svrl.mdp.model import MarkovRewardProcess, Model, sparse_rows
 from svrl.mdp.tabular import TabularMDP
 from svrl.mdp.tabular_kernel import Products
 
@@ -350,6 +350,7 @@ def test_a_discount_outside_the_open_interval_is_refused(gamma: float):
         ({"transitions": sp.csr_array((7, 3))}, r"\(S \* A, S\), with S and A not 0, got \(7, 3\)"),
         ({"transitions": np.ones((1, 1, 1), complex)}, "real numbers, got complex128"),
         ({"transitions": torch.eye(2).to_sparse_coo()}, "must be CSR"),
+        ({"transitions": sparse_rows(torch.arange(2), torch.arange(1), torch.ones(1), (4, 2))}, "need 5 row bounds"),
         ({"rewards": np.ones(7)}, r"\(7, 3\), \(7, 3, 7\) or"),
         ({"rewards": np.ones((3, 7))}, r"got \(3, 7\)"),
         ({"rewards": sp.csr_array((7, 7))}, r"shape of the transitions, \(21, 7\)"),
