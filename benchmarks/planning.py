@@ -26,10 +26,9 @@ from torch import Tensor
 
 from benchmarks.rows import Parts, Row, median_seconds, peer, timed, wait
 from svrl.mdp.control_task import ControlTask
-from svrl.mdp.grid import GridMDP
-from svrl.mdp.grid_table import Quadrature, tabulate
+from svrl.mdp.grid import GridMDP, tabulate
 from svrl.mdp.interpolation import corner_offsets
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tasks import inverted_pendulum
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Method
 from svrl.planning.plan import advance, begin, plan
@@ -83,13 +82,13 @@ class Pairs(NamedTuple):
 
 def pair_arrays(task: ControlTask) -> Pairs:
     """Tabulate a task of two dimensions for the peers: float64, with the float32 fractions that ours uses."""
-    states, quadrature = task.states(), Quadrature.of(task, 1)
+    states = task.states()
     offsets = corner_offsets(task).to(torch.int32).numpy()
     pairs = task.n_states * task.n_actions
     weights, columns, reward = np.empty((pairs, 4)), np.empty((pairs, 4), np.int32), np.empty(pairs)
     rows = max(1, PIECE // task.n_actions)
     for low in range(0, task.n_states, rows):
-        table = tabulate(task, states[low : low + rows, None], task.actions, quadrature, torch.float32)
+        table = tabulate(task, states[low : low + rows, None], task.actions, torch.float32)
         to = slice(low * task.n_actions, low * task.n_actions + len(table.base))
         across, along = table.fraction.double().numpy()
         for corner, (x, y) in enumerate(((0, 0), (0, 1), (1, 0), (1, 1))):

@@ -7,7 +7,6 @@ import torch
 from svrl import (
     Axis,
     ControlTask,
-    GreedyPolicy,
     GridMDP,
     ModifiedPolicyIteration,
     StructuredValueIteration,
@@ -52,7 +51,7 @@ exact = plan(model, ModifiedPolicyIteration())
 structured = plan(model, StructuredValueIteration(p=0.2, tolerance=1e-3))
 for found in (exact, structured):
     loss = max(policy_loss(exact.v, evaluate_policy(model, found.policy)).relative, 0)
-    greedy = GreedyPolicy(task=task, q=model.backup(found.v))
+    greedy = found.greedy_policy(task, model)
     crossings = rollout(task, greedy, starts=500, steps=100, generator=torch.Generator().manual_seed(0))
     print(
         f"{found.name}: {found.sweep_equivalents:.1f} sweep-equivalents, relative policy loss {loss:.1e}, "

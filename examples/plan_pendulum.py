@@ -4,7 +4,6 @@ import torch
 
 from svrl import (
     CrossValueIteration,
-    GreedyPolicy,
     GridMDP,
     ModifiedPolicyIteration,
     StructuredValueIteration,
@@ -33,8 +32,7 @@ for method in (
     values = evaluate_policy(model, found.policy, 1e-11)  # exact, by the chain of this one policy
     bound = certify_plan(model, found.v, found.policy).loss_bound
     worst = max(policy_loss(best, values).worst, 0)
-    greedy = GreedyPolicy(task=task, q=model.backup(values))
-    followed = rollout(task, greedy, starts=200, generator=torch.Generator().manual_seed(0))
+    followed = rollout(task, found.greedy_policy(task, model), starts=200, generator=torch.Generator().manual_seed(0))
     print(
         f"\n{found.name}: {found.iterations} iterations, {found.sweep_equivalents:.1f} sweep-equivalents, "
         f"{'converged' if found.converged else found.outcome}\n"

@@ -22,7 +22,7 @@ import torch
 
 from svrl.agents.study import distinct_rows
 from svrl.matrix.rank import approximate_rank
-from svrl.mdp.catalogue import make_task
+from svrl.mdp.tasks import make_task
 from svrl.paper.catalogue import load_experiment
 from svrl.paper.claim import Evidence
 from svrl.paper.experiments import control_learning, control_ways, gains, trainings

@@ -21,7 +21,7 @@ from benchmarks.rows import Row
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import SoftImpute
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tasks import inverted_pendulum
 
 CPU = torch.device("cpu")
 RESULTS = Path(__file__).parents[2] / "results"

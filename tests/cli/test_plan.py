@@ -13,9 +13,8 @@ import torch
 from training_runs import unexplained
 
 from svrl.cli import answers
-from svrl.mdp.catalogue import TASKS
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tasks import TASKS, inverted_pendulum
 from svrl.planning import checkpoint, score
 from svrl.planning.catalogue import IN_THE_LOOP, METHODS
 from svrl.planning.plan import Run

@@ -18,12 +18,9 @@ import torch
 from torch import Tensor
 
 from svrl.mdp import grid_cuda
-from svrl.mdp.cart_pole import cart_pole
-from svrl.mdp.grid import GridMDP
+from svrl.mdp.grid import GridMDP, PlainBackups, Table
 from svrl.mdp.grid_cuda import GpuTable, TableArgument
-from svrl.mdp.grid_table import PlainBackups, Table
-from svrl.mdp.interpolation import interpolate
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp.tasks import cart_pole, inverted_pendulum
 from svrl.runtime import nvrtc
 from svrl.runtime.nvrtc import NoCompilerError, compile_source
 
@@ -48,19 +45,18 @@ def GPU(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     pretend_a_gpu(monkeypatch, grid_cuda, folder)
 
 
-def made_up(shape: tuple[int, ...], actions: int, *, nodes: int = 1, stored: torch.dtype = SINGLE) -> GpuTable:
+def made_up(shape: tuple[int, ...], actions: int, *, stored: torch.dtype = SINGLE) -> GpuTable:
     """Random cells, places in them and rewards; some places are corners."""
-    rng = np.random.default_rng(len(shape) + 10 * actions + nodes)
+    rng = np.random.default_rng(len(shape) + 10 * actions)
     pairs = math.prod(shape) * actions
-    cells = [rng.integers(points - 1, size=pairs * nodes) for points in shape]
-    places = np.clip(1.2 * rng.random((len(shape), pairs * nodes)) - 0.1, 0, 1)
-    weights = rng.random(nodes) if nodes > 1 else np.ones(1)
+    cells = [rng.integers(points - 1, size=pairs) for points in shape]
+    places = np.clip(1.2 * rng.random((len(shape), pairs)) - 0.1, 0, 1)
     table = Table(
         base=torch.from_numpy(np.ravel_multi_index(cells, shape).astype(np.int32)),
         fraction=torch.from_numpy(places).to(stored),
         reward=torch.from_numpy(rng.standard_normal(pairs)).to(stored),
     )
-    return GpuTable(table=table, weights=torch.from_numpy(weights / weights.sum()), shape=shape, gamma=0.9)
+    return GpuTable(table=table, shape=shape, gamma=0.9)
 
 
 def values(grid: GpuTable, dtype: torch.dtype) -> Tensor:
@@ -68,7 +64,7 @@ def values(grid: GpuTable, dtype: torch.dtype) -> Tensor:
 
 
 def by_hand(grid: GpuTable, v: Tensor) -> Tensor:
-    """Q (S, A) in float64: every corner of every node's cell, times the product of its weights."""
+    """Q (S, A) in float64: every corner of a cell, times the product of its weights."""
     base, fraction = grid.table.base.long(), grid.table.fraction.double()
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     expected = torch.zeros(len(base), dtype=DOUBLE)
@@ -78,19 +74,14 @@ def by_hand(grid: GpuTable, v: Tensor) -> Tensor:
             weight = weight * (part if up else 1 - part)
         offset = sum(up * stride for up, stride in zip(corner, strides, strict=True))
         expected += weight * v.double()[base + offset]
-    total = torch.zeros(len(grid.table.reward), dtype=DOUBLE)
-    for node, weight in enumerate(grid.weights):
-        total += weight * expected[node :: len(grid.weights)]
-    return (grid.table.reward.double() + grid.gamma * total).reshape(math.prod(grid.shape), -1)
+    return (grid.table.reward.double() + grid.gamma * expected).reshape(math.prod(grid.shape), -1)
 
 
-def twin(grid: GpuTable, v: Tensor) -> Tensor:
+def plain_torch(grid: GpuTable, v: Tensor) -> Tensor:
     """Q (S, A) as `GridMDP` has it without kernels."""
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     offsets = [sum(corner) for corner in itertools.product(*((0, stride) for stride in strides))]
-    found = interpolate(v, grid.table.base, grid.table.fraction, torch.tensor(offsets)).reshape(-1, len(grid.weights))
-    q = grid.table.reward.to(v.dtype) + grid.gamma * (found @ grid.weights.to(v.dtype))
-    return q.reshape(math.prod(grid.shape), -1)
+    return PlainBackups(torch.tensor(offsets), grid.gamma).expected(v, grid.table).reshape(math.prod(grid.shape), -1)
 
 
 def far(one: Tensor | None, other: Tensor) -> float:
@@ -111,7 +102,7 @@ def assert_sweep(grid: GpuTable, v: Tensor) -> None:
     best, action = swept(grid, v)
     q, room = by_hand(grid, v), ROOM[v.dtype]
     assert far(best, q.max(1).values) < room
-    assert far(best, twin(grid, v).max(1).values) < room
+    assert far(best, plain_torch(grid, v).max(1).values) < room
     assert far(q.gather(1, action[:, None]).squeeze(1), q.max(1).values) < room
     two = q.topk(min(2, q.shape[1])).values
     clear = two[:, 0] - two[:, -1] > 2 * room
@@ -120,26 +111,24 @@ def assert_sweep(grid: GpuTable, v: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dimensions", "dtype", "nodes"),
+    ("dimensions", "dtype"),
     [
-        # A kernel is compiled for each: of a single and a double one, half go with the slow tests.
-        pytest.param(d, dtype, nodes, marks=[pytest.mark.slow] if (d + nodes // 2 + (dtype == DOUBLE)) % 2 else [])
+        # A kernel is compiled for each: half go with the slow tests.
+        pytest.param(d, dtype, marks=[pytest.mark.slow] if (d + (dtype == DOUBLE)) % 2 else [])
         for d in (1, 2, 3, 4)
         for dtype in (SINGLE, DOUBLE)
-        for nodes in (1, 3)
     ],
     ids=str,
 )
-def test_a_sweep_follows_from_the_definition(dimensions: int, dtype: torch.dtype, nodes: int) -> None:
-    grid = made_up(SHAPES[dimensions], 37, nodes=nodes, stored=dtype)
-    assert grid._wide == (nodes == 1)
+def test_a_sweep_follows_from_the_definition(dimensions: int, dtype: torch.dtype) -> None:
+    grid = made_up(SHAPES[dimensions], 37, stored=dtype)
+    assert grid._wide
     assert_sweep(grid, values(grid, dtype))
 
 
 @pytest.mark.parametrize(("dtype", "stored"), [(DOUBLE, SINGLE), (SINGLE, DOUBLE)], ids=str)
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_values_and_tables_may_be_of_two_kinds(dtype: torch.dtype, stored: torch.dtype, nodes: int) -> None:
-    grid = made_up(SHAPES[2], 37, nodes=nodes, stored=stored)
+def test_values_and_tables_may_be_of_two_kinds(dtype: torch.dtype, stored: torch.dtype) -> None:
+    grid = made_up(SHAPES[2], 37, stored=stored)
     assert_sweep(grid, values(grid, dtype))
 
 
@@ -151,25 +140,16 @@ def test_any_number_of_actions(actions: int, shape: tuple[int, ...]) -> None:
     assert_sweep(grid, values(grid, SINGLE))
 
 
-@pytest.mark.parametrize("nodes", [2, 5, 9, 32, 81])
-def test_any_number_of_nodes(nodes: int) -> None:
-    for actions in (1, 6, 40):
-        grid = made_up(SHAPES[2], actions, nodes=nodes)
-        assert_sweep(grid, values(grid, SINGLE))
-        v = values(grid, SINGLE)
-        assert far(grid.backup(v), by_hand(grid, v)) < ROOM[SINGLE]
-
-
-@pytest.mark.parametrize(("dtype", "nodes"), [(SINGLE, 1), (DOUBLE, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-def test_backups_of_any_pairs_follow_from_the_definition(dimensions: int, dtype: torch.dtype, nodes: int) -> None:
-    grid = made_up(SHAPES[dimensions], 37, nodes=nodes)
+def test_backups_of_any_pairs_follow_from_the_definition(dimensions: int, dtype: torch.dtype) -> None:
+    grid = made_up(SHAPES[dimensions], 37)
     v = values(grid, dtype)
     q, room = by_hand(grid, v), ROOM[dtype]
     generator = torch.Generator().manual_seed(1)
     states, actions = (torch.randint(size, (700,), generator=generator) for size in q.shape)
     assert far(grid.backup(v), q) < room
-    assert far(grid.backup(v), twin(grid, v)) < room
+    assert far(grid.backup(v), plain_torch(grid, v)) < room
     assert far(grid.backup_at(v, states, actions), q[states, actions]) < room
     assert far(grid.backup(v, states=states[:9]), q[states[:9]]) < room
     assert far(grid.backup(v, actions=actions[:9]), q[:, actions[:9]]) < room
@@ -214,7 +194,7 @@ def test_what_is_not_finite_goes_where_torch_takes_it(actions: int, shape: tuple
     spoilt = dataclasses.replace(grid, table=dataclasses.replace(grid.table, reward=reward.reshape(-1)))
     v = values(grid, SINGLE)
     best, action = swept(spoilt, v)
-    top = twin(spoilt, v).max(1)
+    top = plain_torch(spoilt, v).max(1)
     torch.testing.assert_close(best, top.values, rtol=0, atol=ROOM[SINGLE], equal_nan=True)
     assert action[1:5].tolist() == [0, 1, 2, 2]
     assert bool(best[[0, *range(5, len(best))]].isfinite().all())
@@ -239,11 +219,11 @@ def test_an_array_between_two_words_is_read_one_by_one() -> None:
     assert torch.equal(swept(grid, v)[0], swept(other, v)[0])
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize("shape", [SHAPES[2], ODD], ids=str)
 def test_the_order_of_warps_and_blocks_does_not_matter(
-    nodes: int, monkeypatch: pytest.MonkeyPatch, folder: Path
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    grid = made_up(SHAPES[2], 300, nodes=nodes)
+    grid = made_up(shape, 301)
     v, found = values(grid, SINGLE), []
     for backwards in (False, True):
         pretend_a_gpu(monkeypatch, grid_cuda, folder, backwards=backwards)
@@ -286,11 +266,10 @@ def answers(model: GridMDP, v: Tensor) -> list[Tensor]:
     return [model.backup(v), model.improve(v)[0], model.backup_at(v, states, actions), *some]
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("name", ["two", "four"])
-def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_with_kernels_is_one_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     task = inverted_pendulum(states=(8, 7), actions=30) if name == "two" else cart_pole(states=(3, 3, 2, 3), actions=11)
-    plain, model = (GridMDP(task, mode="table", noise_nodes=nodes, threads=1) for _ in range(2))
+    plain, model = (GridMDP(task, mode="table", threads=1) for _ in range(2))
     v = torch.randn(task.n_states, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     expected = answers(plain, v)
     model._gpu = model._on_gpu()
@@ -300,8 +279,8 @@ def test_a_grid_with_kernels_is_one_without(name: str, nodes: int, monkeypatch: 
     assert max(far(one, other) for one, other in zip(found, expected, strict=True)) < 1e-12
     table = model._table
     assert table is not None
-    torch_twin = PlainBackups(weights=model._weights, offsets=model._offsets, gamma=model.gamma)
-    assert far(model.improve(v)[0], torch_twin.expected(v, table).reshape(task.n_states, -1).max(1).values) < 1e-12
+    by_torch = PlainBackups(model._offsets, model.gamma)
+    assert far(model.improve(v)[0], by_torch.expected(v, table).reshape(task.n_states, -1).max(1).values) < 1e-12
     monkeypatch.setattr(grid_cuda, "compiled", refuse)
     assert all(torch.equal(one, other) for one, other in zip(answers(model, v), expected, strict=True))
 
@@ -314,7 +293,7 @@ def test_the_kernels_compile_for_a_gpu(dimensions: int, real: str, wide: int) ->
         nvrtc._nvrtc()
     except NoCompilerError as error:
         pytest.skip(str(error))
-    given = {"REAL": real, "STORED": "float", "DIMENSIONS": dimensions, "SINGLE": wide, "WIDE": wide, "THREADS": 256}
+    given = {"REAL": real, "STORED": "float", "DIMENSIONS": dimensions, "WIDE": wide, "THREADS": 256}
     given["BYTES"] = ctypes.sizeof(TableArgument)
     options = (*(f"-D{key}={value}" for key, value in given.items()), "--gpu-architecture=sm_80")
     image = compile_source(grid_cuda._source(), options)

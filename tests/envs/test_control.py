@@ -10,8 +10,7 @@ import torch
 from svrl.envs.control import ControlVectorEnv, features
 from svrl.envs.make import CONTROL, make_env
 from svrl.envs.vector import step
-from svrl.mdp.catalogue import TASKS, make_task
-from svrl.mdp.inverted_pendulum import SPEED_NOISE
+from svrl.mdp.tasks import SPEED_NOISE, TASKS, make_task
 
 
 def test_the_catalogue_knows_the_tasks() -> None:

@@ -26,9 +26,9 @@ from svrl.integrations.gymnasium import (
     start_probabilities,
     states_from_features,
 )
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.tasks import TASKS, make_task
 from svrl.mdp.toy import toy_mdp
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.plan import plan

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from svrl.integrations.plan_files import save_q
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.tasks import make_task
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.plan import Plan, plan

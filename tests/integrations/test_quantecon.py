@@ -11,9 +11,9 @@ import scipy.sparse
 import torch
 
 from svrl.integrations.gymnasium import mdp_from_env
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import make_task
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.plan import plan

@@ -12,12 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from svrl.mdp import grid, grid_table
-from svrl.mdp.control_task import Axis, ControlTask, coordinates
-from svrl.mdp.grid import GridMDP
-from svrl.mdp.grid_table import PlainBackups, Quadrature
-from svrl.mdp.inverted_pendulum import inverted_pendulum
+from svrl.mdp import grid
+from svrl.mdp.control_task import Axis, ControlTask
+from svrl.mdp.grid import GridMDP, PlainBackups
 from svrl.mdp.model import Model
+from svrl.mdp.tasks import inverted_pendulum
 
 POINTS = {1: (23,), 2: (9, 7), 3: (5, 4, 6), 4: (3, 5, 4, 3)}
 
@@ -50,19 +49,12 @@ def values(task: ControlTask, dtype: torch.dtype = torch.float64, seed: int = 0)
     return torch.randn(task.n_states, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
-def brute(task: ControlTask, v: Tensor, nodes: int = 1) -> np.ndarray:
+def brute(task: ControlTask, v: Tensor) -> np.ndarray:
     """Q (S, A) in float64: every corner of the cell of every next state, times the product of its weights."""
-    places, weights = np.polynomial.hermite.hermgauss(nodes)
-    noisy = [level > 0.0 and nodes > 1 for level in task.noise]
-    total = np.zeros((task.n_states, task.n_actions))
-    for choice in itertools.product(*[range(nodes) if some else [0] for some in noisy]):
-        shift = [
-            math.sqrt(2.0) * task.noise[k] * places[choice[k]] if noisy[k] else 0.0 for k in range(task.dimensions)
-        ]
-        weight = math.prod(weights[choice[k]] / math.sqrt(math.pi) for k in range(task.dimensions) if noisy[k])
-        following = task.step(task.states()[:, None], task.actions, torch.tensor(shift, dtype=torch.float64)).numpy()
-        total += weight * interpolated(task, v.double().numpy(), following)
-    return task.reward(task.states()[:, None], task.actions).numpy() + task.gamma * total
+    states = task.states()[:, None]
+    following = task.step(states, task.actions, torch.zeros(task.dimensions, dtype=torch.float64)).numpy()
+    values = interpolated(task, v.double().numpy(), following)
+    return task.reward(states, task.actions).numpy() + task.gamma * values
 
 
 def interpolated(task: ControlTask, v: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -86,34 +78,26 @@ def far(one: Tensor, two: Tensor | np.ndarray) -> float:
     return float((one.double() - torch.as_tensor(two)).abs().max())
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_backups_follow_from_the_definition(dimensions: int, nodes: int):
-    task = made_up(dimensions, noise=0.2 if nodes > 1 and dimensions < 3 else 0.0)
-    task = dataclasses.replace(task, noise=(0.3, *[0.0] * (dimensions - 1))) if dimensions >= 3 else task
-    v = values(task)
-    assert far(GridMDP(task, noise_nodes=nodes).backup(v), brute(task, v, nodes)) < 1e-5
-
-
-# The kernels for any number of dimensions and nodes take eight seconds to compile, for each pair of precisions.
+# The kernel for any number of dimensions takes seconds to compile, for each pair of precisions.
 rarely = pytest.mark.slow
+SOMETIMES = [pytest.param(1, marks=rarely), 2, *(pytest.param(d, marks=rarely) for d in (3, 4))]
 
 
-@pytest.mark.parametrize(
-    "dimensions", [pytest.param(1, marks=rarely), 2, *(pytest.param(d, marks=rarely) for d in (3, 4))]
-)
-@pytest.mark.parametrize("nodes", [1, pytest.param(3, marks=rarely)])
-def test_a_table_in_double_precision_is_exact(dimensions: int, nodes: int):
-    task = made_up(dimensions, noise=0.2 if dimensions < 3 else 0.0)
-    task = dataclasses.replace(task, noise=(0.3, *[0.0] * (dimensions - 1))) if dimensions >= 3 else task
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+def test_backups_follow_from_the_definition(dimensions: int):
+    task = made_up(dimensions, noise=0.2)  # which acts in rollouts only
     v = values(task)
-    exact = GridMDP(task, noise_nodes=nodes, dtype=torch.float64)
-    assert far(exact.backup(v), brute(task, v, nodes)) < 1e-12
+    assert far(GridMDP(task).backup(v), brute(task, v)) < 1e-5
 
 
-@pytest.mark.parametrize(
-    "dimensions", [pytest.param(1, marks=rarely), 2, *(pytest.param(d, marks=rarely) for d in (3, 4))]
-)
+@pytest.mark.parametrize("dimensions", SOMETIMES)
+def test_a_table_in_double_precision_is_exact(dimensions: int):
+    task = made_up(dimensions)
+    v = values(task)
+    assert far(GridMDP(task, dtype=torch.float64).backup(v), brute(task, v)) < 1e-12
+
+
+@pytest.mark.parametrize("dimensions", SOMETIMES)
 def test_single_precision_values_give_single_precision_backups(dimensions: int):
     task = made_up(dimensions)
     v = values(task, torch.float32)
@@ -144,30 +128,20 @@ def test_whole_chunks_and_what_is_left_of_them(actions: int, dimensions: int):
     assert torch.equal(first, torch.from_numpy(q.numpy().argmax(1)))
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "nodes", "dtype"),
-    [
-        pytest.param(d, nodes, dtype, marks=[rarely] if dtype == torch.float32 and (d, nodes) != (2, 1) else [])
-        for d in (1, 2, 3, 4)
-        for nodes in (1, 2)
-        for dtype in (torch.float32, torch.float64)
-    ],
-)
-def test_the_kernels_and_their_twin_agree(dimensions: int, nodes: int, dtype: torch.dtype):
-    task = made_up(dimensions, noise=0.2)
-    model = GridMDP(task, noise_nodes=nodes, mode="table")
-    v = values(task, dtype)
-    plain = PlainBackups(weights=model._weights, offsets=model._offsets, gamma=model.gamma)
-    twin = plain.expected(v, model._table).reshape(model.n_states, -1)
-    assert far(model.backup(v), twin) < (1e-12 if dtype == torch.float64 else 2e-6)
+@pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=rarely), torch.float64], ids=str)
+def test_the_kernels_and_their_reference_agree(dimensions: int, dtype: torch.dtype):
+    model = GridMDP(made_up(dimensions), mode="table")
+    v = values(model.task, dtype)
+    plain = PlainBackups(model._offsets, model.gamma).expected(v, model._table).reshape(model.n_states, -1)
+    assert far(model.backup(v), plain) < (1e-12 if dtype == torch.float64 else 2e-6)
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_a_table_and_no_table_are_the_same_to_the_bit(dimensions: int, nodes: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_table_and_no_table_are_the_same_to_the_bit(dimensions: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grid, "BLOCK", 1000)  # several blocks
-    task = made_up(dimensions, noise=0.1)
-    table, anew = (GridMDP(task, noise_nodes=nodes, mode=mode) for mode in ("table", "on-the-fly"))
+    task = made_up(dimensions)
+    table, anew = (GridMDP(task, mode=mode) for mode in ("table", "on-the-fly"))
     assert (table.storage, anew.storage) == ("table", "on-the-fly")
     v = values(task)
     states, actions = some_pairs(task)
@@ -188,10 +162,9 @@ def some_pairs(task: ControlTask, count: int = 1500) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-@pytest.mark.parametrize("nodes", [1, 2])
-def test_every_way_of_asking_gives_the_same_numbers(dimensions: int, nodes: int):
-    task = made_up(dimensions, noise=0.1)
-    model = GridMDP(task, noise_nodes=nodes)
+def test_every_way_of_asking_gives_the_same_numbers(dimensions: int):
+    task = made_up(dimensions)
+    model = GridMDP(task)
     v = values(task)
     q = model.backup(v)
     states, actions = some_pairs(task)
@@ -221,10 +194,9 @@ def test_of_equal_actions_the_first_is_taken(actions: int, storage: grid.Mode):
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_a_policy_has_its_chain(dimensions: int, nodes: int):
-    task = made_up(dimensions, noise=0.1 if dimensions < 4 else 0.0)
-    model = GridMDP(task, noise_nodes=nodes)
+def test_a_policy_has_its_chain(dimensions: int):
+    task = made_up(dimensions)
+    model = GridMDP(task)
     v = values(task)
     policy = torch.randint(task.n_actions, (task.n_states,), generator=torch.Generator().manual_seed(1))
     chain = model.policy_chain(policy)
@@ -232,44 +204,6 @@ def test_a_policy_has_its_chain(dimensions: int, nodes: int):
     assert far(chain.transitions @ ones, ones) < 1e-12
     assert float(chain.transitions.values().min()) >= 0.0
     assert far(chain.backup(v), model.backup_at(v, torch.arange(task.n_states), policy)) < 1e-12
-
-
-def test_quadrature_has_the_moments_of_the_noise():
-    task = dataclasses.replace(made_up(3), noise=(0.5, 0.0, 2.0))
-    rule = Quadrature.of(task, 3)
-    assert rule.nodes.shape == (9, 3)
-    for power, moment in {0: 1.0, 1: 0.0, 2: 1.0, 3: 0.0, 4: 3.0, 5: 0.0}.items():
-        for axis, level in ((0, 0.5), (2, 2.0)):
-            assert float(rule.weights @ rule.nodes[:, axis] ** power) == pytest.approx(moment * level**power, abs=1e-12)
-    assert float(rule.weights @ (rule.nodes[:, 0] * rule.nodes[:, 2]) ** 2) == pytest.approx(1.0)
-    assert not bool(rule.nodes[:, 1].any())
-    assert Quadrature.of(task, 1).nodes.tolist() == [[0.0, 0.0, 0.0]]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "limit"), [(torch.float32, 1e-5), pytest.param(torch.float64, 1e-12, marks=rarely)], ids=str
-)
-@pytest.mark.parametrize("nodes", [2, 3, 4])
-def test_expectations_of_linear_and_quadratic_functions_are_exact(nodes: int, dtype: torch.dtype, limit: float):
-    # v is linear, so interpolation is exact, and the noise enters linearly or squared.
-    axes = (Axis(name="x", low=-4.0, high=4.0, points=9), Axis(name="y", low=-4.0, high=4.0, points=6))
-
-    def step(states: Tensor, inputs: Tensor, noise: Tensor) -> Tensor:
-        return coordinates(states[..., 0] / 8 + noise[..., 0] + inputs[..., 0], noise[..., 1] ** 2)
-
-    task = ControlTask(
-        name="quadratic",
-        axes=axes,
-        actions=torch.tensor([-0.5, 0.5]),
-        step=step,
-        reward=lambda s, a: 0.0 * (s[..., 0] + a[..., 0]),
-        gamma=0.5,
-        noise=(0.4, 0.6),
-    )
-    x, y = task.states().T
-    q = GridMDP(task, noise_nodes=nodes, dtype=dtype).backup(3.0 * x - 2.0 * y + 1.0)
-    expected = 0.5 * (3.0 * (x[:, None] / 8 + torch.tensor([-0.5, 0.5])) - 2.0 * 0.6**2 + 1.0)
-    assert far(q, expected) < limit
 
 
 @pytest.mark.parametrize("what", ["step", "reward"])
@@ -316,29 +250,28 @@ def test_rewards_that_the_table_does_not_tell_apart_are_refused():
 def test_a_table_larger_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch):
     task = made_up(2)
     needed = GridMDP(task).table_bytes
-    monkeypatch.setattr(grid, "memory_available", lambda device: needed - 1)
+    monkeypatch.setattr(grid, "free_bytes", lambda device: needed - 1)
     with pytest.raises(ValueError, match="GB are free"):
         GridMDP(task, mode="table")
-    monkeypatch.setattr(grid, "memory_available", lambda device: 2 * needed - 1)
+    monkeypatch.setattr(grid, "free_bytes", lambda device: 2 * needed - 1)
     assert GridMDP(task, mode="table").storage == "table"
     assert GridMDP(task).storage == "on-the-fly"
-    monkeypatch.setattr(grid, "memory_available", lambda device: 2 * needed)
+    monkeypatch.setattr(grid, "free_bytes", lambda device: 2 * needed)
     assert GridMDP(task).storage == "table"
 
 
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_the_table_takes_what_it_says(nodes: int):
-    model = GridMDP(made_up(3, noise=0.1), noise_nodes=nodes, mode="table")
+def test_the_table_takes_what_it_says():
+    model = GridMDP(made_up(3), mode="table")
     table = model._table
     assert table is not None
     assert model.table_bytes == sum(part.numel() * part.itemsize for part in (table.base, table.fraction, table.reward))
 
 
-@pytest.mark.parametrize(("dimensions", "nodes"), [(2, 1), (2, 2), (3, 1), (4, 1)])
-def test_threads_change_nothing(dimensions: int, nodes: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(grid_table, "LEAST", 64)
-    task = made_up(dimensions, noise=0.1)
-    one, two, three = (GridMDP(task, noise_nodes=nodes, threads=threads) for threads in (1, 2, 3))
+@pytest.mark.parametrize("dimensions", [2, 3, 4])
+def test_threads_change_nothing(dimensions: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grid, "LEAST", 64)
+    task = made_up(dimensions)
+    one, two, three = (GridMDP(task, threads=threads) for threads in (1, 2, 3))
     v = values(task)
     pairs = some_pairs(task)
     for other in (two, three):
@@ -371,18 +304,12 @@ def test_no_policy_is_worth_less_than_the_pessimistic_start(storage: grid.Mode):
 
 
 def test_a_grid_says_what_it_is():
-    task = inverted_pendulum(states=(6, 5), actions=7, reward_offset=-2.0, update_order="speed-first", time_step=0.2)
-    model = GridMDP(task, noise_nodes=3, mode="table")
+    task = inverted_pendulum(states=(6, 5), actions=7, reward_offset=-2.0, time_step=0.2)
+    model = GridMDP(task, mode="table")
     said = json.loads(json.dumps(model.describe()))
-    switches = {"variant": "paper", "reward_offset": -2.0, "update_order": "speed-first", "time_step": 0.2}
+    switches = {"variant": "paper", "reward_offset": -2.0, "update_order": "together", "time_step": 0.2}
     assert switches.items() <= said.items()
-    assert {
-        "states": "6x5",
-        "actions": 7,
-        "storage": "table",
-        "noise_nodes": 3,
-        "device": "cpu",
-    }.items() <= said.items()
+    assert {"states": "6x5", "actions": 7, "storage": "table", "device": "cpu"}.items() <= said.items()
     assert isinstance(model, Model)
 
 
@@ -401,8 +328,6 @@ def test_progress_is_told_to_the_end(monkeypatch: pytest.MonkeyPatch):
     ("options", "sentence"),
     [
         ({"mode": "disk"}, "no mode 'disk'"),
-        ({"noise_nodes": 0}, "noise_nodes as a whole number of at least 1, got 0"),
-        ({"noise_nodes": "2"}, "noise_nodes as a whole number of at least 1, got '2'"),
         ({"threads": "2"}, "threads as a whole number of at least 1, got '2'"),
         ({"dtype": "float32"}, "floating-point dtype such as torch.float32, got 'float32'"),
         ({"device": "gpu"}, "no device 'gpu'"),

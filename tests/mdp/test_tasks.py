@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import TimeToGoal, UprightNorm
+from svrl.mdp.tasks import TASKS, make_task
 
 classic_control = pytest.importorskip("gymnasium.envs.classic_control")
 
@@ -156,17 +156,6 @@ def test_a_step_of_the_double_integrator():
     assert paid(task, (1.0, -2.0), (0.7,)) == -2.5
 
 
-def test_a_step_of_the_cart_pole_from_rest():
-    # Upright and at rest a force u turns the pole by -u / (1.1 * 0.5 * (4/3 - 0.1/1.1)) = -u / 0.68333...
-    task = small("cart-pole")
-    turning = -2.0 / (1.1 * 2 / 3 - 0.05)
-    pushing = (2.0 - 0.05 * turning) / 1.1
-    assert one_step(task, (0.0, 0.0, 0.0, 0.0), (2.0,)) == pytest.approx(
-        [0, 0.1 * turning, 0, 0.1 * pushing], abs=1e-14
-    )
-    assert one_step(task, (0.1, 2.0, -1.0, 3.0), (0.0,))[::2] == pytest.approx([0.3, -0.7], abs=1e-14)
-
-
 def test_the_reward_of_the_cart_pole_has_a_maximum_every_twelve_degrees():
     task = small("cart-pole")
     degrees = [0, 12, 24, 6, 3]
@@ -186,16 +175,6 @@ def test_a_step_of_the_three_motor_pendulum():
 
 
 # Physics.
-
-
-@pytest.mark.parametrize("name", [name for name in TASKS if name not in ("mountain-car", "three-motor-pendulum")])
-def test_mirrored_states_and_inputs_move_in_mirror_image(name: str):
-    task = small(name)
-    states = drawn(task, 50)
-    inputs = task.actions[torch.randint(7, (50,), generator=seeded())]
-    none = torch.zeros(task.dimensions, dtype=torch.float64)
-    torch.testing.assert_close(task.step(-states, -inputs, none), -task.step(states, inputs, none))
-    torch.testing.assert_close(task.reward(-states, -inputs), task.reward(states, inputs))
 
 
 def energy_of_cart_pole(s: torch.Tensor) -> torch.Tensor:
@@ -219,11 +198,10 @@ ENERGIES = {
 }
 
 
-@pytest.mark.parametrize("order", ["together", "speed-first"])
-@pytest.mark.parametrize("name", ENERGIES)
-def test_energy_changes_by_the_power_of_the_input(name: str, order: str):
+@pytest.mark.parametrize(("name", "variant"), [(name, variant) for name, variant in EVERY if name in ENERGIES])
+def test_energy_changes_by_the_power_of_the_input(name: str, variant: str):
     tau = 1e-6
-    task = small(name, time_step=tau, update_order=order)
+    task = small(name, time_step=tau, variant=variant)
     states = 0.9 * drawn(task, 100, 1)
     inputs = task.actions[torch.randint(7, (100,), generator=seeded(2))]
     after = task.step(states, inputs, torch.zeros(task.dimensions, dtype=torch.float64))
@@ -233,13 +211,11 @@ def test_energy_changes_by_the_power_of_the_input(name: str, order: str):
     assert float((flow - wanted).abs().max()) < 1e-3 * float(wanted.abs().max()) + 1e-9
 
 
-@pytest.mark.parametrize(("order", "pairs"), [("together", 20 * 19 / 2), ("speed-first", 20 * 21 / 2)])
-def test_constant_force_gives_a_sum_in_closed_form(order: str, pairs: float):
-    task = small("double-integrator", update_order=order)
-    state = (-1.0, 0.2)
+def test_constant_force_gives_a_sum_in_closed_form():
+    task, state = small("double-integrator"), (-1.0, 0.2)
     for _ in range(20):
         state = tuple(one_step(task, state, (0.4,)))
-    assert state == pytest.approx((-1.0 + 20 * 0.1 * 0.2 + 0.4 * 0.01 * pairs, 0.2 + 20 * 0.04), abs=1e-12)
+    assert state == pytest.approx((-1.0 + 20 * 0.1 * 0.2 + 0.4 * 0.01 * 20 * 19 / 2, 0.2 + 20 * 0.04), abs=1e-12)
 
 
 # Peers.
@@ -276,24 +252,10 @@ def test_the_cart_pole_is_the_classic_one():
 # What the interface promises.
 
 
-@pytest.mark.parametrize(("name", "variant"), EVERY)
-@pytest.mark.parametrize("order", ["together", "speed-first"])
-def test_the_box_is_kept(name: str, variant: str, order: str):
-    task = small(name, variant=variant, update_order=order, time_step=3.0)
-    states = drawn(task, 300)
-    noise = torch.randn(300, 1, task.dimensions, generator=seeded(), dtype=torch.float64)
-    after = task.move(states[:, None], task.actions, noise)
-    assert after.shape == (300, task.n_actions, task.dimensions)
-    for k, axis in enumerate(task.axes):
-        assert float(after[..., k].min()) >= axis.low
-        assert float(after[..., k].max()) <= axis.high
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize(("name", "variant"), EVERY)
-@pytest.mark.parametrize("order", ["together", "speed-first"])
-def test_broadcasting_equals_a_flat_batch(name: str, variant: str, order: str, dtype: torch.dtype):
-    task = small(name, variant=variant, update_order=order)
+def test_broadcasting_equals_a_flat_batch(name: str, variant: str, dtype: torch.dtype):
+    task = small(name, variant=variant)
     states, actions = task.states().to(dtype), task.actions.to(dtype)
     s, a = len(states), len(actions)
     none = torch.zeros(task.dimensions, dtype=dtype)
@@ -321,19 +283,18 @@ def test_the_label_says_every_switch(name: str, variant: str):
 
 
 def test_single_switches_override_the_variant():
-    task = small(
-        "mountain-car", variant="authors", update_order="together", x_max=0.55, reward_offset=2.0, time_step=0.5
-    )
+    task = small("mountain-car", variant="authors", x_max=0.55, reward_offset=2.0, time_step=0.5)
     assert task.label == {
         "variant": "authors",
         "time_step": 0.5,
         "reward_offset": 2.0,
-        "update_order": "together",
+        "update_order": "speed-first",
         "x_max": 0.55,
     }
     assert task.axes[0].high == 0.55
     assert paid(task, (0.0, 0.0), (0.0,)) == 1.0
-    assert one_step(task, (0.0, 0.01), (1.0,)) == pytest.approx([0.005, 0.01 + 0.5 * (0.001 - 0.0025)], abs=1e-15)
+    speed = 0.01 + 0.5 * (0.001 - 0.0025)
+    assert one_step(task, (0.0, 0.01), (1.0,)) == pytest.approx([0.5 * speed, speed], abs=1e-15)
 
 
 @pytest.mark.parametrize(("name", "variant"), EVERY)
@@ -341,10 +302,6 @@ def test_a_reward_offset_moves_every_reward(name: str, variant: str):
     none, some = (small(name, variant=variant, reward_offset=offset) for offset in (0.0, -3.0))
     states = none.states()[:, None]
     torch.testing.assert_close(some.reward(states, some.actions) + 3.0, none.reward(states, none.actions))
-
-
-def test_zero_overrides_too():
-    assert small("inverted-pendulum", variant="authors", reward_offset=0.0).label["reward_offset"] == 0.0
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -373,20 +330,12 @@ def test_the_goals():
         ("cart-pole", {"variant": "9"}, "Choose one of authors, paper"),
         ("mountain-car", {"xmax": 0.5}, "no switch 'xmax'. Did you mean x_max"),
         ("mountain-car", {"x_max": 0.4}, "x_max of at least 0.5"),
-        ("mountain-car", {"update_order": "speed_first"}, "Did you mean speed-first"),
         ("mountain-car", {"time_step": 0.0}, "time_step above 0"),
         ("mountain-car", {"reward_offset": float("nan")}, "finite reward_offset"),
-        ("mountain-car", {"reward_offset": "1"}, "finite reward_offset, got '1'"),
-        ("mountain-car", {"time_step": "1"}, "time_step above 0 and finite, got '1'"),
-        ("mountain-car", {"x_max": "1"}, "x_max of at least 0.5"),
         ("inverted-pendulum", {"reward_offset": 1e308}, "values up to inf, and none may be above 1e\\+30"),
-        ("inverted-pendulum", {"variant": []}, r"no variant \[\]"),
-        (None, {}, "no task None"),
-        ([], {}, r"no task \[\]"),
         ("mountain-car", {"actions": 1}, "at least 2 values"),
         ("cart-pole", {"states": (10, 10)}, "4 coordinates"),
         ("cart-pole", {"states": 10}, "4 coordinates and needs as many grid sizes, got states=10"),
-        ("inverted-pendulum", {"states": 50}, "got states=50"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_near_miss(name: object, switches: dict[str, Any], answer: str):
@@ -397,19 +346,18 @@ def test_a_wrong_name_is_answered_with_the_near_miss(name: object, switches: dic
 @pytest.mark.parametrize(
     ("change", "answer"),
     [
-        ({"gamma": "0.9"}, "discount between 0 and 1, both excluded, got '0.9'"),
-        ({"noise": ("a", 0.0)}, "noise level for each"),
+        ({"gamma": 1.0}, "discount between 0 and 1, both excluded, got 1.0"),
         ({"noise": (math.nan, 0.0)}, "noise level for each"),
         ({"noise": (0.0, 1e300)}, "noise level for each"),
-        ({"reward_range": ("a", 0.0)}, "reward range"),
+        ({"reward_range": (1.0, 0.0)}, "reward range"),
     ],
 )
-def test_a_task_of_other_things_than_numbers_is_refused(change: dict[str, Any], answer: str):
+def test_a_task_is_checked(change: dict[str, Any], answer: str):
     with pytest.raises(ValueError, match=answer):
         dataclasses.replace(make_task("inverted-pendulum"), **change)
 
 
-@pytest.mark.parametrize(("low", "high"), [("0", 1.0), (0.0, None), (-1e308, 1e308), (math.nan, 1.0)])
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (-1e308, 1e308), (math.nan, 1.0)])
 def test_an_axis_has_two_finite_ends(low: Any, high: Any):
     with pytest.raises(ValueError, match="finite low < high"):
         Axis(name="x", low=low, high=high, points=3)

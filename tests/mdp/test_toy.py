@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -41,18 +40,12 @@ def test_every_pair_leads_to_one_state_drawn_uniformly():
     assert float(((counts - 400) ** 2 / 400).sum()) < 49 + 6 * math.sqrt(98)
 
 
-def test_uniform_rewards_have_the_moments_of_the_uniform():
-    found = rewards(toy_mdp(2, n_states=200, n_actions=200))
-    assert 0 <= float(found.min()) < 1e-3
-    assert 1 - 1e-3 < float(found.max()) < 1
-    assert float(found.mean()) == pytest.approx(0.5, abs=6 / math.sqrt(12 * 40_000))
-    assert float(found.var()) == pytest.approx(1 / 12, abs=3e-3)
-
-
-def test_normal_rewards_have_the_moments_of_the_normal():
-    found = rewards(toy_mdp(2, n_states=200, n_actions=200, reward="normal"))
-    assert float(found.mean()) == pytest.approx(0, abs=6 / 200)
-    assert float(found.var()) == pytest.approx(1, abs=6 * math.sqrt(2) / 200)
+@pytest.mark.parametrize(("reward", "mean", "variance"), [("uniform", 0.5, 1 / 12), ("normal", 0.0, 1.0)])
+def test_rewards_have_the_moments_of_their_distribution(reward: str, mean: float, variance: float):
+    found = rewards(toy_mdp(2, n_states=200, n_actions=200, reward=reward))
+    assert float(found.mean()) == pytest.approx(mean, abs=6 * math.sqrt(variance / 40_000))
+    assert float(found.var()) == pytest.approx(variance, rel=0.05)
+    assert (0.0 <= float(found.min()) < float(found.max()) < 1.0) == (reward == "uniform")
 
 
 def test_a_seed_is_a_problem_and_leaves_the_global_generator_alone():
@@ -69,17 +62,6 @@ def test_a_seed_is_a_problem_and_leaves_the_global_generator_alone():
     assert torch.equal(before, torch.get_rng_state())
     assert one.describe()["seed"] == 3
     assert "seed" not in drawn.describe()
-
-
-def test_value_iteration_reaches_the_fixed_point_of_a_dense_solution():
-    mdp = toy_mdp(5, n_states=30, n_actions=4, gamma=0.9)
-    v = torch.zeros(30, dtype=torch.float64)
-    for _ in range(300):
-        v, policy = mdp.improve(v)
-    chosen = next_states(mdp)[torch.arange(30), policy].numpy()
-    p = np.eye(30)[chosen]
-    exact = np.linalg.solve(np.eye(30) - 0.9 * p, rewards(mdp)[torch.arange(30), policy].numpy())
-    assert np.abs(v.numpy() - exact).max() < 1e-10
 
 
 def test_what_is_refused():

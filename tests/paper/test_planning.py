@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from svrl.mdp.catalogue import make_task
+from svrl.mdp.tasks import make_task
 from svrl.paper.claim import Evidence, Finding
 from svrl.paper.experiment import Experiment
 from svrl.paper.experiments import control_low_rank_policy, noisy_simulator, toy_rank

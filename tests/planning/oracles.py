@@ -12,9 +12,9 @@ from torch import Tensor
 
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.model import MarkovRewardProcess, Model
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import inverted_pendulum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,7 @@ from svrl.planning.baselines import (
     RowMeanUpdate,
     SampledMax,
 )
-from svrl.planning.meter import Meter
-from svrl.planning.method import Method, State
+from svrl.planning.method import Meter, Method, State
 from svrl.planning.plan import begin, plan
 from svrl.planning.sampling import Drawn, best_of_rows, observe
 
@@ -99,13 +98,6 @@ def test_what_was_never_backed_up_is_never_chosen(kind: type, share: float, flat
         assert bool(chosen[known].all())
 
 
-def test_equal_rewards_are_worth_what_they_say():
-    flat = flat_grid(-0.3)
-    for kind in (AsyncValueIteration, SampledMax, RowMeanUpdate, IncumbentIteration):
-        for _, state in steps(flat, kind(p=0.02), 5):
-            assert float((state.v + 0.3 / (1.0 - flat.gamma)).abs().max()) < 1e-6
-
-
 def test_the_best_of_each_row_and_the_first_of_equals():
     meter = Meter(GRID)
     states = torch.tensor([0, 0, 0, 2, 2, 5])
@@ -174,31 +166,22 @@ def test_coarse_solves_the_problem_with_few_actions_and_looks_at_all_at_last(cou
 
 
 @pytest.mark.parametrize(
-    ("method", "first", "each", "last"),
+    ("method", "each", "last"),
     [
-        (AsyncValueIteration(p=1.0, max_iterations=7), 0, S * A, 0),
-        (SampledMax(p=1.0, max_iterations=7), 0, S * A, 0),
-        (RowMeanUpdate(p=1.0, max_iterations=7), 0, S * A, 0),
-        (CoarseActions(actions=6, max_iterations=7), 0, 6 * S, S * A),
-        (CoarseActions(actions=99, max_iterations=7), 0, S * A, S * A),
-        (IncumbentIteration(p=0.2, max_iterations=7), 0, 5 * S, 0),  # 5 of 25 actions, the incumbent among them
-        (IncumbentIteration(challengers=3, max_iterations=7), 0, 4 * S, 0),
-        (AsyncValueIteration(p=0.2, max_iterations=7), 0, None, 0),
-        (SampledMax(p=0.2, max_iterations=7), 0, None, 0),
-        (RowMeanUpdate(p=0.2, max_iterations=7), 0, None, 0),
+        (AsyncValueIteration(p=1.0, max_iterations=7), S * A, 0),
+        (SampledMax(p=1.0, max_iterations=7), S * A, 0),
+        (RowMeanUpdate(p=1.0, max_iterations=7), S * A, 0),
+        (CoarseActions(actions=6, max_iterations=7), 6 * S, S * A),
+        (CoarseActions(actions=99, max_iterations=7), S * A, S * A),
+        (IncumbentIteration(p=0.2, max_iterations=7), 5 * S, 0),  # 5 of 25 actions, the incumbent among them
+        (IncumbentIteration(challengers=3, max_iterations=7), 4 * S, 0),
     ],
 )
-def test_every_backup_is_counted(method: Method, first: int, each: int | None, last: int):
+def test_every_backup_is_counted(method: Method, each: int, last: int):
     watched = Watched(GRID)
     result = plan(watched, method)
-    assert result.iterations == 7
-    assert result.ledger.backups == watched.backups
-    if each is None:
-        assert abs(watched.backups / (7 * S * A) - 0.2) < 0.01
-        assert len({row.backups for row in result.trace}) == 7
-    else:
-        assert [row.backups for row in result.trace] == [first + each * (k + 1) for k in range(7)]
-        assert watched.backups == first + 7 * each + last
+    assert [row.backups for row in result.trace] == [each * (k + 1) for k in range(7)]
+    assert result.ledger.backups == watched.backups == 7 * each + last
 
 
 @pytest.mark.parametrize(("challengers", "count"), [(1, 12), (4, 5), (30, 1)])
@@ -207,12 +190,6 @@ def test_incumbents_spend_a_sweep_on_noisy_backups(challengers: int, count: int)
     result = plan(noisy, IncumbentIteration(challengers=challengers, max_iterations=4))
     assert result.ledger.backups == noisy.calls == 4 * S * (challengers + 1) * count
     assert not result.converged, "noise has no natural end"
-
-
-def test_incumbents_on_noisy_backups_learn_something():
-    result = plan(NoisyBackups(GRID, 0.05), IncumbentIteration(max_iterations=60))
-    arbitrary = DENSE.loss(np.zeros(S, int))
-    assert DENSE.loss(result.policy) < 0.2 * arbitrary
 
 
 def sparse_reward(states: int = 30, actions: int = 10) -> svrl.TabularMDP:

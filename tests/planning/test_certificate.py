@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import svrl
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import make_task
 from svrl.planning.certificate import certify_on_sample, certify_plan, never_ends
 from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.policy_iteration import solve_exactly
@@ -73,15 +73,6 @@ def test_the_bounds_contain_the_optimum_and_the_losses(seed: int, ending: bool):
     evaluated = certify_plan(model, evaluate_policy(model, policy), policy)
     assert other.loss_bound <= evaluated.loss_bound + SLACK, "to evaluate the policy first does not help"
     assert other.certified_error <= min(found.certified_error, evaluated.certified_error) + SLACK
-
-
-def test_the_optimum_certifies_itself():
-    model = small_grid()
-    v, policy = solve_exactly(model, 1e-11)
-    found = certify_plan(model, v, policy)
-    assert found.certified_error <= 1e-10
-    assert found.value_error <= 1e-10
-    assert 0.0 <= found.loss_bound + 1e-12 <= 1e-9
 
 
 def test_a_constant_error_costs_nothing_where_no_episode_ends():
@@ -161,15 +152,7 @@ def test_the_share_is_right_in_19_samples_of_20():
         wrong += float((residual > found.max_residual + 1e-12).double().mean()) > found.share
     assert found.share == pytest.approx(1 - 0.05 ** (1 / sizes))
     assert 4 <= wrong <= 40  # 20 expected of 400
-
-
-def test_the_statement_says_that_it_is_statistics():
-    model = small_grid()
-    policy = torch.zeros(model.n_states, dtype=torch.int64)
-    found = certify_on_sample(model, torch.zeros(model.n_states), policy, torch.arange(10))
-    assert "95% confidence" in found.statement
-    assert "25.89%" in found.statement
-    assert "not a bound" in found.statement
+    assert all(words in found.statement for words in ("95% confidence", f"{found.share:.2%}", "not a bound"))
 
 
 def test_bad_values_and_samples_are_refused():

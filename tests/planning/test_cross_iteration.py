@@ -11,7 +11,7 @@ from svrl.mdp.model import Model
 from svrl.mdp.tabular import TabularMDP
 from svrl.planning import cross_iteration
 from svrl.planning.cross_iteration import HELD_OUT, CrossValueIteration, argmax_of_product
-from svrl.planning.meter import Meter
+from svrl.planning.method import Meter
 from svrl.planning.plan import advance, begin, plan
 
 from .oracles import Dense, Watched, flat_grid, low_rank_model, small_grid
@@ -128,25 +128,3 @@ def test_only_what_was_backed_up_is_chosen():
     run = begin(watched, method)
     for _ in advance(watched, method, run):
         assert bool(watched.seen[torch.arange(S), run.state.policy].all())
-
-
-@pytest.mark.parametrize("reward", [0.0, -0.3, 2.0])
-def test_equal_rewards_do_no_harm(reward: float):
-    # With rewards of 0 the crossing is the zero matrix.
-    flat = flat_grid(reward)
-    result = plan(flat, CrossValueIteration(rank=3))
-    assert result.converged
-    assert float((result.v - reward / (1.0 - flat.gamma)).abs().max()) < 1e-6
-    assert result.factors is not None
-    assert all(bool(torch.isfinite(factor).all()) for factor in result.factors)
-
-
-def test_from_the_optimum_it_stays_there():
-    model = low_rank_model()
-    dense = Dense.of(model)
-    best = torch.from_numpy(dense.optimum())
-    for start in (best, torch.from_numpy(dense.backup(best.numpy()))):
-        result = plan(model, CrossValueIteration(rank=4), start=start)
-        assert result.iterations == 3
-        assert float((result.v - best).abs().max()) < 1e-5
-        assert dense.loss(result.policy) < 1e-4

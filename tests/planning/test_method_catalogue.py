@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,9 +29,11 @@ from svrl.planning.policy_iteration import ModifiedPolicyIteration, PolicyIterat
 from svrl.planning.svp import StructuredValueIteration, paper_svp
 from svrl.planning.value_iteration import ValueIteration
 
-from .oracles import small_grid
+from .oracles import Dense, Watched, small_grid
 
 GRID = small_grid(states=(8, 7), actions=20)
+DENSE = Dense.of(GRID)
+BEST = DENSE.optimum()
 SOME = {"p": 0.7, "estimator": "row-mean", "rank": 6, "final_sweep": True}
 
 
@@ -164,3 +167,25 @@ def test_every_method_plans_where_it_says_it_can(name: str):
     assert result.policy.shape == (GRID.n_states,)
     assert bool(((result.policy >= 0) & (result.policy < GRID.n_actions)).all())
     assert bool(torch.isfinite(result.v).all())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_from_the_optimum_a_method_stays_there(name: str):
+    method = make_method(name, iterations=6, **({"p": 1.0} if "p" in METHODS[name].takes else {}))
+    problem = NoisyBackups(GRID, 0.0) if name.startswith("averaged") else GRID
+    for start in (BEST, DENSE.backup(BEST)):
+        given = torch.from_numpy(start.copy())
+        result = plan(problem, method, start=given)
+        assert np.array_equal(given, start), "the caller's start is not written to"
+        # The paper's method shrinks what it finds.
+        assert np.abs(result.v.numpy() - BEST).max() < (0.5 if name == "paper-svp" else 2e-3)
+        assert DENSE.loss(result.policy) < (0.5 if name == "paper-svp" else 2e-2)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if not name.startswith("averaged")])
+def test_the_ledger_has_every_backup(name: str):
+    watched = Watched(GRID)
+    result = plan(watched, make_method(name, iterations=5, **({"p": 0.4} if "p" in METHODS[name].takes else {})))
+    assert result.ledger.backups >= watched.backups
+    if "policy-iteration" not in name:  # which also reads the chain of a policy
+        assert result.ledger.backups == watched.backups

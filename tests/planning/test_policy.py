@@ -1,19 +1,24 @@
-"""Greedy policies: interpolation against closed forms, the kernel against its torch twin."""
+"""Greedy policies: interpolation against closed forms, the kernel against plain torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from scipy.interpolate import RegularGridInterpolator
 
-from svrl.matrix import FactorALS, SoftImpute
+from svrl.matrix import FactorALS
 from svrl.mdp.control_task import Axis, ControlTask
 from svrl.mdp.interpolation import corners
-from svrl.planning.policy import GreedyPolicy, greedy_twin, low_rank_policy
+from svrl.planning.baselines import AsyncValueIteration
+from svrl.planning.cross_iteration import CrossValueIteration
+from svrl.planning.plan import plan
+from svrl.planning.policy import GreedyPolicy, greedy_by_torch, low_rank_policy
+from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import draw_starts
+from svrl.planning.svp import StructuredValueIteration
 
 from .oracles import Dense, low_rank_model, small_grid
 
@@ -55,33 +60,6 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def multilinear(d: int, actions: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A random multilinear function for each action: states (N, d) -> (N, A)."""
-    table = torch.randn(actions, *[2] * d, generator=seeded(7), dtype=torch.float64)
-
-    def value(x: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros(len(x), actions, dtype=torch.float64)
-        for index in np.ndindex(*[2] * d):
-            term = torch.ones(len(x), dtype=torch.float64)
-            for k, power in enumerate(index):
-                term = term * x[:, k] ** power
-            total += term[:, None] * table[(slice(None), *index)]
-        return total
-
-    return value
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_interpolation_is_exact_for_multilinear_functions(shape: tuple[int, ...]):
-    task = task_of(shape, 9)
-    value = multilinear(len(shape), 9)
-    states = draw_starts(task, 400, seeded())
-    exact = value(states)
-    actions, values = GreedyPolicy(task=task, q=value(task.states())).greedy(states)
-    torch.testing.assert_close(values, exact.max(1).values, rtol=1e-11, atol=1e-11)
-    assert torch.equal(actions, exact.argmax(1))
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_any_q_is_interpolated_as_scipy_does(shape: tuple[int, ...]):
     task = task_of(shape, 11)
@@ -105,7 +83,7 @@ def test_at_grid_states_it_is_the_greedy_action_of_their_rows(shape: tuple[int, 
 @pytest.mark.parametrize("kind", ["dense", "factors"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.dtype, count: int):
+def test_the_kernel_and_torch_agree(shape: tuple[int, ...], kind: str, dtype: torch.dtype, count: int):
     task = task_of(shape, 101)
     left, right = factors(task, 5, dtype)
     policy = {
@@ -114,12 +92,12 @@ def test_kernel_and_twin_agree(shape: tuple[int, ...], kind: str, dtype: torch.d
     }[kind]
     states = draw_starts(task, count, seeded(4))
     actions, values = policy.greedy(states)
-    twin_actions, twin_values = greedy_twin(task, states, policy.table, policy.right)
+    plain_actions, plain_values = greedy_by_torch(task, states, policy.table, policy.right)
     assert actions.dtype == torch.int64
     assert values.dtype == dtype
-    torch.testing.assert_close(values, twin_values, rtol=SLACK[dtype], atol=10 * SLACK[dtype])
+    torch.testing.assert_close(values, plain_values, rtol=SLACK[dtype], atol=10 * SLACK[dtype])
     # The two may differ where actions tie up to rounding, and those are rare in random factors.
-    assert float((actions == twin_actions).double().mean()) > 0.99
+    assert float((actions == plain_actions).double().mean()) > 0.99
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -160,15 +138,15 @@ def test_of_equal_actions_the_first_is_taken(actions: int, dtype: torch.dtype, f
     states = draw_starts(task, 200, seeded())
     chosen, values = policy.greedy(states)
     assert not bool(chosen.any())
-    twin_chosen, twin_values = greedy_twin(task, states, policy.table, policy.right)
+    plain_chosen, plain_values = greedy_by_torch(task, states, policy.table, policy.right)
     if not factored:
-        assert not bool(twin_chosen.any())
+        assert not bool(plain_chosen.any())
         return
-    # With factors the twin multiplies by BLAS, and MKL on an AMD CPU sums the last columns in another order than the
+    # With factors torch multiplies by BLAS, and MKL on an AMD CPU sums the last columns in another order than the
     # others, so that a copy may come out one rounding larger. It may win, but by no more than a sum can be rounded.
     rank, eps = right.shape[1], torch.finfo(dtype).eps
     size = GreedyPolicy(task=task, left=left.abs(), right=policy.right.abs()).greedy(states)[1]
-    assert bool(((twin_values - values).abs() <= (rank + 2 ** len(task.shape)) * eps * size).all())
+    assert bool(((plain_values - values).abs() <= (rank + 2 ** len(task.shape)) * eps * size).all())
 
 
 def test_outside_the_box_a_periodic_axis_wraps_and_another_stops():
@@ -222,6 +200,24 @@ def test_what_does_not_fit_is_refused():
         policy.actions(torch.full((4, 2), float("nan")))
 
 
+def test_a_plan_gives_its_greedy_policy():
+    model = small_grid()
+    states = draw_starts(model.task, 200, seeded())
+    values = plan(model, ModifiedPolicyIteration())
+    by_backup = GreedyPolicy(task=model.task, q=model.backup(values.v))
+    assert torch.equal(values.greedy_policy(model.task, model).actions(states), by_backup.actions(states))
+    dense = plan(model, StructuredValueIteration(p=0.5, max_iterations=5))
+    assert torch.equal(dense.greedy_policy(model.task).table, dense.q)
+    assert torch.equal(dense.greedy_policy(model.task, model).table, model.backup(dense.v))
+    factors = plan(model, CrossValueIteration(rank=5, max_iterations=5))
+    policy = factors.greedy_policy(model.task)
+    assert all(torch.equal(*pair) for pair in zip((policy.left, policy.right), factors.factors, strict=True))
+    rough = plan(model, AsyncValueIteration(p=0.1, max_iterations=2))
+    for found, kept in ((values, "only values"), (rough, "a Q that is not finite")):
+        with pytest.raises(ValueError, match=rf"kept {kept}\. Call greedy_policy\(task, model\)"):
+            found.greedy_policy(model.task)
+
+
 def optimal(dense: Dense) -> torch.Tensor:
     return torch.from_numpy(dense.backup(dense.optimum()))
 
@@ -244,19 +240,6 @@ def test_all_entries_are_the_greedy_policy():
     found = low_rank_policy(q, seeded(), p=1.0)
     assert torch.equal(found.q, q)
     assert torch.equal(found.policy, q.argmax(1))
-
-
-def test_the_authors_rule_is_the_default_and_keeps_observed_entries():
-    dense = Dense.of(low_rank_model())
-    q = optimal(dense)
-    plain = low_rank_policy(q, seeded(1))
-    same = low_rank_policy(
-        q, seeded(1), estimator=SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output="fill")
-    )
-    assert torch.equal(plain.q, same.q)
-    kept = plain.q == q.float()
-    assert float(kept.double().mean()) == pytest.approx(0.5, abs=0.05)
-    assert dense.loss(plain.policy) < 0.5 * dense.loss(np.zeros(len(q), int))
 
 
 def test_an_empty_row_is_named():

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import svrl
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
+from svrl.mdp.tasks import TASKS, make_task
 from svrl.planning.policy import GreedyPolicy
 from svrl.planning.rollout import Rollout, draw_starts, rollout
 
@@ -93,14 +93,6 @@ def test_rewards_are_of_the_state_in_which_the_action_is_taken():
     wanted = [-0.5, -0.5 * (1 + 0.01), -0.5 * (0.99**2 + 0.04)]
     assert run.rewards[:, 0].tolist() == pytest.approx(wanted)
     assert run.discounted_return == pytest.approx(wanted[0] + 0.95 * wanted[1] + 0.95**2 * wanted[2])
-
-
-def test_the_mean_is_over_starts():
-    task = small("double-integrator")
-    starts = torch.tensor([[1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
-    run = rollout(task, Always(10), starts=starts, steps=1, generator=seeded())
-    assert run.returns.tolist() == pytest.approx([-0.5, -2.0])
-    assert run.discounted_return == pytest.approx(-1.25)
 
 
 def test_the_time_of_a_brick_that_glides_home():

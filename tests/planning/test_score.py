@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from svrl.matrix import approximate_rank
-from svrl.mdp.double_integrator import double_integrator
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.tasks import double_integrator
 from svrl.mdp.toy import toy_mdp
 from svrl.planning.baselines import AsyncValueIteration, CoarseActions, SampledMax
 from svrl.planning.method import Method

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import Axis
+from svrl.mdp.tasks import make_task
 from svrl.plots.planning import draw_comparison, draw_convergence, draw_policies, draw_q, draw_trajectories
 from svrl.plots.style import save_figure
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from svrl.mdp.catalogue import TASKS, make_task
+from svrl.mdp.tasks import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.runs.plan_run import EXACT_BASELINES, PlanSettings
 from svrl.runs.settings import spec_of, why_not_here

@@ -7,8 +7,8 @@ import torch
 from svrl.agents.config import AgentConfig
 from svrl.agents.training import Training
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.inverted_pendulum import inverted_pendulum
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import inverted_pendulum
 from svrl.runtime.device import check_device
 
 

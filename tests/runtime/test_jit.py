@@ -14,8 +14,7 @@ zeros = np.zeros(9)
 index = np.zeros(1, np.int64)
 for real in (np.float32, np.float64):
     backup_at(
-        np.zeros(1, np.int32), zeros[:2, None], zeros, zeros[:1], np.zeros(9, real), np.arange(4), 0.9, index, 0, 1,
-        np.zeros(1)
+        np.zeros(1, np.int32), zeros[:2, None], zeros, np.zeros(9, real), np.arange(4), 0.9, index, 0, 1, np.zeros(1)
     )
 """
 THEIRS = """

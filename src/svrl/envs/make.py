@@ -100,7 +100,7 @@ def make_env(
             return MinAtarVectorEnv(short, seeds=seeds, sticky=sticky)
         if family == "control":
             from svrl.envs.control import ControlVectorEnv
-            from svrl.mdp.catalogue import make_task
+            from svrl.mdp.tasks import make_task
 
             return ControlVectorEnv(make_task(short, actions=actions or None), count, seed=seeds[0])
         from svrl.envs.gymnasium import GymnasiumVectorEnv

@@ -34,13 +34,13 @@ from gymnasium import spaces
 from torch import Tensor
 
 from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
-from svrl.mdp.catalogue import TASKS, make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler
 from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tasks import TASKS, make_task
 from svrl.planning.plan import Plan
-from svrl.planning.policy import GreedyPolicy, Policy
+from svrl.planning.policy import Policy
 
 IDS = {name: f"svrl/{''.join(part.capitalize() for part in name.split('-'))}-v0" for name in TASKS}
 """The id of each task of the catalogue."""
@@ -316,13 +316,9 @@ def agent_from_plan(found: Plan, model: Model | Sampler | None = None) -> Planne
         )
     if not isinstance(model, GridMDP):
         return PlannedAgent(policy=found.policy.cpu().numpy())
-    if found.q is not None and _finite(found.q):
-        policy = GreedyPolicy(task=model.task, q=found.q)
-    elif found.factors is not None and all(_finite(factor) for factor in found.factors):
-        left, right = found.factors
-        policy = GreedyPolicy(task=model.task, left=left, right=right)
-    else:
-        policy = GreedyPolicy(task=model.task, q=model.backup(found.v))
+    kept = [found.q] if found.q is not None else list(found.factors or ())
+    suffices = bool(kept) and all(_finite(part) for part in kept)
+    policy = found.greedy_policy(model.task, None if suffices else model)
     return PlannedAgent(policy=policy, task=model.task)
 
 

@@ -1,13 +1,13 @@
 """A control task: a box of states, a list of actions, and what happens in one step.
 
-Everything a task does is a pure function on batches of torch tensors, written with `...` so that
-states (..., d) and actions (..., k) broadcast against each other:
+Step and reward are pure functions on batches of torch tensors, written with `...` so that states (..., d) and actions
+(..., k) broadcast against each other:
 
     next = step(states, actions, noise)        (..., d), may leave the box
     r    = reward(states, actions)             (...)
 
-The box is kept by `ControlTask.move`: a periodic axis wraps, any other stops at its edge. A next state
-millions of widths away is refused where pairs are tabulated.
+`ControlTask.move` keeps states in the box: a periodic axis wraps, any other stops at its edge. A grid raises an error
+for a next state millions of widths away.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
 from svrl.mdp.model import check_discount, check_values
 
 FAR = 1e6
-"""Widths of an axis that a next state may be away from it: further out, wrapping leaves too few digits."""
+"""A next state may be this many widths of an axis away from it. Further out, wrapping leaves too few digits."""
 Step = Callable[[Tensor, Tensor, Tensor], Tensor]
 Reward = Callable[[Tensor, Tensor], Tensor]
 
@@ -40,7 +39,7 @@ class Axis:
         name: For labels of plots, with its unit: "angle (rad)".
         low, high: The box, both ends on the grid.
         points: Grid points, at least 2.
-        periodic: Whether high is the same place as low.
+        periodic: Whether high and low are the same place.
     """
 
     name: str
@@ -50,8 +49,7 @@ class Axis:
     periodic: bool = False
 
     def __post_init__(self) -> None:
-        low, high = as_number(self.low), as_number(self.high)
-        if not 0.0 < high - low < math.inf:
+        if not 0.0 < self.high - self.low < math.inf:
             raise ValueError(f"Axis {self.name!r} needs finite low < high, got {self.low!r} and {self.high!r}.")
         if not hasattr(self.points, "__index__") or operator.index(self.points) < 2:
             raise ValueError(f"Axis {self.name!r} needs at least 2 grid points, got {self.points!r}.")
@@ -68,17 +66,17 @@ class ControlTask:
     """A continuous control problem with finitely many actions.
 
     Attributes:
-        name: Of the task.
-        axes: The d coordinates of the state, slowest first in the numbering of grid states.
+        name: Name of the task.
+        axes: The d coordinates of the state. The last one runs fastest in the numbering of grid states.
         actions: (A, k), the inputs to choose from, in any order.
-        step: (states (..., d), actions (..., k), noise (..., d)) -> next states (..., d). Noise is zero in
-            a backup unless asked otherwise; add it where the task's noise enters.
+        step: (states (..., d), actions (..., k), noise (..., d)) -> next states (..., d). Add the noise where it
+            enters; it is zero in backups.
         reward: (states (..., d), actions (..., k)) -> (...).
         gamma: In (0, 1).
-        reward_range: Bounds (low, high) on the reward, if they are known; otherwise a grid looks at every pair once.
+        reward_range: Bounds (low, high) on the reward, if you know them. Otherwise a grid looks at every pair once.
         noise: Standard deviation of the noise on each coordinate, (d,), in its unit.
-        metric: How a rollout is judged beside its return, or None.
-        label: What a result must say about the task (variant and switches); JSON types only.
+        metric: Judges a rollout beside its return, as `svrl.UprightNorm` does; or None.
+        label: Variant and switches, for results. JSON types only.
     """
 
     name: str
@@ -102,7 +100,7 @@ class ControlTask:
             raise ValueError(f"{self.name} needs finite actions of shape (A, k), got shape {tuple(actions.shape)}.")
         object.__setattr__(self, "actions", actions)
         if self.reward_range is not None:
-            low, high = map(as_number, self.reward_range)
+            low, high = self.reward_range
             if not low <= high:
                 raise ValueError(
                     f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}."
@@ -110,7 +108,7 @@ class ControlTask:
             check_values(self.name, (low, high), self.gamma)
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
         most = [FAR * (axis.high - axis.low) for axis in self.axes]
-        if len(noise) != len(most) or not all(0.0 <= as_number(a) <= b for a, b in zip(noise, most, strict=True)):
+        if len(noise) != len(most) or not all(0.0 <= a <= b for a, b in zip(noise, most, strict=True)):
             raise ValueError(
                 f"{self.name} has {len(self.axes)} axes and needs a noise level for each, at least 0 and at most "
                 f"{FAR:g} times as wide as the axis, got {noise}."
@@ -129,13 +127,13 @@ class ControlTask:
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The axes as compiled loops take them: low and high, points, and whether periodic, each (d,)."""
+        """The axes for compiled loops: low, high, points, and whether periodic, each (d,)."""
         low, high = (np.array([getattr(axis, end) for axis in self.axes], np.float64) for end in ("low", "high"))
         return low, high, np.array(self.shape), np.array([axis.periodic for axis in self.axes])
 
     @property
     def n_states(self) -> int:
-        """Points of the whole grid."""
+        """S, the points of the whole grid."""
         return math.prod(self.shape)
 
     @property
@@ -162,13 +160,13 @@ class ControlTask:
         return torch.stack(columns, -1)
 
     def reached(self, states: Tensor) -> Tensor:
-        """Whether states (..., d) may come out of a step, (...): they are finite and not millions of widths away."""
+        """Whether a step may lead to states (..., d): they are finite and not millions of widths away, (...)."""
         ends = torch.tensor([(axis.low, axis.high) for axis in self.axes], dtype=states.dtype, device=states.device)
         low, high = ends.T
         return ((states - low).abs() <= FAR * (high - low)).all(-1)
 
     def describe(self) -> dict[str, Any]:
-        """What a result must say about the problem."""
+        """Name, label and sizes, for results."""
         return {
             "task": self.name,
             **self.label,
@@ -179,7 +177,7 @@ class ControlTask:
 
 
 def coordinates(*columns: Tensor) -> Tensor:
-    """Stack coordinates into states (..., d), each broadcast to the shape of all: the last line of most steps."""
-    # NumPy's rule is torch's, and torch.broadcast_shapes imports half a second of symbolic algebra.
+    """Broadcast coordinates to one shape and stack them into states (..., d): the last line of most steps."""
+    # torch has the same rule as NumPy, but torch.broadcast_shapes imports half a second of symbolic algebra.
     shape = np.broadcast_shapes(*(column.shape for column in columns))
     return torch.stack([column.broadcast_to(shape) for column in columns], -1)

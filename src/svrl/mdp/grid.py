@@ -1,37 +1,43 @@
 """A control task on a grid: states are grid points, and values between them are interpolated.
 
-The value of a next state is the multilinear interpolation of the 2^d corners of its cell, which is
-the same as a random transition to those corners: a finite MDP with S x A pairs. Its transitions are
-kept as a compact table, or worked out anew in every sweep where the table would not fit. On a GPU,
-kernels answer from a table where they can (`svrl.mdp.grid_cuda`), and plain torch elsewhere.
+The value of a next state is the multilinear interpolation of the 2^d corners of its cell. That is the same as a random
+transition to those corners, so the grid is a finite MDP with S x A pairs. A pair needs one corner (int32), d fractions
+and a reward. These are kept as a compact table, with 16 bytes a pair in two dimensions and float32, against 40 and more
+for a sparse matrix; or, where the table would not fit, they are computed anew in every sweep.
+
+numba kernels (`svrl.mdp.grid_kernel`) work on the CPU. On a GPU, CUDA kernels (`svrl.mdp.grid_cuda`) answer from a
+stored table, and plain torch does the rest.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from svrl.matrix.parameters import check_whole
-from svrl.mdp.control_task import ControlTask
-from svrl.mdp.grid_table import CompiledBackups, PlainBackups, Quadrature, Table, bytes_per_pair, tabulate
-from svrl.mdp.interpolation import corner_offsets, corner_weights
-from svrl.mdp.model import MarkovRewardProcess, sparse_rows, summary
+from svrl.mdp import grid_kernel
+from svrl.mdp.control_task import FAR, ControlTask
+from svrl.mdp.interpolation import LEAST, corner_offsets, corner_weights, interpolate, locate_inside
+from svrl.mdp.model import LARGEST_VALUE, MarkovRewardProcess, sparse_rows, summary
 from svrl.runtime.device import check_device
+from svrl.runtime.memory import free_bytes
+from svrl.runtime.threads import share_out
 
 if TYPE_CHECKING:
     from svrl.mdp.grid_cuda import GpuTable
 
 Mode = Literal["auto", "table", "on-the-fly"]
 BLOCK = 1 << 19
-"""Pairs worked on at once while tabulating or on a GPU: their temporary arrays stay in tens of megabytes."""
+"""Pairs tabulated at once: their temporary arrays stay in tens of megabytes."""
 GPU_BLOCK = 1 << 22
-"""Pairs of a stored table that a GPU works on at once: fewer, and launching takes longer than the work."""
+"""Pairs of a stored table that plain torch works on at once: with fewer, launching takes longer than the work."""
 
 
 class GridMDP:
@@ -39,9 +45,8 @@ class GridMDP:
 
     Attributes:
         task: What was discretised.
-        storage: "table" or "on-the-fly", whichever was asked for or chosen.
+        storage: "table" or "on-the-fly".
         table_bytes: What the table takes, or would take.
-        noise_nodes: Quadrature nodes on each noisy axis in a backup; 1 leaves the noise to rollouts.
         threads: CPU threads of a sweep.
     """
 
@@ -50,18 +55,26 @@ class GridMDP:
         task: ControlTask,
         *,
         mode: Mode = "auto",
-        noise_nodes: int = 1,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Discretise; `progress(done, of)` is called with tabulated pairs, `dtype` is that of fractions and rewards."""
+        """Discretise a task.
+
+        Args:
+            task: What to discretise. Its noise acts in rollouts only.
+            mode: "table" keeps a table, "on-the-fly" does not, and "auto" keeps one that fits twice into free memory.
+            device: Where backups are computed.
+            dtype: Of the table's fractions and rewards.
+            threads: CPU threads of a sweep; as many as torch uses, if not given.
+            progress: Called as progress(done, of) with the number of tabulated pairs.
+        """
         if not isinstance(task, ControlTask):
-            raise ValueError(f"GridMDP takes a ControlTask, as make_task('inverted-pendulum') makes it; got {task!r}.")
+            raise ValueError(f"GridMDP takes a ControlTask, such as make_task('inverted-pendulum'); got {task!r}.")
         if mode not in ("auto", "table", "on-the-fly"):
             raise ValueError(f"GridMDP has no mode {mode!r}: choose auto, table or on-the-fly.")
-        check_whole("GridMDP", noise_nodes=noise_nodes, threads=1 if threads is None else threads)
+        check_whole("GridMDP", threads=1 if threads is None else threads)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise ValueError(f"GridMDP keeps rewards in a floating-point dtype such as torch.float32, got {dtype!r}.")
         if task.reward_range is not None:
@@ -71,56 +84,24 @@ class GridMDP:
                     f"{task.name} has rewards from {low:.12g} to {high:.12g}, which {dtype} hardly tells apart. "
                     "Make their offset smaller, or use dtype=torch.float64."
                 )
-        self.task = task
         check_device(device)
-        self.device = torch.device(device)
-        room = memory_available(self.device)
-        coordinates = 4 * 8 * task.n_states * (task.dimensions + 1)
-        if task.n_states >= 2**31 or coordinates > room:
-            raise ValueError(
-                f"{task.name} on a grid of {task.n_states:.3g} states needs {coordinates / 1e9:.3g} GB for the "
-                f"states alone, and {room / 1e9:.1f} GB are free. Use a coarser grid."
-            )
-        self.dtype = dtype
-        self.noise_nodes = noise_nodes
+        self.task, self.device, self.dtype = task, torch.device(device), dtype
         self.threads = threads or torch.get_num_threads()
-        self._quadrature = Quadrature.of(task, noise_nodes)
+        self.n_states, self.n_actions, self.gamma = task.n_states, task.n_actions, task.gamma
+        self.storage, self.table_bytes = self._storage(mode)
         self._offsets = corner_offsets(task).to(self.device)
-        self._weights = self._quadrature.weights.to(self.device)
         self._actions = task.actions.to(self.device)
         self._states = task.states().to(self.device)
-        pair = bytes_per_pair(task, len(self._quadrature.weights), dtype)
-        self.table_bytes = self.n_states * self.n_actions * pair
-        if mode == "table" and self.table_bytes > room:
-            raise ValueError(
-                f"A table of {task.name} with {self.n_states} states and {self.n_actions} actions takes "
-                f"{self.table_bytes / 1e9:.1f} GB, and {room / 1e9:.1f} GB are free. "
-                "Use mode='on-the-fly', or a coarser grid."
-            )
-        self.storage = mode if mode != "auto" else ("table" if 2 * self.table_bytes <= room else "on-the-fly")
+        self._backups = (
+            CompiledBackups(self._offsets, self.gamma, self.threads)
+            if self.device.type == "cpu"
+            else PlainBackups(self._offsets, self.gamma)
+        )
         self._table = self._fill(progress) if self.storage == "table" else None
-        parts: dict[str, Any] = {"weights": self._weights, "offsets": self._offsets, "gamma": task.gamma}
-        on_cpu = self.device.type == "cpu"
-        self._backups = CompiledBackups(**parts, threads=self.threads) if on_cpu else PlainBackups(**parts)
         self._gpu = self._on_gpu() if self.device.type == "cuda" else None
 
     def __repr__(self) -> str:
         return summary(self, self.task.name, self.storage)
-
-    @property
-    def n_states(self) -> int:
-        """S, the points of the grid."""
-        return self.task.n_states
-
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return self.task.n_actions
-
-    @property
-    def gamma(self) -> float:
-        """In (0, 1)."""
-        return self.task.gamma
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
@@ -143,7 +124,6 @@ class GridMDP:
             **self.task.describe(),
             "storage": self.storage,
             "table_megabytes": round(self.table_bytes / 1e6, 1),
-            "noise_nodes": self.noise_nodes,
             "device": str(self.device),
         }
 
@@ -173,7 +153,7 @@ class GridMDP:
         v = self._checked(v)
         if states.shape != actions.shape:
             raise ValueError(
-                f"Pairs are as many states as actions, got {tuple(states.shape)} and {tuple(actions.shape)}."
+                f"backup_at needs one action for each state, got {tuple(states.shape)} and {tuple(actions.shape)}."
             )
         self._check_numbers("state", states, self.n_states)
         self._check_numbers("action", actions, self.n_actions)
@@ -192,34 +172,52 @@ class GridMDP:
         """All actions of some states, (K, A)."""
         if self._gpu is not None and (found := self._gpu.backup(self._checked(v), states=states)) is not None:
             return found
-        every = torch.arange(self.n_actions, device=self.device)
-        pairs = states.repeat_interleave(self.n_actions), every.repeat(len(states))
-        return self.backup_at(v, *pairs).reshape(len(states), -1)
+        return self._crossings(v, states, torch.arange(self.n_actions, device=self.device))
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
         if self._gpu is not None and (found := self._gpu.backup(self._checked(v), actions=actions)) is not None:
             return found
-        every = torch.arange(self.n_states, device=self.device)
-        pairs = every.repeat_interleave(len(actions)), actions.repeat(self.n_states)
-        return self.backup_at(v, *pairs).reshape(self.n_states, -1)
+        return self._crossings(v, torch.arange(self.n_states, device=self.device), actions)
+
+    def _crossings(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
+        """Every listed action (L,) of every listed state (K,): (K, L)."""
+        pairs = states.repeat_interleave(len(actions)), actions.repeat(len(states))
+        return self.backup_at(v, *pairs).reshape(len(states), len(actions))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
-        """The chain of a deterministic policy (S,): every state leads to the corners of one cell (per node)."""
+        """The chain of a deterministic policy (S,): every state leads to the corners of one cell."""
         if policy.shape != (self.n_states,):
             raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
         self._check_numbers("action", policy, self.n_actions)
         table = self._tabulate(self._states, self._actions[policy])
-        weight = corner_weights(table.fraction.double()).mT * self._weights.repeat(self.n_states)[:, None]
+        weight = corner_weights(table.fraction.double()).mT
         column = table.base.to(torch.int64)[:, None] + self._offsets
-        width = len(self._offsets) * len(self._weights)
-        rows = torch.arange(self.n_states + 1, device=self.device) * width
+        rows = torch.arange(self.n_states + 1, device=self.device) * len(self._offsets)
         size = (self.n_states, self.n_states)
         transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
         return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, gamma=self.gamma)
 
+    def _storage(self, mode: Mode) -> tuple[str, int]:
+        """How to store the grid, and the bytes of its table; raises where memory is too small."""
+        task, room = self.task, free_bytes(self.device)
+        coordinates = 4 * 8 * task.n_states * (task.dimensions + 1)
+        if task.n_states >= 2**31 or coordinates > room:
+            raise ValueError(
+                f"{task.name} on a grid of {task.n_states:.3g} states needs {coordinates / 1e9:.3g} GB for the "
+                f"states alone, and {room / 1e9:.1f} GB are free. Use a coarser grid."
+            )
+        size = task.n_states * task.n_actions * (4 + (task.dimensions + 1) * self.dtype.itemsize)
+        if mode == "table" and size > room:
+            raise ValueError(
+                f"A table of {task.name} with {task.n_states} states and {task.n_actions} actions takes "
+                f"{size / 1e9:.1f} GB, and {room / 1e9:.1f} GB are free. "
+                "Use mode='on-the-fly', or a coarser grid."
+            )
+        return mode if mode != "auto" else "table" if 2 * size <= room else "on-the-fly", size
+
     def _checked(self, v: Tensor) -> Tensor:
-        """Values as the kernels need them; they index without looking."""
+        """Checked values: the kernels index without looking."""
         v = torch.as_tensor(v)
         if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64):
             raise ValueError(
@@ -230,17 +228,17 @@ class GridMDP:
 
     def _check_numbers(self, what: str, numbers: Tensor, count: int) -> None:
         if numbers.device.type != "cpu" or len(numbers) == 0:
-            return  # to look would be to wait: plain torch has CUDA check its indices, and the kernels give NaN
+            return  # looking would wait for the GPU, where torch checks indices and the kernels answer with NaN
         low, high = (int(end) for end in numbers.aminmax())
         if low < 0 or high >= count:
             raise ValueError(f"{self.task.name} has {what}s 0..{count - 1}, got {low}..{high}.")
 
     def _tabulate(self, states: Tensor, actions: Tensor) -> Table:
-        return tabulate(self.task, states, actions, self._quadrature, self.dtype)
+        return tabulate(self.task, states, actions, self.dtype)
 
     def _parts(self, block: int) -> Iterator[slice]:
         """Ranges of states of about `block` pairs."""
-        rows = max(1, block // (self.n_actions * len(self._weights)))
+        rows = max(1, block // self.n_actions)
         for low in range(0, self.n_states, rows):
             yield slice(low, min(low + rows, self.n_states))
 
@@ -253,24 +251,19 @@ class GridMDP:
             if self._table is None:
                 yield part, self._tabulate(self._states[part, None], self._actions)
             else:
-                pairs = slice(part.start * self.n_actions, part.stop * self.n_actions)
-                yield part, self._table.part(pairs, len(self._weights))
+                yield part, self._table[slice(part.start * self.n_actions, part.stop * self.n_actions)]
 
     def _fill(self, progress: Callable[[int, int], None] | None) -> Table:
         pairs = self.n_states * self.n_actions
-        entries = pairs * len(self._weights)
-        base = torch.empty(entries, dtype=torch.int32, device=self.device)
-        fraction = torch.empty(self.task.dimensions, entries, dtype=self.dtype, device=self.device)
+        base = torch.empty(pairs, dtype=torch.int32, device=self.device)
+        fraction = torch.empty(self.task.dimensions, pairs, dtype=self.dtype, device=self.device)
         reward = torch.empty(pairs, dtype=self.dtype, device=self.device)
-        done = 0
         for part in self._parts(BLOCK):
             block = self._tabulate(self._states[part, None], self._actions)
-            to = slice(done * len(self._weights), done * len(self._weights) + len(block.base))
-            base[to], fraction[:, to] = block.base, block.fraction
-            reward[done : done + len(block.reward)] = block.reward
-            done += len(block.reward)
+            to = slice(part.start * self.n_actions, part.stop * self.n_actions)
+            base[to], fraction[:, to], reward[to] = block.base, block.fraction, block.reward
             if progress is not None:
-                progress(done, pairs)
+                progress(to.stop, pairs)
         return Table(base=base, fraction=fraction, reward=reward)
 
     def _on_gpu(self) -> GpuTable | None:
@@ -279,16 +272,106 @@ class GridMDP:
             return None
         from svrl.mdp.grid_cuda import GpuTable
 
-        return GpuTable(table=self._table, weights=self._weights, shape=self.task.shape, gamma=self.gamma)
+        return GpuTable(table=self._table, shape=self.task.shape, gamma=self.gamma)
 
 
-def memory_available(device: torch.device) -> int:
-    """Free bytes on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":") for line in file)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Entries of M pairs: base (M,) int32, fraction (d, M), reward (M,)."""
+
+    base: Tensor
+    fraction: Tensor
+    reward: Tensor
+
+    def __getitem__(self, pairs: slice | Tensor) -> Table:
+        """The entries of some pairs: a range, or their numbers (K,)."""
+        return Table(base=self.base[pairs], fraction=self.fraction[:, pairs], reward=self.reward[pairs])
+
+
+def tabulate(task: ControlTask, states: Tensor, actions: Tensor, dtype: torch.dtype) -> Table:
+    """The table of the pairs states (..., d) and actions (..., k), broadcast against each other and flattened."""
+    # torch.broadcast_shapes would import a computer algebra system, which takes half a second.
+    pairs = np.broadcast_shapes(states.shape[:-1], actions.shape[:-1])
+    reward = torch.as_tensor(task.reward(states, actions)).broadcast_to(pairs).reshape(-1)
+    calm = torch.zeros(task.dimensions, dtype=torch.float64, device=states.device)
+    following = torch.as_tensor(task.step(states, actions, calm))
+    following = following.broadcast_to((*pairs, task.dimensions)).reshape(-1, task.dimensions)
+    base, fraction, sound = locate_inside(task, following, dtype)
+    most = LARGEST_VALUE * (1.0 - task.gamma)
+    if not (sound and all(abs(float(end)) <= most for end in reward.aminmax())):
+        _refuse(task, states.broadcast_to((*pairs, -1)), actions.broadcast_to((*pairs, -1)), following, reward)
+    return Table(base=base, fraction=fraction, reward=reward.to(dtype))
+
+
+def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tensor, reward: Tensor) -> None:
+    """Name the first pair whose next state or reward is not finite, or too large."""
+    steps, most = task.reached(following.double()), LARGEST_VALUE * (1.0 - task.gamma)
+    first = int((~(steps & (reward.abs() <= most))).nonzero()[0])
+    if not bool(steps[first]):
+        what, found, limit = "step", following[first], f"within {FAR:g} widths of the box"
+    else:
+        what, found, limit = "reward", reward[first], f"within {most:g}"
+    wrong = "too large" if bool(found.isfinite().all()) else "not finite"
+    state, action = ([round(x, 6) for x in part.reshape(len(reward), -1)[first].tolist()] for part in (states, actions))
+    raise ValueError(
+        f"The {what} of {task.name} is {wrong} at state {state} and action {action}: it gave {found.tolist()}. "
+        f"Make {what} finite on the whole box, and keep it {limit}."
+    )
+
+
+@dataclass(frozen=True)
+class PlainBackups:
+    """Backups from a table in plain torch: for GPUs without kernels, and as the reference of all kernels."""
+
+    offsets: Tensor  # of the corners of a cell, (2^d,)
+    gamma: float
+
+    def expected(self, v: Tensor, table: Table) -> Tensor:
+        """Backups of all pairs of a table, (M,)."""
+        return table.reward.to(v.dtype) + self.gamma * interpolate(v, table.base, table.fraction, self.offsets)
+
+    def all(self, v: Tensor, table: Table, out: Tensor) -> None:
+        """Write the backups of all pairs of a table into out (M,)."""
+        out[:] = self.expected(v, table)
+
+    def listed(self, v: Tensor, table: Table, pairs: Tensor, out: Tensor) -> None:
+        """Write the backups of the listed pairs (K,) of a table into out (K,)."""
+        for low in range(0, len(pairs), GPU_BLOCK):
+            some = slice(low, low + GPU_BLOCK)
+            out[some] = self.expected(v, table[pairs[some]])
+
+    def improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
+        """Write maximum and first maximiser over the actions of each state of a table into best and action (K,)."""
+        top = self.expected(v, table).reshape(len(best), -1).max(1)
+        best[:], action[:] = top.values, top.indices
+
+
+@dataclass(frozen=True)
+class CompiledBackups:
+    """The same by the kernels of the CPU, on `threads` threads."""
+
+    offsets: Tensor
+    gamma: float
+    threads: int
+
+    def all(self, v: Tensor, table: Table, out: Tensor) -> None:
+        """As in `PlainBackups`."""
+        self._share_out(grid_kernel.backup, self._given(v, table), len(out), LEAST, out)
+
+    def listed(self, v: Tensor, table: Table, pairs: Tensor, out: Tensor) -> None:
+        """As in `PlainBackups`."""
+        self._share_out(grid_kernel.backup_at, (*self._given(v, table), pairs.numpy()), len(out), LEAST, out)
+
+    def improve(self, v: Tensor, table: Table, best: Tensor, action: Tensor) -> None:
+        """As in `PlainBackups`."""
+        n_actions = len(table.reward) // len(best)
+        given = *self._given(v, table), n_actions
+        self._share_out(grid_kernel.improve, given, len(best), LEAST // n_actions, best, action)
+
+    def _share_out(self, kernel: Any, given: tuple[Any, ...], size: int, least: int, *out: Tensor) -> None:
+        found = [tensor.numpy() for tensor in out]
+        share_out(lambda low, high: kernel(*given, low, high, *found), size, self.threads, least=least)
+
+    def _given(self, v: Tensor, table: Table) -> tuple[np.ndarray | float, ...]:
+        arrays = table.base, table.fraction, table.reward, v, self.offsets
+        return *(array.numpy() for array in arrays), self.gamma

@@ -1,15 +1,14 @@
 // Backups from the compact table of a grid: of all pairs, kept as their maximum over actions, or of some.
 //
-//     Q(s, a) = r(s, a) + discount * sum over nodes of weight * value of the next state,
+//     Q(s, a) = r(s, a) + discount * value of the next state,
 //
-// the value interpolated from the 2^d corners of a cell, the last axis first. The table is read once and memory sets
-// the time. Where it can, a thread reads four neighbouring entries at once. Where pairs have several nodes, a power of
-// two of threads divides them and adds up what it finds. Equal entries have equal values whichever thread works on
-// them, so that the first of several maximisers is first.
+// where the value is interpolated from the 2^d corners of a cell, the last axis first. The table is read once, and
+// memory sets the time. Where it can, a thread reads four neighbouring entries at once. Equal entries have equal values
+// whichever thread works on them, so that the first of several maximisers is first.
 //
 // Compiled at run time with -DREAL=float|double for values, -DSTORED=float|double for the table, -DDIMENSIONS from 1 to
-// 4, -DSINGLE=1 for one node and 0 for several, -DWIDE=1 where moreover every array of the table can be read by words
-// of four, -DTHREADS, the most of a block, and -DBYTES, the size of Table over in Python.
+// 4, -DWIDE=1 where every array of the table can be read by words of four, -DTHREADS, the most of a block, and -DBYTES,
+// the size of Table in Python.
 
 typedef REAL Real;
 typedef STORED Stored;
@@ -23,13 +22,10 @@ struct Table {
     const int *base;
     const Stored *fraction;
     const Stored *reward;
-    const double *weights;
     long long entries;
     int strides[4];
     int states;
     int actions;
-    int nodes;
-    int share_bits;
 };
 
 static_assert(sizeof(Table) == BYTES, "the two sides lay out Table differently");
@@ -64,19 +60,8 @@ __device__ inline Real value_at(const Table &table, const Real *v, long long ent
     return interpolate(table, v + table.base[entry], place);
 }
 
-// The backup of one pair, for all threads that share it. All threads of a warp must come.
 __device__ inline Real back_up(const Table &table, const Real *v, Real discount, long long pair) {
-    const Real reward = table.reward[pair];
-    Real total = 0;
-    if constexpr (SINGLE) {
-        total = value_at(table, v, pair);
-    } else {
-        const int share = 1 << table.share_bits;
-        for (int node = threadIdx.x & (share - 1); node < table.nodes; node += share)
-            total += Real(table.weights[node]) * value_at(table, v, pair * table.nodes + node);
-        for (int offset = share / 2; offset; offset >>= 1) total += __shfl_xor_sync(WHOLE_WARP, total, offset);
-    }
-    return reward + discount * total;
+    return table.reward[pair] + discount * value_at(table, v, pair);
 }
 
 struct Best {
@@ -84,8 +69,8 @@ struct Best {
     int action;
 };
 
-// Keeps the larger of two, of equals the first action. NaN is larger than all, so that it is seen. The action NONE is
-// no entry. Without branches, which would keep reads from being made together.
+// Keeps the larger of two, and of equals the first action. NaN counts as the largest, so that it shows. The action NONE
+// is no entry. There are no branches, which would keep reads from being made together.
 __device__ inline void keep_larger(Best &best, Real value, int action) {
     const bool bad = value != value, was_bad = best.value != best.value;
     const bool above = (value > best.value) | (bad & !was_bad), equal = (value == best.value) | (bad & was_bad);
@@ -124,21 +109,18 @@ __device__ inline Best best_of_words(
     return best;
 }
 
-// A thread's part of a row, pair by pair. Where pairs have run out it takes the last again, which changes no maximum.
+// A thread's part of a row, pair by pair.
 __device__ inline Best best_of_pairs(
     const Table &table, const Real *v, Real discount, long long state, int own, int team) {
     Best best = {0, NONE};
-    for (int begin = 0; begin < table.actions; begin += team >> table.share_bits) {
-        const int mine = begin + (own >> table.share_bits);
-        const int action = mine < table.actions ? mine : table.actions - 1;
+    for (int action = own; action < table.actions; action += team)
         keep_larger(best, back_up(table, v, discount, state * table.actions + action), action);
-    }
     return best;
 }
 
-// Maximum over actions (S,) and its first action (S,). A state has a team of 2^team_bits threads, at least those that
-// share a pair: up to a warp, and then a block has many teams, or all of a block. Four blocks at once leave a thread so
-// many registers that in two dimensions the words of all arrays are under way before the first is needed.
+// Maximum over actions (S,) and its first action (S,). A state has a team of 2^team_bits threads: up to a warp, and
+// then a block has many teams, or a whole block. Four blocks at once leave a thread so many registers that in two
+// dimensions the words of all arrays are under way before the first is needed.
 extern "C" __global__ void __launch_bounds__(THREADS, 4) improve(
     const __grid_constant__ Table table, const Real *v, Real discount, int team_bits, Real *best_values,
     long long *best_actions) {
@@ -173,12 +155,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) improve(
 extern "C" __global__ void __launch_bounds__(THREADS) backup(
     const __grid_constant__ Table table, const Real *v, Real discount, const long long *states,
     const long long *actions, unsigned width, int paired, unsigned count, Real *out) {
-    const int share = 1 << table.share_bits;
-    const unsigned mine = blockIdx.x * (THREADS >> table.share_bits) + (threadIdx.x >> table.share_bits);
-    const unsigned at = mine < count ? mine : count - 1;
+    const unsigned at = blockIdx.x * THREADS + threadIdx.x;
+    if (at >= count) return;
     const unsigned row = at / width, column = paired ? row : at - row * width;
     const long long state = states ? states[row] : row, action = actions ? actions[column] : column;
     const bool known = state >= 0 && state < table.states && action >= 0 && action < table.actions;
     const Real value = back_up(table, v, discount, known ? state * table.actions + action : 0);
-    if (mine < count && !(threadIdx.x & (share - 1))) out[mine] = known ? value : Real(sqrt(-1.0));
+    out[at] = known ? value : Real(sqrt(-1.0));
 }

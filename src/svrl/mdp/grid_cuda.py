@@ -1,9 +1,8 @@
-"""Backups from a grid's table on a GPU: launches the kernels of grid_cuda.cu, one for each question.
+"""Backups from a grid's table on a GPU: launches the kernels of grid_cuda.cu.
 
-A full sweep in plain torch goes many times over arrays of the size of the table, and here once over the table. The
-kernels serve 1 to 4 dimensions, any number of nodes and of actions, and values and tables in float32 or float64, each
-as it comes. Nothing here waits for the device. What is not served is left to plain torch, the twin of the kernels,
-which agrees up to rounding.
+A full sweep in plain torch goes many times over arrays of the size of the table. Here it goes once over the table. The
+kernels serve 1 to 4 dimensions, and values and tables in float32 or float64, each on its own. No function waits for
+the GPU. Plain torch does the rest and is the reference of the kernels, up to rounding.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from importlib import resources
 import torch
 from torch import Tensor
 
-from svrl.mdp.grid_table import Table
+from svrl.mdp.grid import Table
 from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 
 MOST_DIMENSIONS = 4
 MOST_PAIRS = 2**31 - 1
-"""Of one question: they are counted in 32 bits."""
+"""In one launch: the kernels count them in 32 bits."""
 WARP_BITS = 5
 BLOCK_BITS = 8
 WORD = 4
@@ -33,38 +32,33 @@ NUMBERS = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
 class TableArgument(ctypes.Structure):
-    """A table as `Table` in grid_cuda.cu: addresses, then sizes; passed to the kernels by value."""
+    """`Table` of grid_cuda.cu: addresses, then sizes. It is passed to the kernels by value."""
 
     _fields_ = (
         ("base", ctypes.c_void_p),
         ("fraction", ctypes.c_void_p),
         ("reward", ctypes.c_void_p),
-        ("weights", ctypes.c_void_p),
         ("entries", ctypes.c_longlong),
         ("strides", ctypes.c_int * MOST_DIMENSIONS),
         ("states", ctypes.c_int),
         ("actions", ctypes.c_int),
-        ("nodes", ctypes.c_int),
-        ("share_bits", ctypes.c_int),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuTable:
-    """The whole table of a grid, to be asked for backups on its GPU.
+    """The whole table of a grid, for backups on its GPU.
 
-    Every question is answered by None where the kernels do not serve: without NVRTC, in other dimensions or types, for
-    values that are elsewhere or carry a gradient, and for 2^31 pairs and more.
+    Every method returns None where the kernels do not serve: without NVRTC, in other dimensions or types, for values
+    that are elsewhere or carry a gradient, and for 2^31 pairs and more.
 
     Attributes:
         table: Of all S * A pairs.
-        weights: Of the quadrature, (nodes,) float64.
         shape: Points of the axes; S is their product.
         gamma: In (0, 1).
     """
 
     table: Table
-    weights: Tensor
     shape: tuple[int, ...]
     gamma: float
 
@@ -73,8 +67,8 @@ class GpuTable:
         kernel = self._kernel("improve", v)
         if kernel is None:
             return None
-        # Threads of a state: one for each word of actions, or for each pair that shares one, and at most a block.
-        each = -(-self._actions // WORD) if self._wide else self._actions << self._share_bits
+        # A state has a thread for each word of actions, or for each action, and at most a block.
+        each = -(-self._actions // WORD) if self._wide else self._actions
         team_bits = min((each - 1).bit_length(), BLOCK_BITS)
         threads_bits = BLOCK_BITS if team_bits <= WARP_BITS else team_bits
         best = torch.empty_like(v)
@@ -88,14 +82,14 @@ class GpuTable:
         return best, action
 
     def backup(self, v: Tensor, *, states: Tensor | None = None, actions: Tensor | None = None) -> Tensor | None:
-        """Listed actions (L,) of listed states (K,), or all where there is no list: (K, L). NaN for one that is not."""
+        """Listed actions (L,) of listed states (K,), or all without a list: (K, L). NaN where there is no such pair."""
         rows = self._states if states is None else len(states)
         width = self._actions if actions is None else len(actions)
         found = self._backup(v, states, actions, rows * width, width, paired=False)
         return None if found is None else found.reshape(rows, width)
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor | None:
-        """Listed pairs: states (K,) and actions (K,) give (K,). NaN for one that is not there."""
+        """Listed pairs: states (K,) and actions (K,) give (K,). NaN where there is no such pair."""
         return self._backup(v, states, actions, len(states), 1, paired=True)
 
     def _backup(
@@ -103,7 +97,7 @@ class GpuTable:
     ) -> Tensor | None:
         kernel = self._kernel("backup", v)
         if any(one is not None and one.dtype.is_floating_point for one in (states, actions)):
-            return None  # plain torch says what is wrong
+            return None  # plain torch raises the right error
         lists = [None if one is None else one.to(torch.int64).contiguous() for one in (states, actions)]
         if kernel is None or count > MOST_PAIRS or any(one is not None and one.device != v.device for one in lists):
             return None
@@ -114,7 +108,7 @@ class GpuTable:
             kernel(
                 *(self._argument(), v, NUMBERS[v.dtype](self.gamma), *lists),
                 *(ctypes.c_uint(width), ctypes.c_int(paired), ctypes.c_uint(count), out),
-                blocks=-(-count >> (BLOCK_BITS - self._share_bits)),
+                blocks=-(-count >> BLOCK_BITS),
                 threads=1 << BLOCK_BITS,
             )
         return out
@@ -128,30 +122,25 @@ class GpuTable:
         return len(self.table.reward) // self._states
 
     @cached_property
-    def _share_bits(self) -> int:
-        """As many threads as nodes divide those of a pair, rounded up to a power of two, and a warp at most."""
-        return min((len(self.weights) - 1).bit_length(), WARP_BITS)
-
-    @cached_property
     def _wide(self) -> bool:
-        """Whether words of four entries can be read: all arrays begin at one, and the last one is full."""
+        """Whether words of four entries can be read: every array begins at one, and the last word is full."""
         arrays = self.table.base, self.table.fraction, self.table.reward
-        aligned = all(one.data_ptr() % WORD_BYTES == 0 for one in arrays)
-        return aligned and len(self.weights) == 1 and len(self.table.base) % WORD == 0
+        return all(one.data_ptr() % WORD_BYTES == 0 for one in arrays) and len(self.table.base) % WORD == 0
 
     def _argument(self) -> TableArgument:
-        arrays = self.table.base, self.table.fraction, self.table.reward, self.weights
+        arrays = self.table.base, self.table.fraction, self.table.reward
         strides = [math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
         return TableArgument(
             *(one.data_ptr() for one in arrays),
             len(self.table.base),
             (ctypes.c_int * MOST_DIMENSIONS)(*strides),
-            *(self._states, self._actions, len(self.weights), self._share_bits),
+            self._states,
+            self._actions,
         )
 
     def _kernel(self, name: str, v: Tensor) -> Kernel | None:
-        """The kernel of that name for such values, or None if they are not served."""
-        arrays = self.table.base, self.table.fraction, self.table.reward, self.weights, v
+        """The kernel of that name for such values, or None."""
+        arrays = self.table.base, self.table.fraction, self.table.reward, v
         stored = self.table.reward.dtype
         fits = len(self.shape) <= MOST_DIMENSIONS and v.dtype in REALS and stored in REALS and not v.requires_grad
         if not fits or any(one.device != v.device or not one.is_contiguous() for one in arrays):
@@ -160,7 +149,6 @@ class GpuTable:
             "REAL": REALS[v.dtype],
             "STORED": REALS[stored],
             "DIMENSIONS": len(self.shape),
-            "SINGLE": int(len(self.weights) == 1),
             "WIDE": int(self._wide),
             "THREADS": 1 << BLOCK_BITS,
             "BYTES": ctypes.sizeof(TableArgument),

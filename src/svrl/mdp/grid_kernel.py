@@ -1,18 +1,18 @@
-"""Interpolated backups on a grid, as numba functions over a compact table, and where next states lie in it.
+"""Interpolated backups on a grid, as numba functions over a compact table, and the cells that next states lie in.
 
-For a pair (s, a) the table holds the low corner of the cell that the next state falls into, `base`, its place in that
-cell, `fraction` (d,), each in [0, 1], and the reward. With quadrature nodes a pair has several such entries, one after
-the other, and `weights` (nodes,) averages them; a single node has weight 1.
+For a pair (s, a) the table holds the reward, the low corner of the cell that the next state falls into, `base`, and
+the place in that cell, `fraction` (d,), each in [0, 1].
 
-Two and four dimensions with one node are the fast ones. Neighbouring actions mostly lead into the same cell, so
-entries are taken CHUNK at a time: where all of a chunk share their cell, its corners are read once, otherwise one by
-one. All ways are the same formula, the last axis first, so that equal entries have equal values and the first of
+Two and four dimensions have functions of their own. Neighbouring actions mostly lead into the same cell, so these
+functions take CHUNK entries at a time: where a whole chunk shares its cell, they read the corners once, otherwise for
+each entry. All ways use the same formula, the last axis first, so that equal entries have equal values and the first of
 several maximisers is first. One loop over axes and corners for every number of dimensions was measured: value
 iteration took 7 times as long in two dimensions and 3.5 times in four.
 """
 
-# A function that takes arrays and is not inlined costs 80 ns a call, so all of them are inlined. Corners are
-# unsigned: numba lets signed ones count from the end, and that test keeps loops from being vectorised.
+# A function that takes arrays and is not inlined costs 80 ns a call, so all of them are inlined. Corners are unsigned:
+# numba lets signed ones count from the end, and that test keeps loops from being vectorised. numba's cache sees only
+# the file of the function that Python calls, so all functions stay in this file.
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ import numpy as np
 from svrl.runtime.jit import njit
 
 COMPILE: dict[str, Any] = {
-    # No reassociation: it could round the two ways of taking a chunk differently.
+    # Reassociation could round the two ways of taking a chunk differently.
     "fastmath": {"contract", "nsz"},
     "error_model": "numpy",
     "nogil": True,
     "cache": True,
 }
 EXACT: dict[str, Any] = {**COMPILE, "fastmath": False}
-"""Of what has the same roundings as its twin in torch."""
+"""For functions with the same roundings as their reference in torch."""
 CHUNK = 32
 LANES = 16
-PLACED = 512
+LOCATED = 512
 """States that are located together."""
 ONE = np.uintp(1)
 
@@ -88,7 +88,7 @@ def _same_cell(base, begin, count):
 
 @njit(inline="always", **COMPILE)
 def _plane(base, across, along, reward, v, stride, gamma, out):
-    """Backups of all entries of a piece of a table in two dimensions with one node."""
+    """Backups of all entries of a piece of a table in two dimensions."""
     real = v.dtype.type
     up = np.uintp(stride)
     full = len(base) - len(base) % CHUNK
@@ -108,7 +108,7 @@ def _plane(base, across, along, reward, v, stride, gamma, out):
 
 @njit(inline="always", **COMPILE)
 def _four(base, f, g, h, i, reward, v, offsets, gamma, out):
-    """Backups of all entries of a piece of a table in four dimensions with one node; fractions f to i."""
+    """Backups of all entries of a piece of a table in four dimensions, with the fractions f to i."""
     real = v.dtype.type
     chunk = CHUNK // 4
     first, second, third = np.uintp(offsets[8]), np.uintp(offsets[4]), np.uintp(offsets[2])
@@ -152,32 +152,25 @@ def _value_at(base, fraction, v, offsets, corners, at):
 
 
 @njit(inline="always", **COMPILE)
-def _backup_of(base, fraction, reward, weights, v, offsets, gamma, corners, pair):
-    """The backup of one pair: the reward, and the mean over its nodes."""
+def _backup_of(base, fraction, reward, v, offsets, gamma, corners, pair):
     real = v.dtype.type
-    nodes = np.uintp(len(weights))
-    value = real(0)
-    for node in range(nodes):
-        at = pair * nodes + np.uintp(node)
-        value += real(weights[node]) * _value_at(base, fraction, v, offsets, corners, at)
-    return real(reward[pair]) + real(gamma) * value
+    return real(reward[pair]) + real(gamma) * _value_at(base, fraction, v, offsets, corners, pair)
 
 
 @njit(inline="always", **COMPILE)
-def _backups(base, fraction, reward, weights, v, offsets, gamma, corners, i, j, out):
-    """Backups of the pairs i..j-1 into out[: j - i]."""
-    if len(weights) == 1 and len(offsets) == 16:
+def _backups(base, fraction, reward, v, offsets, gamma, corners, i, j, out):
+    """Backups of the pairs i..j-1 into out[: j - i], in any number of dimensions but two."""
+    if len(offsets) == 16:
         f, g, h, z = fraction[0, i:j], fraction[1, i:j], fraction[2, i:j], fraction[3, i:j]
         _four(base[i:j], f, g, h, z, reward[i:j], v, offsets, v.dtype.type(gamma), out)
     else:
         for pair in range(i, j):
-            at = np.uintp(pair)
-            out[pair - i] = _backup_of(base, fraction, reward, weights, v, offsets, gamma, corners, at)
+            out[pair - i] = _backup_of(base, fraction, reward, v, offsets, gamma, corners, np.uintp(pair))
 
 
 @njit(inline="always", **COMPILE)
 def _padded(count, dtype):
-    """Room for `count` values and some of -inf up to a multiple of LANES."""
+    """Room for `count` values, and -inf up to a multiple of LANES."""
     return np.full((count + LANES - 1) // LANES * LANES, -np.inf, dtype)
 
 
@@ -207,11 +200,11 @@ def _highest(row, lanes):
 
 
 @njit(**COMPILE)
-def improve(base, fraction, reward, weights, v, offsets, gamma, n_actions, low, high, best, action):
+def improve(base, fraction, reward, v, offsets, gamma, n_actions, low, high, best, action):
     """Maximum and first maximiser over the actions of states low..high-1 of the table."""
     row = _padded(n_actions, v.dtype)
     lanes = np.empty(LANES, v.dtype)
-    if len(weights) == 1 and len(offsets) == 4:  # outside of the loop: there it costs a sixth of value iteration
+    if len(offsets) == 4:  # inside of the loop this test costs a sixth of value iteration
         across, along = fraction[0], fraction[1]
         stride, factor = offsets[2], v.dtype.type(gamma)
         for s in range(low, high):
@@ -222,33 +215,33 @@ def improve(base, fraction, reward, weights, v, offsets, gamma, n_actions, low, 
     corners = np.empty(len(offsets), v.dtype)
     for s in range(low, high):
         i, j = s * n_actions, (s + 1) * n_actions
-        _backups(base, fraction, reward, weights, v, offsets, gamma, corners, i, j, row)
+        _backups(base, fraction, reward, v, offsets, gamma, corners, i, j, row)
         best[s], action[s] = _highest(row, lanes)
 
 
 @njit(**COMPILE)
-def backup(base, fraction, reward, weights, v, offsets, gamma, i, j, out):
+def backup(base, fraction, reward, v, offsets, gamma, i, j, out):
     """Backups of the pairs i..j-1 of the table."""
-    if len(weights) == 1 and len(offsets) == 4:
+    if len(offsets) == 4:
         across, along = fraction[0, i:j], fraction[1, i:j]
         _plane(base[i:j], across, along, reward[i:j], v, offsets[2], v.dtype.type(gamma), out[i:j])
     else:
         corners = np.empty(len(offsets), v.dtype)
-        _backups(base, fraction, reward, weights, v, offsets, gamma, corners, i, j, out[i:j])
+        _backups(base, fraction, reward, v, offsets, gamma, corners, i, j, out[i:j])
 
 
 @njit(**COMPILE)
-def backup_at(base, fraction, reward, weights, v, offsets, gamma, index, low, high, out):
+def backup_at(base, fraction, reward, v, offsets, gamma, index, low, high, out):
     """Backups of the listed pairs of the table."""
     corners = np.empty(len(offsets), v.dtype)
     for k in range(low, high):
         pair = np.uintp(index[k])
-        out[k] = _backup_of(base, fraction, reward, weights, v, offsets, gamma, corners, pair)
+        out[k] = _backup_of(base, fraction, reward, v, offsets, gamma, corners, pair)
 
 
 @njit(inline="always", **EXACT)
 def _placed(x, low, high, scale, last):
-    """Cell and fraction of a coordinate that has been wrapped."""
+    """Cell and fraction of a coordinate, after wrapping."""
     x = low if x < low else x
     x = high if x > high else x
     place = (x - low) * scale
@@ -261,15 +254,15 @@ def _placed(x, low, high, scale, last):
 
 @njit(**EXACT)
 def locate_inside(states, low, high, far, points, periodic, begin, end, base, fraction):
-    """Locate the states (N, d) begin..end-1 into base (N,) and fraction (d, N); False if one cannot be reached.
+    """Locate the states (N, d) begin..end-1 into base (N,) and fraction (d, N).
 
-    low, high, points and periodic, (d,), describe the axes; no coordinate may be NaN, nor further than `far` widths
-    from low.
+    low, high, points and periodic, (d,), describe the axes. Returns False if a coordinate is NaN or further than `far`
+    widths from low.
     """
     sound = True
-    x = np.empty(PLACED)
-    for i in range(begin, end, PLACED):
-        j = min(i + PLACED, end)
+    x = np.empty(LOCATED)
+    for i in range(begin, end, LOCATED):
+        j = min(i + LOCATED, end)
         some, to = states[i:j], base[i:j]
         to[:] = 0
         for k in range(len(low)):
@@ -287,7 +280,7 @@ def locate_inside(states, low, high, far, points, periodic, begin, end, base, fr
                 for n in range(len(to)):
                     x[n] -= low[k]
                     outside |= not 0.0 <= x[n] < width
-                if outside:  # a remainder is slow, and changes nothing inside
+                if outside:  # a remainder is slow, and inside it changes nothing
                     for n in range(len(to)):
                         x[n] %= width
                 for n in range(len(to)):

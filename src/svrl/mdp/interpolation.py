@@ -6,7 +6,7 @@ along the axes,
 
     v(x) = sum_c w_c v(s_c)
 
-`svrl.mdp.grid_kernel` has compiled twins of `locate` and `interpolate`, with the same roundings.
+`svrl.mdp.grid_kernel` has compiled functions for both; that of `locate` has the same roundings.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def locate(task: ControlTask, states: Tensor, dtype: torch.dtype) -> tuple[Tenso
 def locate_inside(
     task: ControlTask, states: Tensor, dtype: torch.dtype, *, wrapped: bool = False
 ) -> tuple[Tensor, Tensor, bool]:
-    """base (N,) and fraction (d, N) of states (N, d) brought into the box; False if one cannot come out of a step.
+    """base (N,) and fraction (d, N) of states (N, d) moved into the box, and whether a step may lead to all of them.
 
-    With `wrapped` periodic coordinates are in their box already, and both ends of it stay where they are.
+    With `wrapped`, periodic coordinates are in their box already, and both of its ends stay where they are.
     """
     if states.device.type != "cpu":
         return *locate(task, task.inside(states), dtype), bool(task.reached(states).all())
@@ -61,7 +61,7 @@ def locate_inside(
 
 
 def corner_offsets(task: ControlTask) -> Tensor:
-    """Index of each of the 2^d corners relative to the low one, the first axis as the highest bit; (2^d,) int64."""
+    """Index of each of the 2^d corners relative to the low one, (2^d,) int64; the first axis is the highest bit."""
     offsets = torch.zeros(1, dtype=torch.int64)
     for k in range(task.dimensions):
         offsets = (offsets[:, None] + torch.tensor([0, math.prod(task.shape[k + 1 :])])).reshape(-1)
@@ -77,13 +77,13 @@ def corner_weights(fraction: Tensor) -> Tensor:
 
 
 def corners(task: ControlTask, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Grid indices (N, 2^d), int64, of the corners around states (N, d) of the box, and their weights (N, 2^d)."""
+    """Grid indices (N, 2^d), int64, of the corners around states (N, d) in the box, and their weights (N, 2^d)."""
     base, fraction = locate(task, states, states.dtype)
     return base[:, None] + corner_offsets(task).to(states.device), corner_weights(fraction).mT
 
 
 def interpolate(v: Tensor, base: Tensor, fraction: Tensor, offsets: Tensor) -> Tensor:
-    """Values (N,) of v (S,) at the places base (N,) and fraction (d, N); the last axis is merged first."""
+    """Values (N,) of v (S,) at the places base (N,) and fraction (d, N), merging the last axis first."""
     corners = v[base.to(torch.int64)[None] + offsets.to(v.device)[:, None]]
     for part in fraction.to(v.dtype).flip(0):
         low, high = corners[0::2], corners[1::2]

@@ -1,11 +1,11 @@
-"""How a rollout is judged beside its return: the angle at the end, or the time to a goal.
+"""Metrics judge a rollout beside its return: by the angle at the end, or by the time to a goal.
 
-A metric is a frozen record that is called on a trajectory, states (T + 1, N, d) of N starts and T
-steps, and gives named numbers; `name` says which of them is the main one.
+A metric is a frozen record. Calling it on a trajectory, states (T + 1, N, d) of N starts and T steps, gives named
+numbers, and `name` says which of them is the main one.
 
-The paper calls its figure for the pendulum the average angular deviation. The authors' program
-takes, for each start, the 2-norm in radians of the angles of steps 51 to 199 out of 200, and then
-the mean over starts; `UprightNorm` does that, and gives the mean angle in degrees beside it.
+The paper calls its number for the pendulum the average angular deviation. For each start, the authors' program takes
+the 2-norm in radians of the angles of steps 51 to 199 out of 200, and then the mean over starts. `UprightNorm` does
+that, and gives the mean angle in degrees beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UprightNorm:
 
     Attributes:
         axis: Which coordinate is the angle; 0 rad is upright.
-        skip: First step that counts.
+        skip: The first step that counts.
     """
 
     axis: int = 0

@@ -1,12 +1,11 @@
-"""What a planner may ask of a problem, whatever the problem is made of.
+"""What planning methods ask of a problem.
 
-A model has S states and A actions. Every method takes the values `v` (S,) of the states and
-returns Bellman backups
+A model has S states and A actions. Every method takes the values `v` (S,) of the states and returns Bellman backups
 
     Q(s, a) = r(s, a) + gamma * E[v(next state)]
 
-in the dtype and on the device of `v`. Planners never see transitions, except through `policy_chain`,
-the Markov chain of one fixed policy.
+in the dtype and on the device of `v`. Planning methods see transitions only through `policy_chain`, the Markov chain of
+one fixed policy.
 """
 
 from __future__ import annotations
@@ -18,10 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
-
 LARGEST_VALUE = 1e30
-"""Of a state: methods keep values in float32, which ends at 3.4e38, and add them up."""
+"""Methods keep values in float32, which ends at 3.4e38, and add them up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,22 +41,21 @@ class MarkovRewardProcess:
 
 
 def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int, int]) -> Tensor:
-    """A sparse CSR tensor from row bounds (n + 1,), columns and weights, taken without a copy."""
+    """A sparse CSR tensor from row bounds (n + 1,), columns and weights, without a copy."""
     with warnings.catch_warnings():
-        # torch calls its CSR tensors a beta, and says so to every user of ours.
-        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", UserWarning)  # torch warns that its CSR tensors are in beta state
         return torch.sparse_csr_tensor(rows, columns, weights, size, check_invariants=False)
 
 
-def check_discount(name: str, gamma: object) -> float:
-    """The discount of a problem as a float; anything but a number between 0 and 1 is refused."""
-    if not 0.0 < as_number(gamma) < 1.0:
+def check_discount(name: str, gamma: float) -> float:
+    """The discount of a problem as a float between 0 and 1."""
+    if not 0.0 < gamma < 1.0:
         raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {gamma!r}.")
-    return as_number(gamma)
+    return float(gamma)
 
 
 def check_values(name: str, rewards: tuple[float, float], gamma: float) -> None:
-    """Refuse rewards (low, high) with which the value of a state would not fit into float32."""
+    """Raise ValueError for rewards (low, high) with which values would not fit into float32."""
     largest = max(abs(end) for end in rewards) / (1.0 - gamma)
     if not largest <= LARGEST_VALUE:
         raise ValueError(
@@ -69,7 +65,7 @@ def check_values(name: str, rewards: tuple[float, float], gamma: float) -> None:
 
 
 class Problem(Protocol):
-    """What models and samplers have in common."""
+    """Models and samplers have this in common."""
 
     @property
     def n_states(self) -> int:
@@ -85,14 +81,14 @@ class Problem(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Where the arrays are, and where `v` must be."""
+        """The device of the arrays and of `v`."""
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Smallest and largest expected reward of a pair; with the discount they bound every value."""
+        """Smallest and largest expected reward of a pair. With the discount they bound every value."""
 
     def describe(self) -> dict[str, Any]:
-        """What a result must say about the problem: name, variant, sizes, switches. JSON types only."""
+        """Name, variant, sizes and switches, for results. JSON types only."""
 
 
 @runtime_checkable
@@ -120,7 +116,7 @@ class Model(Problem, Protocol):
 
 @runtime_checkable
 class Sampler(Problem, Protocol):
-    """A model that can only be sampled: backups come with noise, and every sample counts."""
+    """A problem that can only be sampled: backups are noisy, and every sample counts."""
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
         """Noisy backups of all pairs (S, A), each the mean of `count` samples."""
@@ -132,14 +128,14 @@ class Sampler(Problem, Protocol):
 
 
 def check_problem(name: str, problem: object, *kinds: Any) -> None:
-    """Refuse, in the name of who takes it, what is none of `kinds`, Model and Sampler; most often it is a task."""
+    """Raise ValueError, in the name of the caller, for anything but `kinds` (Model, Sampler). It is often a task."""
     if isinstance(problem, type) or not isinstance(problem, kinds):
         got = repr(problem) if isinstance(problem, type | int | float | str) else type(problem).__name__
         or_sampler = ", or a sampler" if Sampler in kinds else ""
-        raise ValueError(
-            f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. "
-            "A ControlTask becomes a model on its grid: GridMDP(task)."
-        )
+        hint = "A ControlTask becomes a model on its grid: GridMDP(task)."
+        if isinstance(problem, Sampler) and not isinstance(problem, type):
+            hint = "That needs exact backups, and this problem can only be sampled."
+        raise ValueError(f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. {hint}")
 
 
 def summary(model: Model | Sampler, name: str, *more: str) -> str:

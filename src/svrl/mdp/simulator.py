@@ -1,4 +1,4 @@
-"""Problems that can only be sampled: backups come with noise, and every sample is counted."""
+"""Problems that can only be sampled: backups are noisy, and every sample is counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import as_number
 from svrl.mdp.control_task import FAR, Axis, ControlTask
 from svrl.mdp.interpolation import corner_offsets, interpolate, locate
 from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_values, summary
@@ -18,14 +17,13 @@ Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """(states (N, d), actions (N, k), generator) -> next states (N, d) and rewards (N,)."""
 
 BLOCK = 1 << 18
-"""Samples asked of a user's function at once."""
+"""Samples that one call of a user's function draws."""
 
 
 class Simulator:
-    """A user's stochastic simulator on a grid of states; implements `Sampler`.
+    """A stochastic simulator of your own on a grid of states; implements `Sampler`.
 
-    A sample of the backup of a pair is reward + gamma * v(next state), with v interpolated
-    between grid points.
+    A sample of the backup of a pair is reward + gamma * v(next state), with v interpolated between grid points.
 
     Attributes:
         calls: Samples drawn so far.
@@ -42,9 +40,17 @@ class Simulator:
         name: str = "simulator",
         device: str | torch.device = "cpu",
     ) -> None:
-        """Wrap `sample`; `reward_range` bounds expected rewards, and lets methods clip."""
-        self._task = ControlTask(name=name, axes=axes, actions=actions, step=_no_step, reward=_no_reward, gamma=gamma)
-        low, high = map(as_number, reward_range)
+        """Wrap `sample`. With `reward_range`, bounds on expected rewards, methods can clip."""
+        # The grid of a task, whose own step and reward nobody calls.
+        self._task = ControlTask(
+            name=name,
+            axes=axes,
+            actions=actions,
+            step=lambda states, actions, noise: states,
+            reward=lambda states, actions: states[..., 0],
+            gamma=gamma,
+        )
+        low, high = reward_range
         if not low < high:
             raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
         self.gamma = self._task.gamma
@@ -106,7 +112,7 @@ class Simulator:
 
 
 class NoisyBackups:
-    """An exact model whose every backup carries independent N(0, sigma) noise; implements `Sampler`.
+    """An exact model with independent N(0, sigma) noise on every backup; implements `Sampler`.
 
     Attributes:
         model: The exact model.
@@ -116,7 +122,7 @@ class NoisyBackups:
 
     def __init__(self, model: Model, sigma: float) -> None:
         check_problem("NoisyBackups", model, Model)
-        if not 0.0 <= as_number(sigma) <= LARGEST_VALUE:
+        if not 0.0 <= sigma <= LARGEST_VALUE:
             raise ValueError(f"NoisyBackups needs a noise level of 0 to {LARGEST_VALUE:g}, got {sigma!r}.")
         self.model = model
         self.sigma = float(sigma)
@@ -129,15 +135,15 @@ class NoisyBackups:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Of the model: expected rewards, without noise."""
+        """Those of the model: expected rewards, without noise."""
         return self.model.reward_range
 
     def describe(self) -> dict[str, Any]:
-        """The model's words, and the noise."""
+        """What the model says, and the noise."""
         return {**self.model.describe(), "sample_noise": self.sigma}
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:
-        """Noisy backups of all pairs (S, A); the mean of `count` samples is drawn at once."""
+        """Noisy backups of all pairs (S, A). The mean of `count` samples is drawn at once."""
         return self._noisy(self.model.backup(v), generator, count)
 
     def sample_at(
@@ -150,11 +156,3 @@ class NoisyBackups:
         self.calls += exact.numel() * count
         noise = torch.randn(exact.shape, generator=generator, dtype=exact.dtype, device=self.device)
         return exact.add_(noise, alpha=self.sigma / math.sqrt(count))
-
-
-def _no_step(states: Tensor, actions: Tensor, noise: Tensor) -> Tensor:
-    return states
-
-
-def _no_reward(states: Tensor, actions: Tensor) -> Tensor:
-    return states[..., 0] * 0

@@ -2,9 +2,8 @@
 
     Q(s, a) = r(s, a) + gamma * sum_s' P(s' | s, a) v(s')
 
-The transitions are one compressed sparse (CSR) matrix (S * A, S), row s * A + a. A SciPy or torch CSR
-matrix is used where it lies, without a copy. Backups on the CPU are compiled, those on CUDA are sparse
-products of torch.
+The transitions are one compressed sparse (CSR) matrix (S * A, S), row s * A + a. A SciPy or torch CSR matrix is used
+without a copy. Backups on the CPU are compiled, those on CUDA are sparse products of torch.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Table: TypeAlias = Any
 ToyText: TypeAlias = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 """P[s][a] = [(probability, next state, reward, done), ...]."""
 
-_COMPLAINTS = {
+_PROBLEMS = {
     kernel.BAD_BOUNDS: "The row bounds of the transitions are broken at {pair}, where they reach {number:.0f}. "
     "Bounds start at 0, never fall and end at the number of stored entries.",
     kernel.BAD_PROBABILITY: "A transition probability of {pair} is {number:g}. Make it finite and not negative.",
@@ -47,10 +46,11 @@ class TabularMDP:
         n_states: S.
         n_actions: A.
         gamma: In (0, 1).
-        device: Where the table is, and where `v` must be.
+        device: The device of the table and of `v`.
         reward_range: Smallest and largest expected reward of a pair, and 0 where episodes can end.
-        name: Of the problem.
+        name: Name of the problem.
         entries: The table itself: transitions, expected rewards (S, A) and terminal states (S,).
+        largest_row_sum: Of the probabilities of a pair. Rounding may make it a little more than 1.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TabularMDP:
         name: str = "tabular",
         label: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a table, and check every stored entry of it in one pass.
+        """Take a table, and check every stored entry in one pass.
 
         Args:
             transitions: SciPy or torch CSR (S * A, S), row s * A + a, shared without a copy if float32 or
@@ -74,16 +74,16 @@ class TabularMDP:
                 stored; CSR (S * A, S), 0 where nothing is stored; or (N,), in the order of the N entries
                 of CSR transitions. The last three are averaged to r(s, a).
             gamma: In (0, 1), both ends excluded.
-            terminal: (S,), bool. States of value 0, whatever `v` says of them: nothing is paid in them
-                and nothing follows. Their rows may be empty.
-            done: (N,), bool, in the order of the N entries of CSR transitions. Such a transition pays
-                its reward and ends the episode.
-            device: Where backups are done.
-            name: For `describe`.
-            label: What else `describe` should say; JSON types only.
+            terminal: (S,), bool. These states pay nothing, nothing follows them, and their value is 0 whatever `v`
+                says. Their rows may be empty.
+            done: (N,), bool, in the order of the N entries of CSR transitions. Such a transition pays its reward
+                and ends the episode.
+            device: Where backups are computed.
+            name: Name of the problem, for `describe`.
+            label: More entries for `describe`; JSON types only.
 
         Raises:
-            ValueError: If shapes do not fit, or, with the first state and action, if a row is wrong.
+            ValueError: If shapes do not fit; or if a row is wrong, with its state and action.
         """
         check_device(device)
         self.gamma = check_discount("TabularMDP", gamma)
@@ -98,15 +98,16 @@ class TabularMDP:
         if has_ends:
             csr = csr.without(ends)
         least, self.largest_row_sum = _row_sums(csr, mask)
-        # Bounds that take rows to sum to 1 would be wrong by what they miss over 1 - gamma.
+        # Bounds that rely on rows that sum to 1 would be wrong by the difference over 1 - gamma.
         self._exact_rows = max(1.0 - least, self.largest_row_sum - 1.0) <= 1e-12
-        nothing = [0.0] if self._episodic else []  # what an ended episode pays from then on
+        nothing = [0.0] if self._episodic else []  # an ended episode pays 0 from then on
         self.reward_range = (min([float(reward.min()), *nothing]), max([float(reward.max()), *nothing]))
         check_values("TabularMDP", self.reward_range, self.gamma)
-        *parts, table, mask = (tensor.to(device) for tensor in (*csr, reward, mask))
-        self.device = table.device
-        self._csr = Csr(*parts)
-        self.entries = Entries(**self._csr._asdict(), reward=table, terminal=mask, gamma=self.gamma)
+        self._csr = Csr(*(part.to(device) for part in csr))
+        self.entries = Entries(
+            **self._csr._asdict(), reward=reward.to(device), terminal=mask.to(device), gamma=self.gamma
+        )
+        self.device = self.entries.reward.device
         self._engine = Compiled(self.entries) if self.device.type == "cpu" else Products(self.entries)
 
     def __repr__(self) -> str:
@@ -114,7 +115,7 @@ class TabularMDP:
 
     @classmethod
     def deterministic(cls, *, following: Tensor, rewards: Table, gamma: float, **options: Any) -> TabularMDP:
-        """One next state for each pair: following (S, A), whole numbers. Options are the constructor's."""
+        """Take one next state for each pair: following (S, A), whole numbers. Options are the constructor's."""
         following = torch.as_tensor(following)
         if following.ndim != 2 or following.is_floating_point():
             raise ValueError(f"Next states are whole numbers (S, A), got {following.dtype} {tuple(following.shape)}.")
@@ -127,9 +128,9 @@ class TabularMDP:
 
     @classmethod
     def from_toy_text(cls, table: ToyText, gamma: float, **options: Any) -> TabularMDP:
-        """Take P[s][a] = [(probability, next state, reward, done), ...], as Gymnasium's toy-text problems have it.
+        """Take P[s][a] = [(probability, next state, reward, done), ...], the table of Gymnasium's toy-text problems.
 
-        A transition that is done pays its reward and ends the episode. Options are the constructor's.
+        A transition with `done` pays its reward and ends the episode. Options are the constructor's.
         """
         n_states, n_actions = len(table), len(table.get(0, ()))
         for s in range(n_states):
@@ -165,7 +166,7 @@ class TabularMDP:
         return self._engine.block(self._values(v))
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """A full sweep: the maximum over actions (S,), and its first action (S,) int64. Terminal states give 0, 0."""
+        """A full sweep: the maximum over actions (S,) and its first action (S,) int64. Terminal states give 0, 0."""
         return self._engine.improve(self._values(v))
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
@@ -186,9 +187,9 @@ class TabularMDP:
         return self._engine.block(self._values(v), actions=self._listed(actions, self.n_actions, "action"))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
-        """The chain of a deterministic policy (S,): transitions that end an episode are left out of it."""
+        """The chain of a deterministic policy (S,), without the transitions that end an episode."""
         if policy.shape != (self.n_states,):
-            raise ValueError(f"A policy names one of {self.n_states} states' actions each, got {tuple(policy.shape)}.")
+            raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
         policy = self._listed(policy, self.n_actions, "action")
         states = torch.arange(self.n_states, device=self.device)
         chain = Csr(*take_rows(*self._csr, states * self.n_actions + policy))
@@ -198,7 +199,7 @@ class TabularMDP:
         size = (self.n_states, self.n_states)
         if self._rising:
             transitions = sparse_rows(chain.indptr, chain.indices.to(chain.indptr.dtype), chain.data.double(), size)
-        else:  # a CSR tensor has every column once, in order
+        else:  # a CSR tensor needs every column once, in order
             places = torch.stack([chain.spread(states), chain.indices.to(torch.int64)])
             merged = torch.sparse_coo_tensor(places, chain.data.double(), size, check_invariants=False).coalesce()
             counts = torch.bincount(merged.indices()[0], minlength=self.n_states)
@@ -209,7 +210,7 @@ class TabularMDP:
         )
 
     def _values(self, v: Tensor) -> Tensor:
-        """The values as backups need them: contiguous, and 0 in terminal states."""
+        """Values for backups: contiguous, and 0 in terminal states."""
         v = torch.as_tensor(v)
         if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64) or v.device != self.device:
             raise ValueError(
@@ -220,7 +221,7 @@ class TabularMDP:
         return v.masked_fill(self.entries.terminal, 0.0) if self._has_terminal else v
 
     def _listed(self, numbers: Tensor, size: int, what: str) -> Tensor:
-        """Numbers of states or actions, checked: a compiled backup would read past the table's end."""
+        """Checked numbers of states or actions: a compiled backup would read past the end of the table."""
         if numbers.ndim != 1 or numbers.dtype not in (torch.int32, torch.int64) or numbers.device != self.device:
             raise ValueError(
                 f"A list of {what}s has one axis and whole numbers, on {self.device}, "
@@ -241,18 +242,18 @@ class Csr(NamedTuple):
     data: Tensor
 
     def without(self, drop: Tensor) -> Csr:
-        """Less the entries where drop (N,) is True."""
+        """The matrix without the entries where drop (N,) is True."""
         keep = ~drop.to(self.data.device)
         before = torch.cat([self.indptr.new_zeros(1), keep.cumsum(0, dtype=self.indptr.dtype)])
         return Csr(before[self.indptr.to(torch.int64)], self.indices[keep], self.data[keep])
 
     def spread(self, of_row: Tensor) -> Tensor:
-        """What belongs to each row (n,), repeated for each of its entries (N,)."""
+        """A value of each row (n,), repeated for each of its entries (N,)."""
         return torch.repeat_interleave(of_row, self.indptr.diff().to(torch.int64))
 
 
 def _read_transitions(transitions: Table) -> tuple[Csr, tuple[int, int]]:
-    """The stored entries, on the caller's memory where they are CSR, and (S, A)."""
+    """The stored entries, in the caller's memory where they are CSR, and (S, A)."""
     csr = _read_csr(transitions)
     if csr is None:
         dense = _floats(transitions, "transitions")
@@ -283,14 +284,13 @@ def _read_csr(table: Table) -> Csr | None:
         return None
     table = table.tocsr()
     with warnings.catch_warnings():
-        # torch warns of arrays that may only be read; nothing here writes into them.
-        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", UserWarning)  # torch warns about read-only arrays; nothing writes into them
         data = torch.from_numpy(_floats(table.data, "stored entries"))
         return Csr(torch.from_numpy(table.indptr), torch.from_numpy(table.indices), data)
 
 
 def _floats(array: Any, name: str) -> np.ndarray:
-    """A contiguous array of float32 or float64, on the caller's memory where it already is one."""
+    """A contiguous array of float32 or float64, in the caller's memory where it already is one."""
     array = np.asarray(array.detach().cpu() if isinstance(array, Tensor) else array)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be real numbers, got {array.dtype}. Convert them to float64.")
@@ -299,7 +299,7 @@ def _floats(array: Any, name: str) -> np.ndarray:
 
 
 def _row_sums(csr: Csr, terminal: Tensor) -> tuple[float, float]:
-    """Smallest and largest sum of the rows of states that go on; 1 and 1 if there is none."""
+    """Smallest and largest sum of the rows of states that are not terminal; 1 and 1 if there are none."""
     indptr = csr.indptr.cpu().numpy().astype(np.int64)
     filled = indptr[1:] > indptr[:-1]
     sums = np.zeros(len(filled))
@@ -331,14 +331,14 @@ def _checked(csr: Csr, rewards: Table, terminal: Tensor) -> tuple[Tensor, bool]:
     code, row, number, rising = kernel.check(*arrays, flat, *strides, terminal.numpy(), tolerance, expected)
     if code != kernel.SOUND:
         pair = f"state {row // n_actions}, action {row % n_actions}"
-        raise ValueError(_COMPLAINTS[code].format(pair=pair, number=number, last=n_states - 1, tolerance=tolerance))
+        raise ValueError(_PROBLEMS[code].format(pair=pair, number=number, last=n_states - 1, tolerance=tolerance))
     return torch.from_numpy(expected), bool(rising)
 
 
 def _read_rewards(
     rewards: Table, arrays: list[np.ndarray], size: tuple[int, int]
 ) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """Rewards as a flat array, and how far in it a row, an entry and a next state are apart."""
+    """Rewards as a flat array, and its strides for a row, an entry and a next state."""
     n_states, n_actions = size
     csr = _read_csr(rewards)
     if csr is not None:

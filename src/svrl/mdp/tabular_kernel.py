@@ -1,4 +1,4 @@
-"""Backups of a finite MDP from its stored transitions, as numba functions and as their twin in torch.
+"""Backups of a finite MDP from its stored transitions, as numba functions and in plain torch.
 
 Row s * A + a of a compressed sparse matrix (S * A, S) holds the probabilities of the next states of
 the pair (s, a). With indptr (S * A + 1,), indices and data (N,), as SciPy names them,
@@ -37,40 +37,23 @@ SOUND, BAD_BOUNDS, BAD_PROBABILITY, BAD_INDEX, BAD_REWARD, BAD_SUM = range(6)
 
 @dataclass(frozen=True, kw_only=True)
 class Entries:
-    """A finite MDP as tensors on one device.
+    """A finite MDP as tensors on one device. Rows of `data` sum to less than 1 where an episode may end."""
 
-    Attributes:
-        indptr: (S * A + 1,), int32 or int64.
-        indices: (N,), next states, int32 or int64.
-        data: (N,), probabilities, float32 or float64. Rows sum to less than 1 where an episode may end.
-        reward: (S, A), float64, expected; 0 in terminal states.
-        terminal: (S,), bool.
-        gamma: In (0, 1).
-    """
-
-    indptr: Tensor
-    indices: Tensor
-    data: Tensor
-    reward: Tensor
-    terminal: Tensor
+    indptr: Tensor  # (S * A + 1,), int32 or int64
+    indices: Tensor  # (N,), next states, int32 or int64
+    data: Tensor  # (N,), probabilities, float32 or float64
+    reward: Tensor  # (S, A), float64, expected; 0 in terminal states
+    terminal: Tensor  # (S,), bool
     gamma: float
 
 
 @njit(**COMPILE)
 def check(indptr, indices, data, rewards, per_row, per_entry, per_next, terminal, tolerance, expected):
-    """One pass over the stored entries: what is wrong first, in which row, with which number, and more.
+    """Look for the first error in one pass over the stored entries, and fill `expected` (S, A) with expected rewards.
 
-    Args:
-        indptr, indices, data: The transitions.
-        rewards: Flat. The reward of entry k, in a row and with next state j, is at per_row * row +
-            per_entry * k + per_next * j; with the last two 0 it is the pair's own.
-        per_row, per_entry, per_next: See rewards.
-        terminal: (S,), bool; rows of these may be empty.
-        tolerance: Of the sums.
-        expected: (S, A), filled with expected rewards.
-
-    Returns:
-        Code, row, offending number, and whether the columns of every row rise.
+    The reward of entry k, in a row and with next state j, is rewards[per_row * row + per_entry * k + per_next * j].
+    With the last two 0 it is the reward of the pair. Rows of terminal states (S,) may be empty, the others sum to 1
+    within the tolerance. Returns the code of the error, its row and its number, and whether all columns rise.
     """
     n_states, n_actions = expected.shape
     of_pair = per_entry == 0 and per_next == 0
@@ -104,7 +87,7 @@ def check(indptr, indices, data, rewards, per_row, per_entry, per_next, terminal
 
 @njit(**COMPILE)
 def align(indptr, indices, other_indptr, other_indices, other_data, out):
-    """Write other's values at our entries, 0 where it stores none; its rows have rising columns."""
+    """Write the values of another matrix, whose columns rise, at our entries; 0 where it stores none."""
     for row in range(indptr.shape[0] - 1):
         low, high = other_indptr[row], other_indptr[row + 1]
         for k in range(max(indptr[row], 0), min(indptr[row + 1], out.shape[0])):
@@ -117,7 +100,7 @@ def _pair(indptr, indices, data, reward, gamma, v, s, a):
     """One backup, in the dtype of v."""
     row = s * reward.shape[1] + a
     total = 0.0
-    # Unsigned, because numba looks for indices counted from the end otherwise.
+    # Unsigned, because numba tests signed indices for counting from the end.
     for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
         total += np.float64(data[k]) * np.float64(v[np.uint64(indices[k])])
     return v.dtype.type(reward[s, a] + gamma * total)
@@ -125,7 +108,7 @@ def _pair(indptr, indices, data, reward, gamma, v, s, a):
 
 @njit(**COMPILE)
 def backup_block(indptr, indices, data, reward, terminal, gamma, v, states, actions, low, high, out):
-    """The listed actions of the states number low..high-1 of the list: out (len(states), len(actions))."""
+    """All listed actions of the listed states low..high-1: out (len(states), len(actions))."""
     for i in range(low, high):
         s = states[i]
         for k in range(actions.shape[0]):
@@ -137,7 +120,7 @@ def backup_block(indptr, indices, data, reward, terminal, gamma, v, states, acti
 
 @njit(**COMPILE)
 def backup_pairs(indptr, indices, data, reward, terminal, gamma, v, states, actions, low, high, out):
-    """The pairs number low..high-1 of the list: out (len(states),)."""
+    """The listed pairs low..high-1: out (len(states),)."""
     for i in range(low, high):
         s = states[i]
         if terminal[s]:
@@ -148,7 +131,7 @@ def backup_pairs(indptr, indices, data, reward, terminal, gamma, v, states, acti
 
 @njit(**COMPILE)
 def improve(indptr, indices, data, reward, terminal, gamma, v, low, high, best, action):
-    """Maximum and first maximiser over the actions of states low..high-1; NaN is larger than anything."""
+    """Maximum and first maximiser over the actions of states low..high-1; NaN counts as the largest."""
     for s in range(low, high):
         top, first = v.dtype.type(0.0), 0
         if not terminal[s]:
@@ -163,7 +146,7 @@ def improve(indptr, indices, data, reward, terminal, gamma, v, low, high, best, 
 
 
 class Compiled:
-    """The kernels over `Entries` on the CPU, on as many threads as torch would use."""
+    """The kernels over `Entries` on the CPU, with as many threads as torch uses."""
 
     def __init__(self, entries: Entries) -> None:
         arrays = (entries.indptr, entries.indices, entries.data, entries.reward, entries.terminal)
@@ -199,11 +182,11 @@ class Compiled:
 
 
 class Products:
-    """The same in plain torch, by sparse matrix products: on CUDA, and to check the kernels by."""
+    """The same by torch's sparse matrix products, for CUDA and as the reference of the kernels."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
-        # One dtype for both index arrays, and float64, are what sparse products ask for.
+        # Sparse products need one dtype for both index arrays, and float64.
         self._csr = (entries.indptr, entries.indices.to(entries.indptr.dtype), entries.data.double())
         self._matrix = sparse_rows(*self._csr, (entries.reward.numel(), len(entries.reward)))
 
@@ -226,7 +209,7 @@ class Products:
         return self._backup(reward[states, actions], expected, terminal[states], v.dtype)
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Maximum and first maximiser, each (S,); forms Q, which is no larger than the stored rewards."""
+        """Maximum and first maximiser, each (S,). Forms Q, which has the size of the stored rewards."""
         top = self.block(v).max(1)
         return top.values, top.indices
 
@@ -235,7 +218,7 @@ class Products:
 
 
 def take_rows(indptr: Tensor, indices: Tensor, data: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows (K,) of a compressed sparse matrix, as another: indptr (K + 1,), indices and data."""
+    """The matrix of some rows (K,) of a compressed sparse matrix: indptr (K + 1,), indices and data."""
     starts, counts = indptr[rows], indptr[rows + 1] - indptr[rows]
     bounds = torch.cat([indptr.new_zeros(1), counts.cumsum(0, dtype=indptr.dtype)])
     within = torch.arange(int(bounds[-1]), device=rows.device)

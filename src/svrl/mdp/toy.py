@@ -1,9 +1,8 @@
-"""The paper's toy MDP: a random finite problem whose optimal Q nevertheless is close to low rank.
+"""The paper's toy MDP: a random finite problem whose optimal Q is nevertheless close to low rank.
 
-Every pair leads to one next state, drawn uniformly, and pays one reward, drawn once from U(0, 1).
-The paper (Yang et al., Harnessing Structures for Value-Based Planning and Reinforcement Learning,
-ICLR 2020) uses 1000 states, 100 actions and discount 0.95 in its Fig. 1. With rewards from N(0, 1)
-that figure does not come out.
+Every pair leads to one next state, drawn uniformly, and pays one reward, drawn once from U(0, 1). The paper (Yang et
+al., Harnessing Structures for Value-Based Planning and Reinforcement Learning, ICLR 2020) uses 1000 states, 100 actions
+and discount 0.95 in its Fig. 1. With rewards from N(0, 1) that figure does not come out.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ def toy_mdp(
     reward: Literal["uniform", "normal"] = "uniform",
     device: str | torch.device = "cpu",
 ) -> TabularMDP:
-    """Draw a toy problem; equal seeds give equal problems, on every device of the model.
+    """Draw a toy problem. Equal seeds give equal problems on every device.
 
     Args:
-        generator: What draws the next states and then the rewards, or a seed for it.
+        generator: A torch generator, which draws the next states and then the rewards; or a seed.
         n_states: S.
         n_actions: A.
         gamma: In (0, 1).
-        reward: U(0, 1), or N(0, 1), each drawn once for a pair.
-        device: Of the model.
+        reward: "uniform" draws from U(0, 1), and "normal" from N(0, 1).
+        device: Device of the model.
     """
     if reward not in DRAWS:
         raise ValueError(f"The toy MDP draws rewards from {' or '.join(DRAWS)}, got {reward!r}.")

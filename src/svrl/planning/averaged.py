@@ -1,40 +1,30 @@
 """Planning from noisy backups: a running average, and its structure.
 
-With samples in place of backups the maximum over many actions picks the luckiest noise. Averaging
-over iterations,
+With samples in place of backups the maximum over many actions picks the luckiest noise. Averaging over iterations,
 
     Q <- Q + a_t (noisy backup - Q),    a_t = 1 / (1 + (1 - gamma) t),
 
-removes noise as fast as the discount allows: the weights forget what was backed up from old values.
-What is left of the noise is spread over all singular directions of Q, whereas the advantage of most
-control problems lives in a few. So the structured method takes V and policy from a low-rank part
-of the row-centred average.
+removes noise as fast as the discount allows: the weights forget backups of old values. The rest of the noise is spread
+over all singular directions of Q, whereas the advantage of most control problems lives in a few. So the structured
+method takes V and policy from a low-rank part of the row-centred average.
 
-How much of each direction to believe is decided by samples that the average has not seen. With
-sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup, the
-share of the direction that a fresh sample confirms is u_k' F w_k / sigma_k: near 1 for signal, near 0
-for noise. It scales the direction, and a direction below `least` is left out. The held-out squared
-error of Q falls by keeping one exactly if more than half of it is confirmed; the maximum over
-actions is hurt more by noise than the mean square, and 0.7 gave better policies than 0.5. Choosing
-by energy instead fails for control: three directions may hold 99% of the norm and lose the policy.
+Which directions? With sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup,
+fresh samples confirm the share u_k' F w_k / sigma_k of the direction: near 1 for signal, near 0 for noise. It scales
+the direction, and a direction below `least` is left out. Above one half, keeping it lowers the held-out squared error
+of Q. Noise hurts the maximum over actions more, and 0.7 gave better policies than 0.5. Choosing by energy fails for
+control: three directions may hold 99% of the norm and lose the policy.
 
-The running average must forget, and so stays noisier than the samples allow. Once the values have
-nearly settled this is no longer needed: the final policy comes from the plain mean of all backups
-of the second half of the iterations. Its directions are judged by halves again: those of the even
-iterations by the odd ones and the other way round, r, which for the whole mean is 2 r / (1 + r).
+The running average must forget, and so stays noisier than the samples allow. So the final policy comes from the plain
+mean of all backups of the second half of the iterations, when the values have nearly settled. The even iterations
+confirm the directions of the odd ones and the other way round, a share r, which for the whole mean is 2 r / (1 + r).
 
-A low-rank part chooses actions well and values them badly: the directions that it leaves out are missing
-from the value of every state, and value iteration adds that error up over the horizon. So the value of a
-state comes from fresh samples of the action that the low-rank part chose for it, sqrt(A) of them.
+A low-rank part chooses actions well and values them badly: the directions that it leaves out are missing from every
+value, and value iteration adds that error up over the horizon. So values come from sqrt(A) fresh samples of the chosen
+action. Structure may also not pay, with hardly any noise or too much. So fresh samples compare the policies of the
+low-rank part and of the plain average, and the plain one is used while it is worth more.
 
-Structure may also not pay: with hardly any noise it costs more than it saves, and with too much of it
-too few directions are confirmed. So fresh samples compare the two policies as well, the one of the
-low-rank part and the one of the plain average, at the actions they choose; as long as the plain one
-is worth more, values and policy are taken from it. Where that is so at the end, the outcome says it.
-
-With `p` below 1 an iteration samples a random part of the pairs, every pair has its own step
-size by the number of its visits, and pairs that were never visited are filled from the structure, or
-left out where there is none.
+With `p` below 1 an iteration samples a random part of the pairs, and every pair has its own step size by the number of
+its visits. The structure fills pairs that were never visited.
 """
 
 from __future__ import annotations
@@ -51,8 +41,7 @@ from svrl.matrix import Bernoulli
 from svrl.matrix.parameters import check_whole
 from svrl.matrix.scaling import means_of_rows, row_means
 from svrl.matrix.subspace import leading_directions
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult, State
+from svrl.planning.method import Meter, MethodResult, State
 from svrl.planning.sampling import check_share, first_policy
 
 NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and values are those of the plain average."
@@ -60,23 +49,13 @@ NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and va
 
 @dataclass(kw_only=True)
 class AverageState(State):
-    """State of the averaging methods.
+    """State of the averaging methods."""
 
-    Attributes:
-        policy: Actions (S,).
-        q: The running average (S, A).
-        visits: Samples of every pair, (S, A), where an iteration asks for a part of them; otherwise None.
-        even, odd: Means of the even and of the odd iterations of the second half, (S, A), or None before there are any.
-        evens, odds: How many these were.
-    """
-
-    policy: Tensor
-    q: Tensor
-    visits: Tensor | None
-    even: Tensor | None = None
+    policy: Tensor  # (S,)
+    q: Tensor  # the running average (S, A)
+    visits: Tensor | None  # samples of every pair (S, A), where an iteration samples a part of them
+    even: Tensor | None = None  # means of the even and of the odd iterations of the second half, (S, A)
     odd: Tensor | None = None
-    evens: int = 0
-    odds: int = 0
 
     def known(self) -> Tensor:
         """The average, -inf where a pair was never sampled."""
@@ -85,22 +64,14 @@ class AverageState(State):
 
 @dataclass(kw_only=True)
 class StructuredState(AverageState):
-    """Moreover what the structured method has learned of the directions of the average.
+    """State of the structured method."""
 
-    Attributes:
-        structured, plain: Best actions (S,) of the estimate and of the average.
-        agreement: Running mean (r,) of the share of each direction that fresh samples confirm.
-        gain: Running mean of what the structured policy is worth above the plain one.
-        directions: left (S, r), which carries the lengths, and right (A, r); None before the first iteration.
-        estimate: The low-rank part of the average, (S, A), or None before the first iteration.
-    """
-
-    structured: Tensor
-    plain: Tensor
-    agreement: Tensor
-    gain: Tensor
-    directions: tuple[Tensor, Tensor] | None = None
-    estimate: Tensor | None = None
+    structured: Tensor  # best actions (S,) of the estimate
+    plain: Tensor  # best actions (S,) of the average
+    agreement: Tensor  # running mean (r,) of the share of each direction that fresh samples confirm
+    gain: Tensor  # running mean of the worth of the structured policy above the plain one
+    directions: tuple[Tensor, Tensor] | None = None  # left (S, r), which carries the lengths, and right (A, r)
+    estimate: Tensor | None = None  # the low-rank part of the average, (S, A)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +79,8 @@ class AveragedValueIteration:
     """Value iteration on a running average of noisy backups: the baseline without structure.
 
     Attributes:
-        samples: Of every pair that is asked for in an iteration.
-        p: Share of the pairs asked for in an iteration.
+        samples: Samples of every chosen pair in an iteration.
+        p: Share of the pairs sampled in an iteration.
         max_iterations: Iterations; noise has no natural end.
     """
 
@@ -128,10 +99,7 @@ class AveragedValueIteration:
 
     def step(self, meter: Meter, state: AverageState, generator: torch.Generator) -> AverageState:
         """Average fresh samples in."""
-        fresh = _sample(meter, state, generator, self.p, self.samples)
-        _average(meter, state, fresh)
-        if state.iteration >= self.max_iterations // 2 and fresh.index is None:
-            _keep_half(state, fresh.values)
+        _average(meter, state, _sample(meter, state, generator, self.p, self.samples), self.max_iterations // 2)
         top = state.known().max(1)
         v = torch.where(top.values.isfinite(), top.values, state.v)
         return _take(state, v, top.indices)
@@ -151,12 +119,12 @@ class AveragedStructuredIteration:
     """Structured value iteration for noisy backups.
 
     Attributes:
-        samples: Of every pair that is asked for in an iteration.
-        p: Share of the pairs asked for in an iteration.
-        rank: Most directions followed; or exactly this many, believed in full, if `choose` is off.
-        choose: Scale directions by what fresh samples confirm of them, and value the chosen actions by fresh samples.
-        least: Directions of which less is confirmed are left out.
-        memory: Weight of the past in the running mean of what is confirmed.
+        samples: Samples of every chosen pair in an iteration.
+        p: Share of the pairs sampled in an iteration.
+        rank: Most directions; or exactly this many, believed in full, if `choose` is off.
+        choose: Scale directions by the share that fresh samples confirm, and value actions by fresh samples.
+        least: Leave out directions with a smaller confirmed share.
+        memory: Weight of the past in the running mean of the confirmed shares.
         max_iterations: Iterations; noise has no natural end.
     """
 
@@ -177,7 +145,7 @@ class AveragedStructuredIteration:
             raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
     def checks(self, n_actions: int) -> int:
-        """Samples of the chosen action that each state gets beside the others in an iteration."""
+        """Further samples of each state's chosen action in an iteration."""
         return self.samples * max(1, round(math.sqrt(self.p * n_actions))) if self.choose else 0
 
     def begin(self, meter: Meter, v: Tensor | None) -> StructuredState:
@@ -192,13 +160,11 @@ class AveragedStructuredIteration:
         )
 
     def step(self, meter: Meter, state: StructuredState, generator: torch.Generator) -> StructuredState:
-        """Average fresh samples in, and take values from the part that they confirm."""
+        """Average fresh samples in, and take values from the confirmed part."""
         fresh = _sample(meter, state, generator, self.p, self.samples)
         with meter.estimating():
             weight = self._confirmed(meter, state, fresh)
-            _average(meter, state, fresh)
-            if state.iteration >= self.max_iterations // 2 and fresh.index is None:
-                _keep_half(state, fresh.values)
+            _average(meter, state, fresh, self.max_iterations // 2)
             q, mean = _filled(state)
             left, right = _directions(q - mean, state, self.rank, generator)
             weight = weight[: left.shape[1]]
@@ -211,13 +177,15 @@ class AveragedStructuredIteration:
             return _take(state, top.values, top.indices)
         if state.rank == 0 or float(state.gain) < 0.0:
             return _take(state, plain.values, plain.indices)
-        return _take(state, self._verified(meter, state, top.indices, generator), top.indices)
+        # The mean of fresh samples that had no part in choosing the actions.
+        every = torch.arange(meter.n_states, device=meter.device)
+        values = meter.sample_at(state.v, every, top.indices, generator, self.checks(meter.n_actions))
+        return _take(state, values.to(state.v.dtype), top.indices)
 
     def finish(self, meter: Meter, state: StructuredState, generator: torch.Generator) -> MethodResult:
         """The low-rank part of the mean of the second half's backups, and its best actions."""
         state.finished = True
         if state.outcome or state.even is None or state.odd is None:  # it diverged, or ended early
-            # What the last step chose, the plain average if that was it.
             structured = torch.equal(state.policy, state.structured)
             state.outcome = state.outcome or ("" if structured else NO_STRUCTURE)
             q = state.estimate if structured else _filled(state)[0]
@@ -227,14 +195,8 @@ class AveragedStructuredIteration:
         top = estimate.max(1)
         return MethodResult(policy=top.indices, v=top.values.double(), q=estimate)
 
-    def _verified(self, meter: Meter, state: StructuredState, policy: Tensor, generator: torch.Generator) -> Tensor:
-        """Values (S,) of one action a state: the mean of fresh samples that had no part in choosing it."""
-        every = torch.arange(meter.n_states, device=meter.device)
-        count = self.checks(meter.n_actions)
-        return meter.sample_at(state.v, every, policy, generator, count).to(state.v.dtype)
-
     def _judged_by_halves(self, state: StructuredState, even: Tensor, odd: Tensor) -> Tensor:
-        """The part of the mean of both halves that each half confirms of the other, (S, A)."""
+        """The mean of both halves, as far as each half confirms the other, (S, A)."""
         assert state.directions is not None, "finish comes after a step"
         start = state.directions[1]
         both = torch.lerp(even, odd, 0.5)
@@ -260,7 +222,7 @@ class AveragedStructuredIteration:
         return (left * whole * kept) @ right.mT + mean
 
     def _confirmed(self, meter: Meter, state: StructuredState, fresh: Fresh) -> Tensor:
-        """The weight (r,) of each direction of the old average, judged by backups it has not seen."""
+        """The weight (r,) of each direction of the old average, judged by backups that are not in it."""
         if state.directions is None or not self.choose:
             return state.agreement
         centred = fresh.centred(meter)
@@ -281,7 +243,7 @@ class Fresh:
     index: Tensor | None
 
     def centred(self, meter: Meter) -> Tensor:
-        """Less the mean of their row, (S, A); zero where nothing was sampled."""
+        """Samples minus the mean of their row, (S, A); zero where nothing was sampled."""
         if self.index is None:
             return self.values - self.values.mean(1, keepdim=True)
         rows = self.index // meter.n_actions
@@ -291,17 +253,14 @@ class Fresh:
         return dense.reshape(meter.n_states, meter.n_actions)
 
     def share_left(self, meter: Meter) -> float:
-        """The share of a direction's square that centring by the sampled means of the rows leaves."""
+        """The share of a direction's square that is left after centring by the sampled means of the rows."""
         if self.index is None:
             return 1.0
         count = torch.bincount(self.index // meter.n_actions, minlength=meter.n_states)
         return max(float((count - 1).clamp(min=0).double().mean()) / max(meter.n_actions - 1, 1), 1e-12)
 
     def advantage_at(self, meter: Meter, policy: Tensor, centred: Tensor) -> Tensor:
-        """Mean over the sampled states of what the backups at a policy's actions (S,) have above their row's mean.
-
-        `centred` (S, A) is what the method of that name gives; it is asked for more than once.
-        """
+        """Mean of the `centred` (S, A) samples at a policy's actions (S,), where those were sampled."""
         chosen = centred.gather(1, policy[:, None]).squeeze(1)
         if self.index is None:
             return chosen.mean()
@@ -331,21 +290,34 @@ def _sample(meter: Meter, state: State, generator: torch.Generator, p: float, sa
     return Fresh(values=values.to(state.v.dtype), index=index)
 
 
-def _average(meter: Meter, state: AverageState, fresh: Fresh) -> None:
-    """Move the running average towards fresh backups; a pair's first sample is taken as it is."""
+def _average(meter: Meter, state: AverageState, fresh: Fresh, half: int) -> None:
+    """Move the running average towards fresh backups, and from iteration `half` on keep means of two halves.
+
+    A pair's first sample is taken as it is.
+    """
     forget = 1.0 - meter.gamma
-    if fresh.index is None or state.visits is None:
-        state.q.lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
+    if fresh.index is not None and state.visits is not None:
+        q, visits = state.q.view(-1), state.visits.view(-1)
+        seen = visits[fresh.index]
+        old = q[fresh.index]
+        q[fresh.index] = old + (fresh.values - old) / (1.0 + forget * seen)
+        visits[fresh.index] = seen + 1.0
         return
-    q, visits = state.q.view(-1), state.visits.view(-1)
-    seen = visits[fresh.index]
-    old = q[fresh.index]
-    q[fresh.index] = old + (fresh.values - old) / (1.0 + forget * seen)
-    visits[fresh.index] = seen + 1.0
+    state.q.lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
+    if state.iteration >= half:
+        count = (state.iteration - half) // 2 + 1
+        if state.iteration % 2:
+            state.odd = _mean(state.odd, fresh.values, count)
+        else:
+            state.even = _mean(state.even, fresh.values, count)
+
+
+def _mean(mean: Tensor | None, values: Tensor, count: int) -> Tensor:
+    return values.clone() if mean is None else mean.lerp_(values, 1.0 / count)
 
 
 def _filled(state: StructuredState) -> tuple[Tensor, Tensor]:
-    """The average (S, A), pairs never visited filled from the last estimate, and its row means (S, 1)."""
+    """The average (S, A) and its row means (S, 1); the last estimate fills pairs that were never visited."""
     q, last = state.q, state.estimate
     if state.visits is None:
         return q, q.mean(1, keepdim=True)
@@ -362,16 +334,6 @@ def _take(state: _Averaging, v: Tensor, policy: Tensor) -> _Averaging:
     state.residual = float((v - state.v).abs().max())
     state.v, state.policy = v, policy
     return state
-
-
-def _keep_half(state: AverageState, values: Tensor) -> None:
-    """Running means of the even and of the odd iterations."""
-    if state.iteration % 2:
-        state.odds += 1
-        state.odd = values.clone() if state.odd is None else state.odd.lerp_(values, 1.0 / state.odds)
-    else:
-        state.evens += 1
-        state.even = values.clone() if state.even is None else state.even.lerp_(values, 1.0 / state.evens)
 
 
 def _centred(q: Tensor) -> Tensor:

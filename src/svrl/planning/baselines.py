@@ -1,6 +1,6 @@
-"""Value iteration on a part of the pairs, without any structure: the baselines of SVP.
+"""Value iteration on a part of the pairs without any structure: the baselines of SVP.
 
-Each backs up as many pairs an iteration as SVP would and differs in what it does about the others:
+Each backs up as many pairs an iteration as SVP would, and treats the others in its own way:
 
 - async keeps their old values, from a pessimistic start;
 - sampled-max ignores them;
@@ -8,19 +8,19 @@ Each backs up as many pairs an iteration as SVP would and differs in what it doe
 - coarse looks at k equispaced actions only, and ends with one full sweep;
 - incumbent backs up each state's best action so far, and a few random ones.
 
-An entry that was never backed up is never chosen: a state that comes out empty gets one pair more.
+An entry that was never backed up is never chosen: a state without a draw gets one pair more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from svrl.matrix.parameters import check_positive, check_whole
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult
+from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import (
     Drawn,
     SampledState,
@@ -35,13 +35,25 @@ from svrl.planning.sampling import (
 
 @dataclass(kw_only=True)
 class TableState(SampledState):
-    """Moreover Q (S, A), float32, of all pairs ever backed up; -inf of the others."""
+    """Also keeps Q (S, A), float32, of all pairs ever backed up; -inf for the others."""
 
     q: Tensor
 
 
+class _FromValues:
+    """Begins with values alone, and ends with the last step's policy."""
+
+    def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
+        """Values only."""
+        return SampledState(v=first_values(meter, v), policy=first_policy(meter))
+
+    def finish(self, meter: Meter, state: Any, generator: torch.Generator) -> MethodResult:
+        """The policy and the values of the last step."""
+        return MethodResult(policy=state.policy, v=state.v)
+
+
 @dataclass(frozen=True, kw_only=True)
-class _PartOfPairs:
+class _DrawnPairs(_FromValues):
     """The parameters of the three baselines that draw pairs."""
 
     p: float = 0.2
@@ -54,8 +66,8 @@ class _PartOfPairs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsyncValueIteration(_PartOfPairs):
-    """Asynchronous value iteration: pairs that were not drawn keep their old values.
+class SampledMax(_DrawnPairs):
+    """V from the drawn actions alone.
 
     Attributes:
         p: Share of the pairs backed up in an iteration.
@@ -63,16 +75,34 @@ class AsyncValueIteration(_PartOfPairs):
         max_iterations: Most iterations.
     """
 
+    name = "sampled-max"
+
+    def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
+        """The maximum of the draw; a state without a draw keeps its value."""
+        best, action = best_of_rows(meter, observe(meter, state.v, self.p, generator, cover=True))
+        seen = best.isfinite()
+        v, policy = torch.where(seen, best, state.v), torch.where(seen, action, state.policy)
+        settle(state, v, policy, self.tolerance, self.p)
+        return state
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsyncValueIteration(_DrawnPairs):
+    """Asynchronous value iteration: pairs that were not drawn keep their old values.
+
+    The parameters are those of `SampledMax`.
+    """
+
     name = "async"
 
     def begin(self, meter: Meter, v: Tensor | None) -> TableState:
-        """Nothing is known of any pair."""
+        """No pair is known."""
         shape = meter.n_states, meter.n_actions
         q = torch.full(shape, -torch.inf, dtype=torch.float32, device=meter.device)
         return TableState(v=first_values(meter, v), policy=first_policy(meter), q=q)
 
     def step(self, meter: Meter, state: TableState, generator: torch.Generator) -> TableState:
-        """Replace what was drawn, and take the best entries."""
+        """Replace the drawn entries, and take the best of each row."""
         drawn = observe(meter, state.v, self.p, generator, cover=True)
         self._take_in(state.q, drawn)
         top = state.q.max(1)
@@ -81,7 +111,7 @@ class AsyncValueIteration(_PartOfPairs):
         return state
 
     def finish(self, meter: Meter, state: TableState, generator: torch.Generator) -> MethodResult:
-        """The best entry ever backed up."""
+        """The best entries ever backed up."""
         return MethodResult(policy=state.policy, v=state.v, q=state.q)
 
     def _take_in(self, q: Tensor, drawn: Drawn) -> None:
@@ -90,12 +120,9 @@ class AsyncValueIteration(_PartOfPairs):
 
 @dataclass(frozen=True, kw_only=True)
 class RowMeanUpdate(AsyncValueIteration):
-    """Pairs that were not drawn move by the mean update of the drawn ones of their row; unknown ones stay unknown.
+    """Pairs that were not drawn move by the mean update of their row; unknown ones stay unknown.
 
-    Attributes:
-        p: Share of the pairs backed up in an iteration.
-        tolerance: Stop once no value moves by more.
-        max_iterations: Most iterations.
+    The parameters are those of `SampledMax`.
     """
 
     name = "row-mean-update"
@@ -111,40 +138,11 @@ class RowMeanUpdate(AsyncValueIteration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampledMax(_PartOfPairs):
-    """V from the drawn actions alone.
-
-    Attributes:
-        p: Share of the pairs backed up in an iteration.
-        tolerance: Stop once no value moves by more.
-        max_iterations: Most iterations.
-    """
-
-    name = "sampled-max"
-
-    def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
-        """Only values are kept."""
-        return SampledState(v=first_values(meter, v), policy=first_policy(meter))
-
-    def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
-        """The maximum of what was drawn; a state without a draw keeps its value."""
-        best, action = best_of_rows(meter, observe(meter, state.v, self.p, generator, cover=True))
-        seen = best.isfinite()
-        v, policy = torch.where(seen, best, state.v), torch.where(seen, action, state.policy)
-        settle(state, v, policy, self.tolerance, self.p)
-        return state
-
-    def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
-        """The last draw's best actions."""
-        return MethodResult(policy=state.policy, v=state.v)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoarseActions:
+class CoarseActions(_FromValues):
     """Value iteration on k equispaced actions, and one full sweep at the end.
 
     Attributes:
-        actions: How many actions, k.
+        actions: Number of actions, k.
         tolerance: Stop once no value moves by more.
         max_iterations: Most iterations.
     """
@@ -157,10 +155,6 @@ class CoarseActions:
     def __post_init__(self) -> None:
         check_whole("CoarseActions", actions=self.actions, max_iterations=self.max_iterations)
         check_positive("CoarseActions", tolerance=self.tolerance)
-
-    def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
-        """Only values are kept."""
-        return SampledState(v=first_values(meter, v), policy=first_policy(meter))
 
     def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
         """A sweep over the chosen columns."""
@@ -177,15 +171,14 @@ class CoarseActions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IncumbentIteration:
-    """Each state's best action so far is backed up again, with a few random challengers.
+class IncumbentIteration(_FromValues):
+    """Each iteration backs up each state's best action so far, and a few random challengers.
 
-    With noisy backups every pair that is asked for gets as many samples as make the iteration cost
-    what a full sweep costs, S x A.
+    With noisy backups every pair gets as many samples as make the iteration cost as much as a full sweep, S x A.
 
     Attributes:
-        p: Share of the pairs backed up in an iteration; gives the number of challengers.
-        challengers: How many random actions a state, instead of `p`.
+        p: Share of the pairs backed up in an iteration, which gives the number of challengers.
+        challengers: Number of random actions a state, instead of `p`.
         tolerance: Stop once no value moves by more, without noise.
         max_iterations: Most iterations.
     """
@@ -202,23 +195,21 @@ class IncumbentIteration:
         check_whole("IncumbentIteration", challengers=challengers, max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
-        """Any action as the first incumbent; with noise from v = 0, as the other noisy methods."""
-        first = first_values(meter, v)
-        return SampledState(
-            v=torch.zeros_like(first) if meter.noisy and v is None else first, policy=first_policy(meter)
-        )
+        """Action 0 as the first incumbent. With noise values start from 0, as in the other noisy methods."""
+        state = super().begin(meter, v)
+        if meter.noisy and v is None:
+            state.v = torch.zeros_like(state.v)
+        return state
 
     def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
         """The best of the incumbent and the challengers becomes the incumbent."""
         few = self.challengers or max(1, round(self.p * meter.n_actions) - 1)
-        shape = meter.n_states, few
-        random = torch.randint(meter.n_actions, shape, generator=generator, device=meter.device)
+        random = torch.randint(meter.n_actions, (meter.n_states, few), generator=generator, device=meter.device)
         actions = torch.cat([state.policy[:, None], random], 1)
         states = torch.arange(meter.n_states, device=meter.device)[:, None].expand_as(actions)
         asked = states.reshape(-1), actions.reshape(-1)
         if meter.noisy:
-            count = max(1, meter.n_actions // (few + 1))
-            values = meter.sample_at(state.v, *asked, generator, count)
+            values = meter.sample_at(state.v, *asked, generator, max(1, meter.n_actions // (few + 1)))
         else:
             values = meter.backup_at(state.v, *asked)
         top = values.reshape(actions.shape).max(1)
@@ -226,7 +217,3 @@ class IncumbentIteration:
         tolerance = -1.0 if meter.noisy else self.tolerance  # noise has no natural end
         settle(state, top.values, policy, tolerance, min(1.0, few / meter.n_actions))
         return state
-
-    def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
-        """The incumbents."""
-        return MethodResult(policy=state.policy, v=state.v)

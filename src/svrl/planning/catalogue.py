@@ -23,41 +23,48 @@ from svrl.planning.value_iteration import ValueIteration
 from svrl.runtime.names import nearest_name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Entry:
-    """A method, and which of the general options it takes.
+    """A method of the catalogue.
 
     Attributes:
-        make: Builds it.
-        takes: Names among p, estimator, rank, final_sweep.
+        method: The method with its defaults.
         noisy: Whether it plans from samples.
         baseline: Whether comparisons show it beside SVP.
     """
 
-    make: Callable[..., Method]
-    takes: frozenset[str] = frozenset()
+    method: Method
     noisy: bool = False
     baseline: bool = False
 
+    @property
+    def takes(self) -> frozenset[str]:
+        """The options of `make_method` that it takes: those among its fields, and a rank also for its estimator."""
+        own = {option for option in ("p", "estimator", "rank", "final_sweep") if hasattr(self.method, option)}
+        return frozenset(own | {"rank"} if hasattr(getattr(self.method, "estimator", None), "rank") else own)
+
 
 METHODS: dict[str, Entry] = {
-    "svp": Entry(make=StructuredValueIteration, takes=frozenset({"p", "estimator", "rank", "final_sweep"})),
-    "paper-svp": Entry(make=paper_svp, takes=frozenset({"p", "estimator", "final_sweep"}), baseline=True),
-    "averaged-svp": Entry(make=AveragedStructuredIteration, takes=frozenset({"p", "rank"}), noisy=True),
-    "cross": Entry(make=CrossValueIteration, takes=frozenset({"rank", "final_sweep"})),
-    "value-iteration": Entry(make=ValueIteration, noisy=True),
-    "policy-iteration": Entry(make=PolicyIteration),
-    "modified-policy-iteration": Entry(make=ModifiedPolicyIteration),
-    "async": Entry(make=AsyncValueIteration, takes=frozenset({"p"}), baseline=True),
-    "averaged": Entry(make=AveragedValueIteration, takes=frozenset({"p"}), noisy=True, baseline=True),
-    "sampled-max": Entry(make=SampledMax, takes=frozenset({"p"}), baseline=True),
-    "row-mean-update": Entry(make=RowMeanUpdate, takes=frozenset({"p"}), baseline=True),
-    "incumbent": Entry(make=IncumbentIteration, takes=frozenset({"p"}), noisy=True, baseline=True),
-    "coarse": Entry(make=CoarseActions, baseline=True),
+    entry.method.name: entry
+    for entry in (
+        Entry(StructuredValueIteration()),
+        Entry(paper_svp(), baseline=True),
+        Entry(AveragedStructuredIteration(), noisy=True),
+        Entry(CrossValueIteration()),
+        Entry(ValueIteration(), noisy=True),
+        Entry(PolicyIteration()),
+        Entry(ModifiedPolicyIteration()),
+        Entry(AsyncValueIteration(), baseline=True),
+        Entry(AveragedValueIteration(), noisy=True, baseline=True),
+        Entry(SampledMax(), baseline=True),
+        Entry(RowMeanUpdate(), baseline=True),
+        Entry(IncumbentIteration(), noisy=True, baseline=True),
+        Entry(CoarseActions(), baseline=True),
+    )
 }
 
 NOISY_ITERATIONS = 90
-"""Of value iteration from samples, unless another number is given."""
+"""Iterations of value iteration from samples, unless you give a number."""
 
 # Inside value iteration an estimator runs hundreds of times from a good start, so it gets few steps each time.
 IN_THE_LOOP: dict[str, Callable[[int | None], Estimator]] = {
@@ -79,41 +86,35 @@ def make_method(
     final_sweep: bool | None = None,
     iterations: int | None = None,
 ) -> Method:
-    """A method by name; options that are None are left to it, and options that it has not are refused."""
-    entry = METHODS.get(name)
-    if entry is None:
-        raise ValueError(_unknown("method", name, METHODS))
+    """Make a method by its name. Options that are None keep the method's defaults.
+
+    Raises:
+        ValueError: If there is no such method or estimator, or the method does not take an option.
+    """
+    if name not in METHODS:
+        raise ValueError(f"There is no method {name!r}. {nearest_name(name, METHODS)}")
+    entry = METHODS[name]
     given = {"p": p, "estimator": estimator, "rank": rank, "final_sweep": final_sweep}
-    options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    strange = sorted(set(options) - entry.takes)
-    if strange:
+    options: dict[str, Any] = {option: value for option, value in given.items() if value is not None}
+    if strange := sorted(set(options) - entry.takes):
         raise ValueError(
             f"{name} has no option {strange[0].replace('_', '-')}: "
             f"it takes {', '.join(sorted(entry.takes)).replace('_', '-') or 'no such option'}."
         )
-    chosen = options.pop("estimator", None)
-    if chosen is not None and chosen not in IN_THE_LOOP:
-        raise ValueError(_unknown("estimator", chosen, IN_THE_LOOP))
-    if chosen not in (None, "factor-als", "hard-impute") and "rank" in options:
-        raise ValueError(f"{chosen} finds its rank itself: leave rank out, or use factor-als or hard-impute.")
-    if name == "svp" and (chosen is not None or "rank" in options):
-        options["estimator"] = IN_THE_LOOP[chosen or "factor-als"](options.pop("rank", None))
-    last = options.pop("final_sweep", None) if name == "paper-svp" else None
-    method = entry.make(**options, **({} if iterations is None else {"max_iterations": iterations}))
-    if name == "paper-svp":
-        changes: dict[str, Any] = {} if chosen is None else {"estimator": IN_THE_LOOP[chosen](None)}
-        changes |= {} if last is None else {"final_sweep": last}
-        method = replace(method, **changes)  # type: ignore[type-var]
-    return method
+    if estimator is not None and estimator not in IN_THE_LOOP:
+        raise ValueError(f"There is no estimator {estimator!r}. {nearest_name(estimator, IN_THE_LOOP)}")
+    if rank is not None and estimator not in (None, "factor-als", "hard-impute"):
+        raise ValueError(f"{estimator} finds its rank itself: leave rank out, or use factor-als or hard-impute.")
+    if "estimator" in entry.takes and not (estimator is None and rank is None):
+        options["estimator"] = IN_THE_LOOP[estimator or "factor-als"](options.pop("rank", None))
+    if iterations is not None:
+        options["max_iterations"] = iterations
+    return replace(entry.method, **options)  # type: ignore[type-var]
 
 
 def most_iterations(name: str, iterations: int | None, *, noisy: bool) -> int | None:
-    """Most iterations as they are given to `make_method`; None leaves them to the method.
+    """Most iterations, for `make_method`; None leaves them to the method.
 
-    Noise has no natural end: without a number value iteration would sample for hours.
+    Noise has no natural end: without a number, value iteration would sample for hours.
     """
     return NOISY_ITERATIONS if name == "value-iteration" and noisy and iterations is None else iterations
-
-
-def _unknown(what: str, name: str, known: dict[str, Any]) -> str:
-    return f"There is no {what} {name!r}. {nearest_name(name, known)}"

@@ -1,23 +1,19 @@
-"""How far values and policies can be from the best, from one or two exact sweeps.
+"""Bounds on the distance of values and policies from the best, from one or two exact sweeps.
 
-Let T be the Bellman operator of a model, V any values, d = TV - V, and c = gamma / (1 - gamma).
-Then (MacQueen 1966; Porteus 1971) the optimal values V* obey, in every state,
+Let T be the Bellman operator of a model, V any values, d = TV - V, and c = gamma / (1 - gamma). Then (MacQueen 1966;
+Porteus 1971) the optimal values V* obey, in every state,
 
     TV + c min d  <=  V*  <=  TV + c max d
 
-Proof: T is monotone and T(V + x) = TV + gamma * x for a number x, so V + min d <= TV gives
-TV + gamma * min d <= TTV, and so on; the sum of the geometric series is c min d. The same holds
-with "at most" from above, and for the operator of one policy. The greedy policy g of the sweep
-has T_g V = TV, so its values are above the lower bound as well, and its loss V* - V_g is at most
-c (max d - min d).
+Proof: T is monotone and T(V + x) = TV + gamma * x for a number x, so V + min d <= TV gives TV + gamma * min d <= TTV,
+and so on; the sum of the geometric series is c min d. The upper bound follows in the same way, and so do bounds for the
+operator of one policy. The greedy policy of the sweep is above the lower bound too, so it loses at most
+c (max d - min d). Any other policy is bounded twice: by the given V, and by the policy's own values with a second
+sweep. Neither is always closer, so the larger lower bound and the smaller upper bound count.
 
-Any other policy is bounded twice: by V as it is given, and by the policy's own values with a second sweep.
-Neither is always the closer one, so the larger of the lower bounds and the smaller of the upper ones count.
-
-Where episodes may end, rows of transitions sum to less than 1 and T(V + x) only lies between TV and
-TV + gamma * x. The bounds then hold with min(min d, 0) and max(max d, 0), which are wider. Where rounding
-made rows sum to a little more than 1, the discount is taken as much larger.
-All of this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
+Where episodes may end, rows of transitions sum to less than 1, and the bounds hold with min(min d, 0) and
+max(max d, 0). Where rounding made rows sum to a little more than 1, the discount is larger by the same factor. All of
+this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
 """
 
 from __future__ import annotations
@@ -40,12 +36,12 @@ class PlanCertificate:
 
     Attributes:
         lower, upper: Below and above V*, (S,), float64.
-        policy: The policy that was judged, (S,): the one given, or the greedy one of the sweep.
+        policy: The judged policy, (S,): the given one, or the greedy one of the sweep.
         certified_error: The midpoint of the bounds is nowhere further from V* than this.
-        value_error: The values given are nowhere further from V* than this.
-        loss_bound: No state loses more than this by following the policy: V* - V_policy.
-        mean_loss_bound: Nor do the states on average lose more than this.
-        backups: What the certificate cost.
+        value_error: The given values are nowhere further from V* than this.
+        loss_bound: V* - V_policy is at most this in every state.
+        mean_loss_bound: V* - V_policy is at most this on average.
+        backups: Backups that the certificate took.
     """
 
     lower: Tensor
@@ -65,14 +61,14 @@ class PlanCertificate:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCertificate:
-    """What some states say about all of them. Statistical: it bounds nothing for certain.
+    """An estimate for all states from some of them. It is statistical, and bounds nothing for certain.
 
     Attributes:
-        states: How many were looked at.
+        states: Number of states in the sample.
         share: With 95% confidence, at most this share of all states has a residual above `max_residual`,
-            provided that the states were drawn uniformly and independently.
+            if the states were drawn uniformly and independently.
         max_residual, mean_residual: Of |TV - V| in those states.
-        max_gap, mean_gap: How much better the best action looks than the policy's, by the values given.
+        max_gap, mean_gap: How much better the best action is than the policy's, by the given values.
     """
 
     states: int
@@ -92,7 +88,7 @@ class SampleCertificate:
 
 
 def never_ends(problem: Model | Sampler) -> bool:
-    """Whether all transitions are known to sum to 1; a model that does not say is taken to have ends."""
+    """Whether all transitions are known to sum to 1. A model that does not say so may have ends."""
     if isinstance(problem, GridMDP):
         return True
     said = problem.describe()
@@ -114,12 +110,9 @@ def value_offsets(change: Tensor, gamma: float, endless: bool) -> tuple[float, f
 
 
 def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanCertificate:
-    """Bound V* and the loss of a policy (see above).
+    """Bound V*, and the loss of a policy (S,), from values v (S,): better values give closer bounds.
 
-    Args:
-        model: What was planned on.
-        v: Any values (S,): the better they are, the closer the bounds.
-        policy: Actions (S,), which cost a second sweep, or None for the greedy policy of the first.
+    A policy costs a second sweep. Without one, the greedy policy of the first sweep is judged.
     """
     v = _values(model, v)
     lower, upper, greedy = _bounds(model, v)
@@ -157,13 +150,9 @@ def _bounds(model: Model, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -> SampleCertificate:
-    """Look at some states only, where a sweep would take too long.
+    """Judge values v (S,) and a policy (S,) by some states (K,), where a sweep would take too long.
 
-    Args:
-        model: What was planned on.
-        v: The values (S,).
-        policy: Actions (S,).
-        states: Numbers of states (K,), drawn uniformly and independently of v and policy.
+    Draw the states uniformly, and independently of v and policy.
     """
     v = _values(model, v)
     states = torch.as_tensor(states).to(model.device, torch.int64)
@@ -185,9 +174,7 @@ def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -
 
 
 def _values(model: Model, v: Tensor) -> Tensor:
-    check_problem("A certificate", model, Model, Sampler)
-    if not isinstance(model, Model):
-        raise ValueError("A certificate needs exact backups, and the problem can only be sampled. Use a model of it.")
+    check_problem("A certificate", model, Model)
     v = torch.as_tensor(v).to(model.device, torch.float64)
     if v.shape != (model.n_states,) or not bool(torch.isfinite(v).all()):
         raise ValueError(

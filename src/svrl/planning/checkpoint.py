@@ -1,7 +1,7 @@
-"""A plan under way, on disk: everything that the steps to come depend on, bit for bit.
+"""Checkpoints of a plan in progress: everything that its further steps depend on, bit for bit.
 
-A run is its method's `State`, the ledger, the rows so far, and the state of the generator. Files
-hold tensors and plain numbers only, and reading one runs no code from it.
+A run is its method's `State`, the ledger, the rows so far, and the state of the generator. Files hold tensors and plain
+numbers only, and reading one runs no code from it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import torch
 from svrl.matrix import Estimate
 from svrl.matrix.arrays import as_tensor
 from svrl.mdp.model import Model, Sampler
-from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Method
+from svrl.planning.method import Ledger, Meter, Method
 from svrl.planning.plan import Plan, Run, TraceRow, advance, begin, conclude
 from svrl.runtime.files import writing
 
@@ -40,20 +39,19 @@ def plan_resumably(
 ) -> Plan:
     """Plan as `plan` does, from the checkpoint at `path` if there is one, and to exactly the same result.
 
-    A checkpoint is written every so often, when the steps are done, and when Ctrl-C, or any other
-    exception, comes out of `watch`. An exception inside a step may leave that step half done, and
-    leaves the checkpoint before it.
+    A checkpoint is written at intervals, after the last step, and when Ctrl-C or another exception comes out of
+    `watch`. An exception inside a step leaves the checkpoint before that step.
 
     Args:
         problem: As for `plan`.
         method: As for `plan`.
-        path: Of the checkpoint; its folder exists. The caller deletes it when it is of no more use.
-        seed: As for `plan`; a checkpoint of another seed is refused.
+        path: Path of the checkpoint, in an existing folder. Delete the file when you no longer need it.
+        seed: As for `plan`. A checkpoint of another seed raises an error.
         every: Seconds between two checkpoints.
-        watch: Told of the run after every iteration; its newest row is `run.trace[-1]`. Told once more of an iteration
-            that a checkpoint ends with, because what came out of it then may have cut it short.
-        notes: What else to keep: saved with every checkpoint, and filled from it. Tensors, numbers, text, and
-            lists and dicts of them.
+        watch: Called with the run after every iteration; its newest row is `run.trace[-1]`. A resumed run calls it
+            again for the last iteration, because an exception may have cut that call short.
+        notes: Further content, saved with every checkpoint and filled from it. Tensors, numbers, text, and lists and
+            dicts of them.
     """
     notes = {} if notes is None else notes
     if path.exists():
@@ -85,7 +83,7 @@ def plan_resumably(
 
 
 def save_run(run: Run, path: Path, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a run between two of its steps, and notes; the file is the old one or the whole new one."""
+    """Write a run between two of its steps, and notes. The file is the old one or the whole new one."""
     content = {
         "format": FORMAT,
         "seed": run.seed,
@@ -99,7 +97,7 @@ def save_run(run: Run, path: Path, notes: Mapping[str, Any] | None = None) -> No
     packed = io.BytesIO()
     torch.save(content, packed)
     with writing(path) as temporary:
-        temporary.write_bytes(packed.getbuffer())  # torch's own writing hides why a disk refuses
+        temporary.write_bytes(packed.getbuffer())  # torch's own writing hides the reason of a disk error
 
 
 def load_run(path: Path, problem: Model | Sampler, method: Method) -> tuple[Run, dict[str, Any]]:
@@ -132,7 +130,7 @@ def load_run(path: Path, problem: Model | Sampler, method: Method) -> tuple[Run,
 
 
 def _plain(value: Any) -> Any:
-    """A field of a state as a file may hold it: an estimate by its own fields, as tensors."""
+    """A field of a state for the file: an estimate becomes its own fields, as tensors."""
     if not isinstance(value, Estimate):
         return value
     parts = {field.name: getattr(value, field.name) for field in fields(value)}

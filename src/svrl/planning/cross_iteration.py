@@ -1,12 +1,12 @@
-"""Value iteration on a few rows and columns of Q: the matrix itself never exists.
+"""Value iteration on a few rows and columns of Q: the matrix itself is never formed.
 
-A matrix of rank r is known from r rows I and r columns J: Q = C G^+ R with C = Q[:, J], R = Q[I, :]
-and G = Q[I, J] (see `svrl.cross`). Each iteration backs up only those, r (S + A) pairs, and one more
-pair a state, the best action of the skeleton, whose backup is exact. The value of a state is the
-larger of that and its best entry in C, so V_{t+1} <= T V_t: errors cannot feed on themselves.
+r rows I and r columns J determine a matrix of rank r: Q = C G^+ R with C = Q[:, J], R = Q[I, :] and G = Q[I, J] (see
+`svrl.cross`). Each iteration backs up only those, r (S + A) pairs, and one more pair a state at the best action of the
+skeleton, where the backup is exact. The value of a state is the larger of that and its best entry in C. So
+V_{t+1} <= T V_t, and errors cannot feed on themselves.
 
-Rows and columns for the next iteration are pivots of this one's C and R (QR with exchange), which
-costs no backup. Maxima over actions are taken from the factors block by block.
+The pivots of C and R (QR with exchange) are the rows and columns of the next iteration, which costs no backup. Maxima
+over actions are computed from the factors block by block.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from torch import Tensor
 
 from svrl.matrix.cross import pivots, skeleton
 from svrl.matrix.parameters import check_positive, check_whole
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult
-from svrl.planning.sampling import SampledState, first_policy, first_values, settled
+from svrl.planning.method import Meter, MethodResult
+from svrl.planning.sampling import SampledState, first_policy, first_values, settle_on_average
 
 BLOCK = 1 << 22
-"""Entries of Q formed at once while looking for maxima."""
+"""Entries of Q formed at once in the search for maxima."""
 CUT = 1e-6
-"""Singular values of the crossing G below this share of the largest are left out."""
+"""Singular values of G below this share of the largest are left out."""
 HELD_OUT = 64
 """Rows, and columns, whose crossings judge the factors."""
 FAR_OFF = 0.25
@@ -34,18 +33,12 @@ FAR_OFF = 0.25
 
 @dataclass(kw_only=True)
 class CrossState(SampledState):
-    """State of the cross method.
+    """State of the cross method."""
 
-    Attributes:
-        rows, columns: Backed up in the next iteration; None before the first.
-        factors: Of Q, left (S, r) and right (A, r); None before the first iteration.
-        before: Values (S,) that the factors are a backup of.
-    """
-
-    rows: Tensor | None = None
+    rows: Tensor | None = None  # backed up in the next iteration; None before the first
     columns: Tensor | None = None
-    factors: tuple[Tensor, Tensor] | None = None
-    before: Tensor | None = None
+    factors: tuple[Tensor, Tensor] | None = None  # of Q, left (S, r) and right (A, r)
+    before: Tensor | None = None  # the values (S,) whose backup the factors approximate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +69,10 @@ class CrossValueIteration:
     def step(self, meter: Meter, state: CrossState, generator: torch.Generator) -> CrossState:
         """Back up rows and columns, complete, verify, and choose the next rows and columns."""
         if state.rows is None or state.columns is None:
-            state.rows = self._some(meter.n_states, meter, generator)
-            state.columns = self._some(meter.n_actions, meter, generator)
+            state.rows, state.columns = (
+                torch.randperm(n, generator=generator, device=meter.device)[: self.rank]
+                for n in (meter.n_states, meter.n_actions)
+            )
         columns = state.columns
         c = meter.backup_columns(state.v, columns)
         r = meter.backup_rows(state.v, state.rows)
@@ -85,18 +80,10 @@ class CrossValueIteration:
             left, right = skeleton(c, r, columns, CUT)
             proposed = argmax_of_product(left, right)
             state.rows, state.columns = pivots(c, self.rank), pivots(r.mT, self.rank)
-        states = torch.arange(meter.n_states, device=meter.device)
-        value = meter.backup_at(state.v, states, proposed)
-        best = c.max(1)
-        v = torch.maximum(value, best.values)
-        low, high = meter.value_range
-        moved = (v - state.v).abs()
-        state.residual = float(moved.max())
-        state.finished = settled(state, float(moved.mean()) <= self.tolerance * (high - low), 0.9)
-        state.rank = left.shape[1]
-        state.factors, state.before = (left, right.mT), state.v
-        state.policy = torch.where(best.values > value, columns[best.indices], proposed)
-        state.v = v
+        state.factors, state.before, state.rank = (left, right.mT), state.v, left.shape[1]
+        value, best = meter.backup_policy(state.v, proposed), c.max(1)
+        policy = torch.where(best.values > value, columns[best.indices], proposed)
+        settle_on_average(meter, state, torch.maximum(value, best.values), policy, self.tolerance, 0.9)
         return state
 
     def finish(self, meter: Meter, state: CrossState, generator: torch.Generator) -> MethodResult:
@@ -109,7 +96,7 @@ class CrossValueIteration:
         return MethodResult(policy=policy, v=v, factors=state.factors)
 
     def _judged(self, meter: Meter, state: CrossState, generator: torch.Generator) -> str:
-        """The empty sentence, or one that says how far the factors are off."""
+        """Nothing, or a sentence on how far the factors are off."""
         shape = meter.n_states, meter.n_actions
         some = [torch.randperm(n, generator=generator, device=meter.device)[:HELD_OUT] for n in shape]
         states, actions = (index.reshape(-1) for index in torch.meshgrid(*some, indexing="ij"))
@@ -129,17 +116,13 @@ class CrossValueIteration:
             f"between actions is {spread:.2g}. Raise the rank, or use a method without structure."
         )
 
-    def _some(self, count: int, meter: Meter, generator: torch.Generator) -> Tensor:
-        """Rows or columns of the first iteration, drawn at random."""
-        return torch.randperm(count, generator=generator, device=meter.device)[: self.rank]
-
 
 def argmax_of_product(left: Tensor, right: Tensor) -> Tensor:
     """First action of the largest entry in every row of left (S, k) @ right (k, A), block by block."""
     left, right = left.float(), right.float()
     rows = max(1, BLOCK // right.shape[1])
     best = torch.empty(len(left), dtype=torch.int64, device=left.device)
-    # One buffer for all blocks: freeing and asking again for large ones left the heap in pieces, gigabytes of them.
+    # One buffer for all blocks: freeing and allocating large ones left gigabytes of a fragmented heap.
     block = torch.empty(rows, right.shape[1], dtype=left.dtype, device=left.device)
     for low in range(0, len(left), rows):
         some = left[low : low + rows]

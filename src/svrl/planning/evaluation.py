@@ -1,7 +1,7 @@
 """The values of one fixed policy, v = r + gamma * P v, and what the policy loses.
 
-A residual bounds the error: with d = r + gamma * P v - v, |v - V_pi| <= max |d| / (1 - gamma). Values come from
-repeated backups, or from the linear system where those would take long.
+A residual bounds the error: with d = r + gamma * P v - v, |v - V_pi| <= max |d| / (1 - gamma). Values are computed by
+repeated backups, or from the linear system where backups would take long.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import MarkovRewardProcess, Model, Sampler, check_problem
+from svrl.mdp.model import MarkovRewardProcess, Model, check_problem
 from svrl.runtime.jit import njit
 
 Solver = Literal["direct", "krylov"]
 ROUNDING = 64 * torch.finfo(torch.float64).eps
-"""How far two computations of the same backup may be apart, relative to the largest value."""
+"""Two computations of the same backup may differ by so much, relative to the largest value."""
 PATIENCE = 2000
 """Sweeps that are quicker than setting up a linear solver."""
 COMPILE: dict[str, Any] = {
@@ -33,11 +33,11 @@ COMPILE: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyLoss:
-    """What following a policy loses, V* - V_policy.
+    """The loss of a policy, V* - V_policy.
 
     Attributes:
         mean: Over all states.
-        relative: The mean over the range of V*, max V* - min V*.
+        relative: The mean divided by the range of V*, max V* - min V*.
         worst: In the worst state.
     """
 
@@ -47,21 +47,14 @@ class PolicyLoss:
 
 
 def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """The values of a policy (S,), float64, each within `tolerance`, which its residual proves.
+    """The values (S,), float64, of a policy (S,), each with an error of at most max |T_policy V - V| / (1 - gamma).
 
-    Args:
-        model: What to follow it on.
-        policy: Actions (S,).
-        tolerance: On the largest error; max |T_policy V - V| / (1 - gamma) is made as small.
+    That bound is made as small as the tolerance.
 
     Raises:
-        ValueError: If rounding does not let the residual become that small.
+        ValueError: If rounding keeps the residual from becoming that small.
     """
-    check_problem("evaluate_policy", model, Model, Sampler)
-    if not isinstance(model, Model):
-        raise ValueError(
-            "A policy is evaluated on a model, and the problem can only be sampled. Use rollouts, or a model."
-        )
+    check_problem("evaluate_policy", model, Model)
     policy = torch.as_tensor(policy).to(model.device)
     if policy.shape != (model.n_states,) or policy.is_floating_point():
         raise ValueError(f"A policy is one action for each of {model.n_states} states, got {tuple(policy.shape)}.")
@@ -74,7 +67,7 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
 
 
 def check_reached(tolerance: float, error: float, v: Tensor, factor: float) -> None:
-    """A bound on the error is itself only known up to rounding, times the factor between residual and error."""
+    """Raise ValueError if the error may exceed the tolerance. Its bound is known up to rounding, times `factor`."""
     reached = max(error, factor * torch.finfo(torch.float64).eps * float(v.abs().max()))
     if not reached <= tolerance:
         raise ValueError(
@@ -104,7 +97,7 @@ def _sweep(indptr, indices, data, reward, gamma, v, other, count):  # type: igno
     for _ in range(count):
         for s in range(len(reward)):
             total = 0.0
-            # Unsigned: numba lets signed indices count from the end, and testing for that costs half of the time.
+            # Unsigned: numba tests signed indices for counting from the end, which costs half of the time.
             for k in range(np.uintp(indptr[s]), np.uintp(indptr[s + 1])):
                 total += data[k] * v[np.uintp(indices[k])]
             other[s] = reward[s] + gamma * total
@@ -132,15 +125,15 @@ def residual_of(chain: MarkovRewardProcess, v: Tensor) -> float:
 def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -> tuple[Tensor, int]:
     """Solve (I - gamma * P) v = r on the CPU; returns v (S,) and how often P was read.
 
-    "direct" factorises (SciPy's SuperLU), which fills in on grids of three and more dimensions. "krylov" is
-    BiCGSTAB from `start`; if it fails, what it found is returned all the same, or `start` if that is better.
+    "direct" factorises (SciPy's SuperLU), which fills in on grids of three and more dimensions. "krylov" is BiCGSTAB
+    from `start`. If it fails, the function returns the better of its last values and `start`.
     """
     transitions = chain.transitions.cpu()
     parts = transitions.values().numpy(), transitions.col_indices().numpy(), transitions.crow_indices().numpy()
     matrix = scipy.sparse.csr_array(parts, shape=tuple(transitions.shape))
     system = scipy.sparse.eye_array(len(matrix.indptr) - 1, format="csr") - chain.gamma * matrix
     reward = chain.reward.cpu().numpy()
-    v, reads = _SOLVERS[solver](system, reward, start.cpu().numpy())
+    v, reads = (_direct if solver == "direct" else _krylov)(system, reward, start.cpu().numpy())
     found = torch.from_numpy(v).to(start.device)
     better = bool(torch.isfinite(found).all()) and residual_of(chain, found) <= residual_of(chain, start)
     return (found if better else start), reads
@@ -160,29 +153,20 @@ def _krylov(system: scipy.sparse.csr_array, reward: np.ndarray, start: np.ndarra
     return v, 2 * len(steps)
 
 
-_SOLVERS = {"direct": _direct, "krylov": _krylov}
-
-
 def chain_values(
     chain: MarkovRewardProcess, start: Tensor, residual: float, solver: Solver | None = None
 ) -> tuple[Tensor, float, int]:
-    """Values of a policy down to a residual, or as near to it as rounding lets.
+    """Values of a policy down to a residual, or as near to it as rounding allows, from the values `start` (S,).
 
-    Args:
-        chain: Of the policy.
-        start: Values to begin with, (S,), float64.
-        residual: What to reach.
-        solver: What to begin with; None sweeps, unless that takes long.
-
-    Returns:
-        Values (S,), their residual, and how often the transitions were read.
+    Without a solver it sweeps, unless that takes long. Returns values (S,), their residual, and how often the
+    transitions were read.
     """
     v, reads, last = start, 1, residual_of(chain, start)
     slow = last > residual and math.log(residual / last) / math.log(chain.gamma) > PATIENCE
     if solver is not None or slow:
         v, reads = linear_solution(chain, solver or "krylov", start)
         last = residual_of(chain, v)
-    # A residual shrinks by the discount in each sweep: what is not halved by so many of them is rounding.
+    # A residual shrinks by the discount in each sweep. If so many sweeps do not halve it, it is rounding.
     many = max(100, math.ceil(math.log(0.5) / math.log(chain.gamma)))
     while last > residual:
         v = sweeps(chain, v, many)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from svrl.mdp.control_task import ControlTask
 from svrl.mdp.model import Model, Sampler
-from svrl.planning.meter import Ledger, Meter
-from svrl.planning.method import Method, State
+from svrl.planning.method import Ledger, Meter, Method, State
+from svrl.planning.policy import GreedyPolicy
 
 OUT_OF_ITERATIONS = "The iterations ran out before the stop rule fired. Allow more of them, or a larger tolerance."
 DIVERGED = "Its values left the attainable range and grow: it diverges. Use a method with clip and verify."
@@ -21,7 +22,7 @@ DIVERGED = "Its values left the attainable range and grow: it diverges. Use a me
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRow:
-    """One iteration, as progress bars and plots of convergence want it."""
+    """One iteration, for progress bars and plots of convergence."""
 
     iteration: int
     residual: float
@@ -33,21 +34,21 @@ class TraceRow:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Plan:
-    """What planning found.
+    """The result of planning.
 
     Attributes:
         method: The repr of the method.
         name: Its short name.
         problem: What the model says about itself.
-        seed: Of all that was drawn.
+        seed: Seed of all random draws.
         policy: Actions of the grid states (S,), int64.
         v: The method's values (S,). For their distance from the optimum see `certify_plan`.
-        q: Dense Q (S, A), or None where only values, or factors, were kept.
+        q: Dense Q (S, A), or None if the method kept only values, or factors.
         factors: left (S, r) and right (A, r) with Q = left @ right.mT, or None.
-        outcome: The empty sentence is success.
+        outcome: What went wrong, in a sentence; empty is success.
         iterations: Steps taken.
-        rank: Of the last estimate, less its centre; None where nothing was estimated.
-        ledger: Backups and seconds, verification and final sweep counted.
+        rank: Rank of the last estimate without its centre; None where nothing was estimated.
+        ledger: Backups and seconds, including verification and final sweep.
         trace: One row an iteration.
     """
 
@@ -79,10 +80,32 @@ class Plan:
         """Backups over the number of pairs."""
         return self.ledger.backups / self.problem["pairs"]
 
+    def greedy_policy(self, task: ControlTask, model: Model | None = None) -> GreedyPolicy:
+        """The greedy policy of this plan at any state of its task, between grid points too; `rollout` follows it.
+
+        Args:
+            task: The task of the plan.
+            model: The plan's model. If given, the policy is greedy for one exact backup of the plan's values, a
+                Q (S, A). Otherwise it is greedy for the plan's own Q, or for its factors, without forming a matrix.
+
+        Raises:
+            ValueError: Without a model, if the plan kept only values, or if its Q is not finite, as that of baselines
+                is at pairs that were never backed up.
+        """
+        if model is not None:
+            return GreedyPolicy(task=task, q=model.backup(self.v))
+        if self.q is not None and bool(self.q.isfinite().all()):
+            return GreedyPolicy(task=task, q=self.q)
+        if self.factors is not None and all(bool(factor.isfinite().all()) for factor in self.factors):
+            left, right = self.factors
+            return GreedyPolicy(task=task, left=left, right=right)
+        kept = "only values" if self.q is None and self.factors is None else "a Q that is not finite"
+        raise ValueError(f"This plan of {self.name} kept {kept}. Call greedy_policy(task, model) with its model.")
+
 
 @dataclass(kw_only=True)
 class Run:
-    """A plan under way: what a checkpoint holds. Values beyond `reach` count as divergence."""
+    """A plan in progress, as a checkpoint holds it. Values beyond `reach` count as divergence."""
 
     state: State
     ledger: Ledger
@@ -106,7 +129,7 @@ def begin(problem: Model | Sampler, method: Method, *, seed: int = 0, start: Ten
 
 
 def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[TraceRow]:
-    """Take the remaining steps of a run, one row each; between two rows the run may be saved."""
+    """Take the remaining steps of a run, one row each. Between two rows you can save the run."""
     meter = Meter(problem, run.ledger)
     while not run.state.finished and run.state.iteration < method.max_iterations:
         run.state = method.step(meter, run.state, run.generator)
@@ -114,19 +137,14 @@ def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[Trac
         if not float(run.state.v.abs().max()) <= run.reach:  # NaN too
             run.state.finished, run.state.outcome = True, DIVERGED
         row = TraceRow(
-            iteration=run.state.iteration,
-            residual=run.state.residual,
-            rank=run.state.rank,
-            backups=run.ledger.backups,
-            seconds_backup=run.ledger.seconds_backup,
-            seconds_estimate=run.ledger.seconds_estimate,
+            iteration=run.state.iteration, residual=run.state.residual, rank=run.state.rank, **asdict(run.ledger)
         )
         run.trace.append(row)
         yield row
 
 
 def conclude(problem: Model | Sampler, method: Method, run: Run) -> Plan:
-    """Turn a run whose steps are taken into a plan."""
+    """Turn a run into a plan once its steps are taken."""
     found = method.finish(Meter(problem, run.ledger), run.state, run.generator)
     outcome = run.state.outcome or ("" if run.state.finished else OUT_OF_ITERATIONS)
     return Plan(
@@ -157,11 +175,11 @@ def plan(
     """Plan on a model, or a sampler, by a method.
 
     Args:
-        problem: A `TabularMDP`, a `GridMDP`, or anything that answers like one; for noisy backups a `Sampler`.
+        problem: A `TabularMDP`, a `GridMDP`, or anything that answers like one; a `Sampler` for noisy backups.
         method: A record such as `StructuredValueIteration()`.
-        seed: Of the observed sets and samples; same seed, same plan.
-        start: Q (S, A) or V (S,) to start from, where the method can.
-        watch: Told of every iteration.
+        seed: Seed of the observed sets and samples. The same seed gives the same plan.
+        start: Q (S, A) or V (S,) to start from, if the method can.
+        watch: Called with the row of every iteration.
     """
     run = begin(problem, method, seed=seed, start=start)
     for row in advance(problem, method, run):
@@ -171,7 +189,7 @@ def plan(
 
 
 def _reach(meter: Meter, first: Tensor) -> float:
-    """Ten times what any policy can be worth, or the start if that is more; samples may be off by any noise."""
+    """Ten times the largest value of a policy, or of the start if that is more. Samples may be off by any noise."""
     low, high = meter.value_range
     widest = max(abs(low), abs(high), float(first.abs().max()))
     return sys.float_info.max if meter.noisy or math.isinf(widest) else 10.0 * widest + 1e-9

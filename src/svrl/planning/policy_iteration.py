@@ -1,9 +1,8 @@
 """Policy iteration, and modified policy iteration, which evaluates a policy by a few sweeps only.
 
-Both alternate a full sweep, which finds the greedy policy, and an evaluation of that policy. The chain
-of one policy has S rows instead of S * A, so that an evaluation costs little beside the sweep.
-Modified policy iteration ends with the midpoint of the bounds on V* that its last full sweep gives (see
-`svrl.planning.certificate`).
+Both alternate a full sweep, which finds the greedy policy, and an evaluation of that policy. The chain of one policy
+has S rows instead of S * A, so an evaluation costs little beside the sweep. Modified policy iteration ends with the
+midpoint of the bounds on V* of its last full sweep (see `svrl.planning.certificate`).
 Reference: M. L. Puterman and M. C. Shin, "Modified policy iteration algorithms for discounted Markov
 decision problems", Management Science 24 (1978).
 """
@@ -16,29 +15,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from svrl.matrix.parameters import check_positive, check_whole
 from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.evaluation import ROUNDING, Solver, chain_values, check_reached, sweeps
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult, State
+from svrl.planning.method import Meter, MethodResult, State
 
 AT_ROUNDING = 10
-"""Sweeps with bounds as close as rounding, after which no closer ones are waited for."""
+"""Give up on closer bounds after so many sweeps with bounds as close as rounding."""
 
 
 @dataclass(kw_only=True)
 class PolicyState(State):
-    """State of policy iteration.
+    """State of policy iteration."""
 
-    Attributes:
-        policy: Of the last full sweep, (S,); None before the first.
-        midpoint: Of the bounds on V* that the last full sweep gave, (S,), or None.
-        tie: Another action must be better by more than this to be taken.
-    """
-
-    policy: Tensor | None = None
-    midpoint: Tensor | None = None
-    tie: float = 0.0
+    policy: Tensor | None = None  # of the last full sweep, (S,)
+    midpoint: Tensor | None = None  # of the bounds on V* of the last full sweep, (S,)
+    tie: float = 0.0  # another action must be better by more than this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +40,7 @@ class ModifiedPolicyIteration:
 
     Attributes:
         sweeps: Backups of the policy between two full sweeps; 0 is value iteration.
-        tolerance: The values found are certainly within this of V*, or as near as rounding lets.
+        tolerance: The values are certainly within this of V*, or as near as rounding allows.
         max_iterations: Most full sweeps.
     """
 
@@ -57,11 +50,10 @@ class ModifiedPolicyIteration:
     name = "modified-policy-iteration"
 
     def __post_init__(self) -> None:
-        _check("ModifiedPolicyIteration", self.max_iterations)
+        check_whole("ModifiedPolicyIteration", max_iterations=self.max_iterations)
+        check_positive("ModifiedPolicyIteration", tolerance=self.tolerance)
         if self.sweeps < 0:
             raise ValueError(f"ModifiedPolicyIteration needs 0 sweeps or more, got {self.sweeps}.")
-        if not self.tolerance > 0.0:
-            raise ValueError(f"ModifiedPolicyIteration needs a tolerance above 0, got {self.tolerance}.")
 
     def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
         """Values 0, or those given."""
@@ -94,11 +86,11 @@ class ModifiedPolicyIteration:
 class PolicyIteration:
     """A full sweep, then the exact values of its greedy policy, until the policy stays.
 
-    A state keeps its action unless another is better by more than rounding and the error of the evaluation,
-    so that every change raises the true values, and no policy comes back.
+    A state keeps its action unless another is better by more than rounding and the error of the evaluation. So every
+    change raises the true values, and no policy comes back.
 
     Attributes:
-        solver: Of the evaluation: "direct" factorises, "krylov" iterates (BiCGSTAB), and takes sweeps if it fails.
+        solver: Evaluates: "direct" factorises, "krylov" iterates (BiCGSTAB), and takes sweeps if that fails.
         max_iterations: Most full sweeps.
     """
 
@@ -107,7 +99,7 @@ class PolicyIteration:
     name = "policy-iteration"
 
     def __post_init__(self) -> None:
-        _check("PolicyIteration", self.max_iterations)
+        check_whole("PolicyIteration", max_iterations=self.max_iterations)
         if self.solver not in ("direct", "krylov"):
             raise ValueError(f"PolicyIteration has no solver {self.solver!r}: choose direct or krylov.")
 
@@ -121,8 +113,7 @@ class PolicyIteration:
         state.residual = float((best - state.v).abs().max())
         mine = state.policy
         if mine is not None:
-            every = torch.arange(meter.n_states, device=meter.device)
-            better = best - meter.backup_at(state.v, every, mine) > state.tie
+            better = best - meter.backup_policy(state.v, mine) > state.tie
             if not bool(better.any()):
                 state.finished = True
                 return state
@@ -146,10 +137,10 @@ def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor
     """V* (S,), float64, each within `tolerance`, and its greedy policy (S,), by modified policy iteration.
 
     Raises:
-        ValueError: If rounding does not let the bounds become that close.
+        ValueError: If rounding keeps the bounds from becoming that close.
     """
     factor = model.gamma / (1.0 - model.gamma)
-    # As many sweeps as reduce the error of an evaluation by e^5, whatever the discount.
+    # So many sweeps reduce the error of an evaluation by e^5, whatever the discount.
     method = ModifiedPolicyIteration(tolerance=tolerance, sweeps=max(100, math.ceil(5.0 * factor)))
     meter, generator = Meter(model), torch.Generator(model.device)
     state = method.begin(meter, None)
@@ -162,17 +153,12 @@ def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor
     return found.v, found.policy
 
 
-def _check(method: str, iterations: int) -> None:
-    if iterations < 1:
-        raise ValueError(f"{method} needs at least 1 iteration, got {iterations}.")
-
-
 def _begin(meter: Meter, v: Tensor | None) -> PolicyState:
-    model = meter.model  # refuses a sampler, before anything is paid for
+    model = meter.model  # raises for a sampler
     zeros = torch.zeros(model.n_states, dtype=torch.float64, device=model.device)
     return PolicyState(v=zeros if v is None else v.to(zeros))
 
 
 def rounding_of_bounds(v: Tensor, gamma: float) -> float:
-    """Half the distance of two bounds on V* (S,) that rounding alone may cause."""
+    """Half the distance between two bounds on V* (S,) that rounding alone may cause."""
     return gamma / (1.0 - gamma) * ROUNDING * float(v.abs().max())

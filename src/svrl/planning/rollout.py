@@ -1,7 +1,7 @@
 """Rollouts: a policy in the continuous task, from many starts at once.
 
-Everything random is drawn before the first step and on the generator's own device, so that the same
-seed gives the same starts and the same noise for every policy, and on every device.
+Everything random is drawn before the first step and on the generator's own device. So the same seed gives the same
+starts and the same noise for every policy, on every device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Rollout:
     """Trajectories of N starts over T steps.
 
     Attributes:
-        task: What was simulated.
+        task: The simulated task.
         states: (T + 1, N, d), float64; states[0] are the starts.
         actions: (T, N), int64, indices into the task's actions.
         inputs: (T, N, k), those actions.
@@ -48,7 +48,7 @@ class Rollout:
 
     @cached_property
     def metric(self) -> dict[str, float]:
-        """What the task's metric says of the trajectories; empty if the task has none."""
+        """The numbers of the task's metric; empty without one."""
         return {} if self.task.metric is None else self.task.metric(self.states)
 
     def __repr__(self) -> str:
@@ -61,10 +61,7 @@ def draw_starts(task: ControlTask, count: int, generator: Generator) -> Tensor:
     if count < 1:
         raise ValueError(f"A rollout needs at least 1 start, got {count}.")
     source = _source(generator)
-    low, high = (
-        torch.tensor(edge, dtype=torch.float64, device=source.device)
-        for edge in ([axis.low for axis in task.axes], [axis.high for axis in task.axes])
-    )
+    low, high = torch.tensor([(axis.low, axis.high) for axis in task.axes], dtype=torch.float64).to(source.device).T
     uniform = torch.rand(count, task.dimensions, dtype=torch.float64, generator=source, device=source.device)
     return low + (high - low) * uniform
 
@@ -81,18 +78,17 @@ def rollout(
     """Follow a policy from many starts at once.
 
     Args:
-        task: What is simulated.
+        task: The task to simulate.
         policy: Chooses the actions; the rollout runs on its device.
-        starts: States (N, d), or how many to draw uniformly from the box.
-        generator: Source of drawn starts and of the noise.
+        starts: States (N, d), or the number to draw uniformly from the box.
+        generator: Draws the starts and the noise.
         steps: T.
         noise: Whether the task's noise acts.
     """
     if steps < 1:
         raise ValueError(f"A rollout needs at least 1 step, got {steps}.")
     source, device = _source(generator), policy.device
-    count = starts if isinstance(starts, int) else None
-    state = _checked(task, torch.as_tensor(starts)) if count is None else draw_starts(task, count, source)
+    state = draw_starts(task, starts, source) if isinstance(starts, int) else _checked(task, torch.as_tensor(starts))
     state = state.to(device)
     disturbances = _disturbances(task, steps, len(state), source, noise).to(device)
     choices = task.actions.to(device)
@@ -111,10 +107,10 @@ def rollout(
 
 
 def _disturbances(task: ControlTask, steps: int, count: int, source: torch.Generator, noise: bool) -> Tensor:
-    """Noise of every step, (T, N, d), or (T, 1, d) zeros where there is none."""
-    levels = torch.tensor(task.noise, dtype=torch.float64, device=source.device)
+    """Noise of every step, (T, N, d), or zeros (T, 1, d) without noise."""
     if not noise or max(task.noise) == 0.0:
         return torch.zeros(steps, 1, task.dimensions, dtype=torch.float64, device=source.device)
+    levels = torch.tensor(task.noise, dtype=torch.float64, device=source.device)
     shape = (steps, count, task.dimensions)
     return torch.randn(shape, dtype=torch.float64, generator=source, device=source.device) * levels
 
@@ -129,7 +125,7 @@ def _checked(task: ControlTask, starts: Tensor) -> Tensor:
     if not bool(torch.isfinite(starts).all()):
         raise ValueError("Starts must be finite, got NaN or infinity. Draw them with draw_starts.")
     for k, axis in enumerate(task.axes):
-        low, high = float(starts[:, k].min()), float(starts[:, k].max())
+        low, high = (float(end) for end in starts[:, k].aminmax())
         if low < axis.low or high > axis.high:
             raise ValueError(
                 f"Starts must lie in the box of {task.name}: {axis.name} is in [{axis.low:g}, {axis.high:g}], "
@@ -139,7 +135,7 @@ def _checked(task: ControlTask, starts: Tensor) -> Tensor:
 
 
 def _source(generator: Generator) -> torch.Generator:
-    """The caller's own torch generator wherever it lives; a NumPy one seeds a generator on the CPU."""
+    """A torch generator as it is, on its own device; a NumPy one seeds a generator on the CPU."""
     if generator is None:
         raise TypeError("A rollout needs a generator, got None. Use torch.Generator().manual_seed(0).")
     device = generator.device if isinstance(generator, torch.Generator) else torch.device("cpu")

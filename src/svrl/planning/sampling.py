@@ -1,4 +1,4 @@
-"""What methods share that back up a random part of the pairs: drawing, the best of what was drawn, when to stop."""
+"""What methods that back up a random part of the pairs share: drawing pairs, the best of a draw, and when to stop."""
 
 from __future__ import annotations
 
@@ -10,24 +10,18 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import Bernoulli
-from svrl.planning.meter import Meter
-from svrl.planning.method import State
+from svrl.planning.method import Meter, State
 
 MISSED = 1e-3
-"""A pair should be missed by all the draws that a stop rule looks at no more often than this."""
+"""All draws that a stop rule looks at should miss a pair no more often than this."""
 
 
 @dataclass(kw_only=True)
 class SampledState(State):
-    """State of a method that backs up a part of the pairs.
+    """State of a method that backs up a part of the pairs."""
 
-    Attributes:
-        policy: Actions (S,), int64; 0 in states of which nothing is known yet.
-        still: Iterations in a row in which nothing moved.
-    """
-
-    policy: Tensor
-    still: int = 0
+    policy: Tensor  # (S,), int64; 0 in states of which nothing is known yet
+    still: int = 0  # iterations in a row in which nothing moved
 
 
 class Drawn(NamedTuple):
@@ -39,13 +33,13 @@ class Drawn(NamedTuple):
 
 
 def check_share(name: str, p: float) -> None:
-    """Refuse what is no share of the pairs."""
+    """Raise ValueError for a p outside (0, 1]."""
     if not 0.0 < p <= 1.0:
         raise ValueError(f"{name} needs a share to observe in (0, 1], got {p}.")
 
 
 def first_values(meter: Meter, v: Tensor | None) -> Tensor:
-    """The given values, or the pessimistic ones: no policy is worth less."""
+    """The given values, or pessimistic ones: no policy is worth less."""
     low = meter.value_range[0]
     return torch.full((meter.n_states,), low, dtype=torch.float64, device=meter.device) if v is None else v.clone()
 
@@ -56,10 +50,7 @@ def first_policy(meter: Meter) -> Tensor:
 
 
 def observe(meter: Meter, v: Tensor, p: float, generator: torch.Generator, *, cover: bool = False) -> Drawn:
-    """Draw pairs with probability p and back them up.
-
-    With `cover`, rows and columns that came out empty get one pair more.
-    """
+    """Draw pairs with probability p and back them up. With `cover`, empty rows and columns get one pair more."""
     index = Bernoulli(p=p, cover=cover).indices((meter.n_states, meter.n_actions), generator, meter.device)
     states = index // meter.n_actions
     actions = index - states * meter.n_actions
@@ -78,17 +69,25 @@ def best_of_rows(meter: Meter, drawn: Drawn) -> tuple[Tensor, Tensor]:
 
 
 def settled(state: SampledState, still: bool, p: float) -> bool:
-    """Whether nothing has moved for so many iterations that hardly any pair was left out, counting this one.
+    """Whether nothing has moved for so many iterations, this one included, that hardly any pair was left out.
 
-    One iteration in which nothing moves says little where only a share of the pairs was drawn: the others may still
-    move V.
+    A single iteration in which nothing moves says little: pairs that were not drawn may still move V.
     """
     state.still = state.still + 1 if still else 0
     return state.still >= (1 if p >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-p)))
 
 
+def settle_on_average(meter: Meter, state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
+    """Take over new values, and finish once their mean change stays below a share of the attainable range."""
+    low, high = meter.value_range
+    moved = (v - state.v).abs()
+    state.residual = float(moved.max())
+    state.v, state.policy = v, policy
+    state.finished = settled(state, float(moved.mean()) <= tolerance * (high - low), p)
+
+
 def settle(state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
-    """Take over new values; finished once none has moved by more than the tolerance for long enough."""
+    """Take over new values, and finish once none has moved by more than the tolerance for long enough."""
     state.residual = float((v - state.v).abs().max())
     state.v, state.policy = v, policy
     state.finished = settled(state, state.residual <= tolerance, p)

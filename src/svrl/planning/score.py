@@ -1,8 +1,7 @@
-"""How good a plan is: its loss on the grid, its rollouts, its ranks, all beside the exact optimum.
+"""Scores of plans: loss on the grid, rollouts and ranks, beside the exact optimum.
 
-A policy of grid states must be carried to the states between them before it can be followed. Where
-some Q is known whose greedy policy is the plan's, that Q is interpolated; otherwise the plan's own
-Q, if it has one; otherwise the action of the nearest grid point is taken.
+A rollout needs a policy between grid states too. If a known Q has the plan's policy as its greedy policy, that Q is
+interpolated; otherwise the plan's own Q, if it has one; otherwise the nearest grid point decides.
 """
 
 from __future__ import annotations
@@ -21,28 +20,27 @@ from svrl.mdp.control_task import ControlTask
 from svrl.mdp.model import Model
 from svrl.planning.certificate import SampleCertificate, certify_on_sample
 from svrl.planning.evaluation import evaluate_policy, policy_loss
-from svrl.planning.meter import Meter
+from svrl.planning.method import Meter
 from svrl.planning.plan import Plan, Run, plan
 from svrl.planning.policy import GreedyPolicy, NearestPolicy, Policy
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import Rollout, rollout
 
 EXACT = 1e-9
-"""Error of values called exact, as a share of the attainable range."""
+"""Error of exact values, as a share of the attainable range."""
 TIGHT_ENERGY = 1.0 - 1e-6
 MOST_ENTRIES = 200_000_000
-"""Pairs: larger matrices Q are not formed for a score, and larger problems are only solved exactly on request."""
+"""No score forms a larger Q, and larger problems are only solved exactly on request."""
 SAMPLED, SAMPLED_PAIRS = 1000, 10_000_000
-"""Most states that stand for all, and most of their pairs."""
+"""Most states of a sample certificate, and most of their pairs."""
 INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
 
 
 class Recorder:
-    """Watches a run, and keeps what its score and its figures need; its notes can go into a checkpoint.
+    """Watches a run and keeps the numbers for its score and figures in `notes`, which can go into a checkpoint.
 
-    Attributes:
-        notes: "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before",
-            the values of the last two.
+    These are "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before", the values
+    of the last two iterations.
     """
 
     def __init__(self, optimal_values: Tensor | None) -> None:
@@ -50,7 +48,7 @@ class Recorder:
         self.notes: dict[str, Any] = {"errors": []}
 
     def __call__(self, run: Run) -> None:
-        """Look at the run after an iteration; a second look changes nothing."""
+        """Look at the run after an iteration. A second look changes nothing."""
         v, errors = run.state.v, self.notes["errors"]
         if len(errors) == run.state.iteration:
             return
@@ -68,31 +66,18 @@ class Recorder:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """What one policy is worth.
+    """The score of one policy."""
 
-    Attributes:
-        policy_loss: Mean over grid states of V* - V_policy, both exact on the grid; None if V* is not known.
-        policy_loss_relative: The same over the range of V*.
-        discounted_return: Mean over rollouts; without a task, the mean of V_policy.
-        metric: The task's numbers, and its main one's name under "name"; empty without a task.
-        followed: How the policy was carried between grid points.
-        rollout: The trajectories, or None.
-    """
-
-    policy_loss: float | None
-    policy_loss_relative: float | None
-    discounted_return: float
-    metric: dict[str, Any]
-    followed: str
+    policy_loss: float | None  # mean over grid states of V* - V_policy, exact on the grid; None if V* is not known
+    policy_loss_relative: float | None  # the same over the range of V*
+    discounted_return: float  # mean over rollouts; without a task, the mean of V_policy
+    metric: dict[str, Any]  # of the task, with the name of the main number under "name"; empty without a task
+    followed: str  # how the policy chose actions between grid points
     rollout: Rollout | None
 
 
 class Judge:
-    """Scores plans on one model, all by the same optimum, the same starts and the same noise.
-
-    Attributes:
-        exact: Whether plans are compared with the optimum; if not, their losses are None.
-    """
+    """Scores plans on one model by the same starts, noise and optimum; without `exact` their losses are None."""
 
     def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int, exact: bool = True) -> None:
         self.model = model
@@ -111,11 +96,11 @@ class Judge:
 
     @cached_property
     def optimal(self) -> Score:
-        """The optimum's score; what it loses is rounding."""
+        """The score of the optimum, whose loss is rounding."""
         return self.score(self.optimum, [self.optimum.v])
 
     def score(self, found: Plan, values: Sequence[Tensor] = ()) -> Score:
-        """Score a plan; `values` (S,) are those it may have been greedy for, as a `Recorder` keeps them."""
+        """Score a plan. Its policy may be greedy for one of `values` (S,), which a `Recorder` keeps."""
         parts: dict[str, Any] = {"policy_loss": None, "policy_loss_relative": None}
         if self.exact or self.task is None:
             own = evaluate_policy(self.model, found.policy, self._tolerance)
@@ -131,35 +116,32 @@ class Judge:
         return Score(**parts, discounted_return=done.discounted_return, metric=metric, followed=followed, rollout=done)
 
     def sample(self, found: Plan) -> SampleCertificate:
-        """What some states say about a plan, where one exact sweep would take too long."""
+        """Judge a plan by some states, where one exact sweep would take too long."""
         count = max(1, min(SAMPLED, SAMPLED_PAIRS // self.model.n_actions))
-        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # not the plan's: draws are independent of it
+        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # another seed than the plan's
         states = torch.randint(self.model.n_states, (count,), generator=generator)
         return certify_on_sample(self.model, found.v, found.policy, states)
 
     def _carried(self, found: Plan, values: Sequence[Tensor]) -> tuple[Policy, str]:
-        """The policy at continuous states, and how."""
+        """The policy at continuous states, and how it chooses."""
         assert self.task is not None, "only tasks have states between grid points"
-        for q in self._candidates(found, values):
+        own = None if found.q is None else self._filled(found.q)
+        for q in self._candidates(own, values):
             chosen = q.gather(1, found.policy[:, None])[:, 0]
             if bool((q.max(1).values - chosen <= 1e-7 * q.abs().max()).all()):
                 return GreedyPolicy(task=self.task, q=q), INTERPOLATED
-        if found.q is not None and (own := self._filled(found.q)) is not None:
+        if own is not None:
             return GreedyPolicy(task=self.task, q=own), INTERPOLATED
         if found.factors is not None and all(bool(part.isfinite().all()) for part in found.factors):
-            left, right = found.factors
-            return GreedyPolicy(task=self.task, left=left, right=right), INTERPOLATED
+            return found.greedy_policy(self.task), INTERPOLATED
         return NearestPolicy(task=self.task, table=found.policy), NEAREST
 
-    def _candidates(self, found: Plan, values: Sequence[Tensor]) -> Iterator[Tensor]:
+    def _candidates(self, own: Tensor | None, values: Sequence[Tensor]) -> Iterator[Tensor]:
         """Matrices Q (S, A) that the policy may be greedy for."""
-        if found.q is not None and (own := self._filled(found.q)) is not None:
+        if own is not None:
             yield own
-        if self.model.n_states * self.model.n_actions > MOST_ENTRIES:
-            return
-        for v in values:
-            if bool(v.isfinite().all()):
-                yield self.model.backup(v.double())
+        if self.model.n_states * self.model.n_actions <= MOST_ENTRIES:
+            yield from (self.model.backup(v.double()) for v in values if bool(v.isfinite().all()))
 
     def _filled(self, q: Tensor) -> Tensor | None:
         """Q with the lowest value where a pair was never backed up; None if it is not finite otherwise."""
@@ -168,9 +150,9 @@ class Judge:
 
 
 def ranks(found: Plan, model: Model) -> dict[str, Any]:
-    """Ranks of the plan's Q, as it is and with row means taken out; None with the reason where there is no answer.
+    """Ranks of the plan's Q, with row means and without; None, and the reason, where there is no answer.
 
-    Where a plan kept only values, the Q is one exact backup of them.
+    If a plan kept only values, its Q is one exact backup of them.
     """
     names = ("rank_99", "rank_tight", "rank_99_centred", "rank_tight_centred")
     q, reason = _matrix(found, model)

@@ -1,18 +1,17 @@
 """Structured value-based planning (SVP): back up some pairs, recover the others by matrix estimation.
 
-The paper's algorithm 1. In iteration t every pair is observed with probability p and backed up,
+This is the paper's algorithm 1. In iteration t every pair is observed with probability p and backed up,
 
     Q^(s, a) = r(s, a) + gamma * E[max_a' Q_t(s', a')]        for (s, a) observed,
 
-and Q_{t+1} = ME(observed entries). `StructuredValueIteration` is that loop with options, and
-`paper_svp` the named instance with the paper's choices.
+and Q_{t+1} = ME(observed entries). `StructuredValueIteration` is that loop with options, and `paper_svp` has the
+paper's choices.
 
-The default differs where measurements said so. Row means are taken out first, since otherwise the
-result depends on a constant added to the reward: shrinkage pulls missing entries towards zero,
-and if Q is negative they win the maximum. The recovered matrix only proposes an action for each
-state; an exact backup there (`verify`), or the best observed entry if that is larger, is the value.
-Then V_{t+1} <= T V_t always, an error of the estimate cannot feed on itself, and what is lost is
-the gap between the proposed action and the best.
+The default differs where measurements said so. Row means are taken out first. Otherwise the result depends on a
+constant added to the reward: shrinkage pulls missing entries towards zero, and if Q is negative they win the maximum.
+The recovered matrix only proposes an action for each state. The value is an exact backup there (`verify`), or the best
+observed entry if that is larger. Then V_{t+1} <= T V_t always, an error of the estimate cannot feed on itself, and the
+only loss is the gap between the proposed action and the best.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from torch import Tensor
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
 from svrl.matrix.parameters import check_whole
 from svrl.matrix.scaling import means_of_rows
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult
+from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import (
     Drawn,
     SampledState,
@@ -35,35 +33,30 @@ from svrl.planning.sampling import (
     first_policy,
     first_values,
     observe,
-    settled,
+    settle_on_average,
 )
 
 
 @dataclass(kw_only=True)
 class SVPState(SampledState):
-    """State of SVP.
+    """State of SVP."""
 
-    Attributes:
-        q: The last estimate (S, A); None before the first.
-        start: What warm-starts the next estimation, or None.
-    """
-
-    q: Tensor | None = None
-    start: Estimate | None = None
+    q: Tensor | None = None  # the last estimate (S, A)
+    start: Estimate | None = None  # warm start of the next estimation
 
 
 @dataclass(frozen=True, kw_only=True)
 class StructuredValueIteration:
-    """SVP.
+    """Structured value-based planning.
 
     Attributes:
-        p: Probability p that a pair is backed up in an iteration.
-        cover: Add a pair to every row and column that came out empty; nothing recovers an empty one.
-        estimator: Recovers Q from the observed pairs. With `centre` it sees values of root-mean-square 1.
-        centre: Take each row's observed mean out before, and put it back after.
+        p: Probability that a pair is backed up in an iteration.
+        cover: Add a pair to every empty row and column; no estimator recovers an empty one.
+        estimator: Recovers Q from the observed pairs. With `centre` it sees values of root mean square 1.
+        centre: Subtract each row's observed mean before the estimation, and add it after.
         warm_start: Start each estimation from the last one.
         clip: Keep estimates in the attainable range [r_min, r_max] / (1 - gamma).
-        verify: Value of a state = the larger of its best observed pair and one exact backup at the
+        verify: The value of a state is the larger of its best observed pair and one exact backup at the
             estimate's best action; otherwise the estimate's maximum, as in the paper.
         final_sweep: End with one full sweep, counted in the ledger.
         tolerance: Stop once the mean change of V stays below this share of the attainable range, for so many
@@ -89,7 +82,7 @@ class StructuredValueIteration:
         check_whole(self.name, max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SVPState:
-        """Pessimistic values with `verify`, which keeps every V_t below V*; zeros otherwise, as the authors."""
+        """Pessimistic values with `verify`, which keeps every V_t below V*; otherwise zeros, as the authors do."""
         if self.p * meter.n_actions < 1.0:
             raise ValueError(
                 f"{self.name} would observe {self.p * meter.n_actions:.2g} actions of a state, and no matrix "
@@ -101,7 +94,7 @@ class StructuredValueIteration:
         return SVPState(v=first, policy=first_policy(meter))
 
     def step(self, meter: Meter, state: SVPState, generator: torch.Generator) -> SVPState:
-        """Observe and back up, complete, verify, and look whether to stop."""
+        """Observe and back up, complete, verify."""
         drawn = observe(meter, state.v, self.p, generator, cover=self.cover)
         if not self.cover and (empty := _first_empty(drawn, meter.n_states)) is not None:
             state.finished = True
@@ -113,19 +106,13 @@ class StructuredValueIteration:
 
         with meter.estimating():
             state.q, policy = self._complete(meter, state, drawn, generator)
-
         v = state.q.gather(1, policy[:, None]).squeeze(1).double()
         if self.verify:
-            proposed = meter.backup_at(state.v, torch.arange(meter.n_states, device=meter.device), policy)
+            proposed = meter.backup_policy(state.v, policy)
             best, action = best_of_rows(meter, drawn)
             v = torch.maximum(best, proposed)
             policy = torch.where(best > proposed, action, policy)
-
-        low, high = meter.value_range
-        moved = (v - state.v).abs()
-        state.residual = float(moved.max())
-        state.finished = settled(state, float(moved.mean()) <= self.tolerance * (high - low), self.p)
-        state.v, state.policy = v, policy
+        settle_on_average(meter, state, v, policy, self.tolerance, self.p)
         return state
 
     def finish(self, meter: Meter, state: SVPState, generator: torch.Generator) -> MethodResult:
@@ -136,10 +123,14 @@ class StructuredValueIteration:
     def _complete(
         self, meter: Meter, state: SVPState, drawn: Drawn, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """The estimate of Q (S, A) and its best actions (S,); leaves its rank and the next start in the state."""
+        """The estimate of Q (S, A) and its best actions (S,). Keeps its rank and the next start in the state."""
         states, actions, values = drawn
         shape = meter.n_states, meter.n_actions
-        offset, unit = self._centre_of(meter, states, values)
+        offset, unit = torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device), 1.0
+        if self.centre:
+            offset = means_of_rows(states, values, meter.n_states)
+            unit = float((values - offset[states]).square().mean().sqrt())
+            unit = unit if unit > 0.0 else 1.0
         dense = torch.zeros(shape, dtype=torch.float32, device=meter.device)
         mask = torch.zeros(shape, dtype=torch.bool, device=meter.device)
         index = states * meter.n_actions + actions
@@ -149,24 +140,16 @@ class StructuredValueIteration:
         state.rank = int(estimate.rank)
         state.start = _next_start(estimate) if self.warm_start else None
         q = torch.as_tensor(estimate.matrix).mul(unit)
-        policy = q.argmax(1)  # before the offset, which may be so large that differences are rounded away
+        policy = q.argmax(1)  # before the offset, which may be so large that it rounds differences away
         q.add_(offset.float()[:, None])
         return q.clamp_(*meter.value_range) if self.clip else q, policy
 
-    def _centre_of(self, meter: Meter, states: Tensor, values: Tensor) -> tuple[Tensor, float]:
-        """Row means (S,) of the observed values, and the root mean square of what is left."""
-        if not self.centre:
-            return torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device), 1.0
-        mean = means_of_rows(states, values, meter.n_states)
-        unit = float((values - mean[states]).square().mean().sqrt())
-        return mean, unit if unit > 0.0 else 1.0
-
 
 def paper_svp(*, p: float = 0.2, max_iterations: int = 200, output: str = "fill") -> StructuredValueIteration:
-    """The paper's algorithm with its Soft-Impute: shrinkage of 1/50 of the largest singular value, tolerance 1e-3.
+    """The paper's algorithm with its Soft-Impute: shrinkage by 1/50 of the largest singular value, tolerance 1e-3.
 
-    Warm-started from the last estimate, which changes the time and not the optimum. `output` "fill"
-    keeps observed entries, as the authors' code does; "estimate" is the minimiser, as the paper writes.
+    Each estimation starts from the last one, which changes its time and not its optimum. `output` "fill" keeps observed
+    entries, as the authors' code does; "estimate" is the minimiser, as the paper writes.
     """
     estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output=output)  # type: ignore[arg-type]
     return StructuredValueIteration(
@@ -189,9 +172,9 @@ def _first_empty(drawn: Drawn, n_states: int) -> int | None:
 
 
 def _next_start(estimate: Estimate) -> Estimate | None:
-    """What warm-starts the next estimation: factors without the matrix that is formed from them, or the matrix.
+    """The warm start of the next estimation: factors without the matrix that they form, or the matrix.
 
-    Factors that vanished would stay zero for ever: the next estimation then starts afresh.
+    Factors that vanished would stay zero for ever, so the next estimation then starts afresh.
     """
     if estimate.factors is None:
         return estimate

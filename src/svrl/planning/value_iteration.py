@@ -1,16 +1,16 @@
 """Value iteration: v = max_a Q, Q = r + gamma * P v, over and over.
 
-Three rules to stop by:
+There are three stop rules:
 
-span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The
-         values are then moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are
-         within tolerance / 2 of V*, and the policy loses no more than tolerance in any state.
+span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The values are then
+         moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are within tolerance / 2 of V*,
+         and the policy loses no more than tolerance in any state.
 sup      max |d| <= tolerance.
-authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations: what the program of "Harnessing
-         Structures for Value-Based Planning and Reinforcement Learning" (ICLR 2020) does.
+authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations: what the program of "Harnessing Structures
+         for Value-Based Planning and Reinforcement Learning" (ICLR 2020) does.
 
-With noisy backups every iteration samples all pairs once, and the rules are read off noisy changes. An equal
-change of all states says nothing then, so that "span" asks for small changes.
+With noisy backups every iteration samples all pairs once, and the rules look at noisy changes. An equal change of all
+states then says nothing, so "span" asks for small changes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import Model
+from svrl.matrix.parameters import check_positive, check_whole
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
-from svrl.planning.meter import Meter
-from svrl.planning.method import MethodResult, State
-from svrl.planning.plan import plan
+from svrl.planning.method import Meter, MethodResult, State
 
 AUTHORS_RESIDUAL = 1e-6
 AUTHORS_ITERATIONS = 200
@@ -34,17 +32,11 @@ Stop = Literal["span", "sup", "authors"]
 
 @dataclass(kw_only=True)
 class SweepState(State):
-    """State of value iteration.
+    """State of value iteration."""
 
-    Attributes:
-        policy: Of the last sweep, (S,); None before the first.
-        offsets: Numbers that bound V* around the last sweep's values.
-        q: Of the last sweep, (S, A); kept for the authors' rule only.
-    """
-
-    policy: Tensor | None = None
-    offsets: tuple[float, float] = (0.0, 0.0)
-    q: Tensor | None = None
+    policy: Tensor | None = None  # of the last sweep, (S,)
+    offsets: tuple[float, float] = (0.0, 0.0)  # bound V* around the last sweep's values
+    q: Tensor | None = None  # of the last sweep, (S, A); kept for the authors' rule only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +59,11 @@ class ValueIteration:
             raise ValueError(
                 f"ValueIteration has no stop rule {self.stop!r}: choose one of {', '.join(get_args(Stop))}."
             )
-        if not self.tolerance > 0.0:
-            raise ValueError(f"ValueIteration needs a tolerance above 0, got {self.tolerance}.")
-        if self.max_iterations < 1:
-            raise ValueError(f"ValueIteration needs at least 1 iteration, got {self.max_iterations}.")
+        check_positive("ValueIteration", tolerance=self.tolerance)
+        check_whole("ValueIteration", max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SweepState:
-        """Values 0, or those given; for the authors' rule Q is as large as its row's value."""
+        """Values 0, or those given. For the authors' rule every entry of Q is the value of its row."""
         v = torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device) if v is None else v.clone()
         return SweepState(v=v, q=v[:, None].expand(-1, meter.n_actions).clone() if self.stop == "authors" else None)
 
@@ -96,7 +86,7 @@ class ValueIteration:
         return state
 
     def finish(self, meter: Meter, state: SweepState, generator: torch.Generator) -> MethodResult:
-        """The last sweep's policy, and its values; moved to the midpoint of their bounds for "span"."""
+        """The last sweep's policy and values. For "span" they are moved to the midpoint of their bounds."""
         if state.policy is None:
             state = self.step(meter, state, generator)
         assert state.policy is not None
@@ -110,8 +100,3 @@ class ValueIteration:
         q = meter.sample(v, generator) if meter.noisy else meter.backup(v)
         best = q.max(1)
         return q, best.values, best.indices
-
-
-def paper_budget(model: Model) -> int:
-    """Iterations of the authors' value iteration: what the paper gives every method on this model."""
-    return plan(model, ValueIteration(stop="authors")).iterations

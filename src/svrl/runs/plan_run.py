@@ -163,7 +163,7 @@ class PlanSettings:
 
     def make_task(self) -> ControlTask | None:
         """The control task, on its grid and with its noise; None for toy."""
-        from svrl.mdp.catalogue import make_task
+        from svrl.mdp.tasks import make_task
 
         if self.task == "toy":
             return None

@@ -197,7 +197,7 @@ def _values(name: str, value: Any, kind: str) -> Sequence[Any]:
     if name != SUBJECT[kind] or not any(isinstance(one, str) and "*" in one for one in values):
         return values
     from svrl.envs.make import known_environments
-    from svrl.mdp.catalogue import TASKS
+    from svrl.mdp.tasks import TASKS
 
     known = known_environments() if name == "env" else ["toy", *TASKS]
     found = []

@@ -91,6 +91,6 @@ def _own_actions(env: str) -> int:
     """How many a control task has by itself; 0 for other environments, where their number cannot be set."""
     if family_of(env) != "control":
         return 0
-    from svrl.mdp.catalogue import make_task
+    from svrl.mdp.tasks import make_task
 
     return make_task(env.partition("/")[2]).n_actions

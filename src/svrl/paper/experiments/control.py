@@ -22,16 +22,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import UPRIGHT_DEGREES, UprightNorm
+from svrl.mdp.tasks import make_task
 from svrl.paper.catalogue import FIGURES
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict
 from svrl.paper.verdicts import NEAR, WIDE, Show, above, below, best_of, fixed, near, percent
 from svrl.planning.catalogue import METHODS, make_method
-from svrl.planning.meter import Ledger
-from svrl.planning.method import Method
+from svrl.planning.method import Ledger, Method
 from svrl.planning.plan import Plan, advance, begin, conclude, plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.rollout import Rollout

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from svrl.mdp.catalogue import make_task
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.simulator import NoisyBackups
+from svrl.mdp.tasks import make_task
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.verdicts import above
