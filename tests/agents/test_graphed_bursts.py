@@ -15,8 +15,7 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.cuda_graph import CudaGraph
 from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.networks import build_network
-from svrl.agents.replay import Replay
-from svrl.agents.replay_cuda import GpuSide
+from svrl.agents.replay import Replay, _OnGpu
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec
 
@@ -99,7 +98,7 @@ def test_pictures_are_seen_alike() -> None:
 def test_what_a_gpu_would_gather_is_what_it_would_be_given() -> None:
     """With the memory laid out as on a GPU, batches are picked inside the burst."""
     replay = memory(VECTORS)
-    replay._side = GpuSide(replay)
+    replay._gpu = _OnGpu(replay)
     draws = torch.randint(1 << 62, (40,), generator=torch.Generator().manual_seed(3))
     batch, again = replay.gather(draws), replay._sample_kernel(draws)
     assert all(torch.equal(one, two) for one, two in zip(batch, again, strict=True))

@@ -1,42 +1,51 @@
-"""The replay memory: every frame is stored once, and every transition is equally likely to be drawn.
+"""The replay buffer: every frame is stored once, and every transition is equally likely to be drawn.
 
-Each of the N environments has a ring of slots, numbered absolutely from 0. The slot of a state
-holds its newest frame and, once the environment has answered, action, reward and flags. Where an episode
-ends the final frame gets a slot of its own, which is never drawn. So the state after slot s is always
-slot s + 1, and a transition is the window of frames s - stack + 1 .. s + 1. The age of a slot says how
-many of them belong to its episode; those before its first frame are zero.
+Each of the N environments has a ring of slots, numbered absolutely from 0. The slot of a state holds its newest frame
+and, once the environment has answered, action, reward and flags. Where an episode ends, the final frame gets a slot of
+its own, which is never drawn. So the state after slot s is always slot s + 1, and a transition is the window of frames
+s - stack + 1 .. s + 1. The age of a slot says how many of them belong to its episode; those before its first frame are
+zero.
 
-An environment lists the slots that can be drawn in their order, and drops the oldest before any frame of its window
-is overwritten. A draw u, uniform over all that are listed, picks environment and slot by cumulative counts: there is
-nothing to reject, and nothing to wait for on a GPU. u is a 62-bit number modulo the count, whose bias is
-below 1e-12.
+Each environment lists the slots that can be drawn in their order, and drops the oldest before any frame of its window
+is overwritten. A draw u, uniform over all listed slots, picks environment and slot by cumulative counts: nothing is
+rejected, and a GPU never waits. u is a 62-bit number modulo the count, whose bias is below 1e-12.
 
 Final frames cost slots. There are 1/32 more slots than transitions for stacked frames and 1/8 more otherwise, where
-episodes tend to be shorter. With episodes of fewer than 32, or 8, steps on average the memory holds fewer
-transitions than it was asked to: of episodes of L steps it holds L / (L + 1) of its slots, at worst 9/16 of
-what was asked for, or 1/2 with stacks.
+episodes tend to be shorter. With episodes of fewer than 32, or 8, steps on average the buffer holds fewer transitions
+than it was asked to: with episodes of L steps L / (L + 1) of its slots, at worst 9/16 of what was asked for, or 1/2
+with stacks.
+
+On a CPU numba draws (`svrl.agents.replay_kernel`). On a GPU frames and all that sampling reads lie there, and torch
+draws, in a way that can be part of a CUDA graph. A step is then written to pinned memory, copied without waiting, and
+scattered by a graph of small launches.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from svrl.agents import replay_kernel as kernel
-from svrl.agents.replay_cuda import GpuSide, HostSide
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.envs.vector import EnvSpec, Step
 from svrl.runtime.memory import free_bytes
 
 DRAWS = 1 << 62
 STACKED_FINALS, SINGLE_FINALS = 32, 8
 """Transitions for which there is one more slot, for a final frame."""
+AHEAD = 4
+"""Steps that the host may be ahead of a GPU."""
 
 
 class Batch(NamedTuple):
-    """Transitions drawn from the memory.
+    """Transitions drawn from the buffer.
 
     Attributes:
         windows: (B, stack + 1, *frame_shape), in the environment's type: the frames of the state and the one after.
@@ -47,26 +56,26 @@ class Batch(NamedTuple):
         life_lost: (B,), bool.
     """
 
-    windows: torch.Tensor
-    actions: torch.Tensor
-    rewards: torch.Tensor
-    terminal: torch.Tensor
-    life_lost: torch.Tensor
+    windows: Tensor
+    actions: Tensor
+    rewards: Tensor
+    terminal: Tensor
+    life_lost: Tensor
 
 
-def observations(batch: Batch) -> torch.Tensor:
+def observations(batch: Batch) -> Tensor:
     """What was acted on, (B, *observation_shape); a view."""
     return batch.windows[:, 0] if batch.windows.shape[1] == 2 else batch.windows[:, :-1]
 
 
-def next_observations(batch: Batch) -> torch.Tensor:
+def next_observations(batch: Batch) -> Tensor:
     """What the actions led to, (B, *observation_shape); a view."""
     return batch.windows[:, 1] if batch.windows.shape[1] == 2 else batch.windows[:, 1:]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How the memory is laid out.
+    """How the buffer is laid out.
 
     Attributes:
         frame_shape, dtype, stack: As in EnvSpec.
@@ -84,12 +93,8 @@ class Layout:
 
     @classmethod
     def of(cls, spec: EnvSpec, *, n_envs: int, capacity: int) -> Layout:
-        """Room for `capacity` transitions, rounded down to a multiple of the n_envs."""
-        if n_envs < 1:
-            raise ValueError(f"A replay memory needs at least one environment, got {n_envs}.")
+        """Room for `capacity` transitions, rounded down to a multiple of `n_envs`."""
         refuse_few_transitions(n_envs, capacity)
-        if spec.stack > 255:
-            raise ValueError(f"At most 255 frames can be stacked, got {spec.stack}.")
         per_env = capacity // n_envs
         finals = per_env // (SINGLE_FINALS if spec.stack == 1 else STACKED_FINALS)
         return cls(
@@ -101,14 +106,14 @@ class Layout:
             slots=per_env + finals + spec.stack + 2,
         )
 
-    @property
+    @cached_property
     def frame_bytes(self) -> int:
         """Bytes of a frame."""
-        return int(np.prod(self.frame_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.frame_shape) * np.dtype(self.dtype).itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of it all: frames; action, reward, age and two flags a slot; the order, and three numbers each."""
+        """Bytes of the full buffer: frames; action, reward, age and two flags a slot; order, heads, tails and ends."""
         per_slot = self.frame_bytes + 4 + 4 + 1 + 1 + 1
         return self.n_envs * (self.slots * per_slot + 8 * self.per_env + 3 * 8)
 
@@ -132,9 +137,7 @@ class Replay:
     def __init__(self, spec: EnvSpec, *, n_envs: int, capacity: int, device: str | torch.device = "cpu") -> None:
         self.layout = layout = Layout.of(spec, n_envs=n_envs, capacity=capacity)
         self.device = torch.device(device)
-        self._on_host = self.device.type == "cpu"
         _refuse_too_much(layout, self.device)
-        # NumPy's zeros cost nothing until they are written to, unlike torch's.
         self.made = 0
         self.heads = np.full(n_envs, -1, np.int64)
         self.tails = np.zeros(n_envs, np.int64)
@@ -148,10 +151,15 @@ class Replay:
         self.terminal = self._zeros((rows,), np.bool_)
         self.life_lost = self._zeros((rows,), np.bool_)
         self._at, self._final_at, self._next_at = np.zeros((3, n_envs), np.int64)
-        self._side: HostSide | GpuSide
+        self._gpu: _OnGpu | None = None
+        self._arrays: tuple[np.ndarray, ...] = ()
+        if self.device.type == "cpu":
+            kept = (self.frames, self.actions, self.rewards, self.terminal, self.life_lost)
+            self._arrays = tuple(tensor.numpy() for tensor in kept)
+        else:
+            self._gpu = _OnGpu(self)
         # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
         self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
-        self._link()
 
     def __len__(self) -> int:
         """Transitions that can be drawn."""
@@ -159,28 +167,27 @@ class Replay:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the device when the memory is full."""
+        """Bytes on the device when the buffer is full."""
         return self.layout.nbytes
 
     def begin(self, observations: np.ndarray) -> None:
         """An episode begins in every environment, with observations (N, *observation_shape).
 
-        Called at the start, and after an interruption that the environments did not survive: the states that they
+        Call it at the start, and after an interruption that the environments did not survive: the states that they
         were in then become final frames.
         """
-        rows = self._bytes(observations)
-        kernel.begin_lanes(self.made, self.heads, self.tails, self.ends, self.order, self.ages, self._next_at)
-        if self._on_host:
-            kernel.store_frames(self._next_at, rows, self._frames)
+        frames = self._newest(observations)
+        self._open_slots(np.zeros(self.layout.n_envs, np.bool_), begins=True)
+        if self._gpu is None:
+            self._arrays[0][self._next_at] = frames
         else:
-            assert isinstance(self._side, GpuSide)
-            self._side.write_frames(self._next_at, rows, np.zeros(len(rows), np.uint8))
-            self._side.place_lanes(self.tails, self.ends)
+            self._gpu.write_frames(self._next_at, frames, np.zeros(len(frames), np.uint8))
+            self._gpu.place(self.tails, self.ends)
 
     def append(self, actions: np.ndarray, step: Step) -> None:
-        """Remember one step of every environment: actions (N,) and what they led to."""
+        """Store one step of every environment: actions (N,) and what they led to."""
         if self.heads[0] < 0:
-            raise ValueError("The replay memory has no state to go on from. Call begin(observations) first.")
+            raise ValueError("The replay buffer has no state to continue from. Call begin(observations) first.")
         n_envs, ended = self.layout.n_envs, step.ended
         actions = np.asarray(actions)
         if actions.shape != (n_envs,) or step.rewards.shape != (n_envs,):
@@ -188,177 +195,224 @@ class Replay:
                 f"A step of {n_envs} environments has {n_envs} actions and rewards, "
                 f"got shapes {actions.shape} and {step.rewards.shape}."
             )
-        rows = self._bytes(step.observations)
-        finals = self._bytes(step.final_observations) if ended.any() else rows
-        kernel.advance_lanes(
-            ended,
-            self.layout.stack - 1,
-            self.made,
-            self.heads,
+        frames = self._newest(step.observations)
+        over = np.flatnonzero(ended)
+        finals = self._newest(step.final_observations)[over] if len(over) else None
+        self._open_slots(ended, begins=False)
+        listed = self.made % self.layout.per_env
+        self.made += 1
+        if self._gpu is None:
+            outcome = (actions, step.rewards, step.terminal, step.life_lost)
+            for kept, given in zip(self._arrays[1:], outcome, strict=True):
+                kept[self._at] = given
+            self._arrays[0][self._next_at] = frames
+            if finals is not None:
+                self._arrays[0][self._final_at[over]] = finals
+            return
+        ages = self.ages.reshape(-1)
+        if finals is not None:
+            self._gpu.write_frames(self._final_at[over], finals, ages[self._final_at[over]])
+        numbers = (
+            self._at,
+            self._next_at,
+            ages[self._next_at],
+            np.arange(n_envs) * self.layout.per_env + listed,
+            self.order[:, listed],
+            actions,
+            step.rewards.astype(np.float64).view(np.int64),  # the bits of the reward
+            step.terminal,
+            step.life_lost,
             self.tails,
             self.ends,
-            self.order,
-            self.ages,
-            self._at,
-            self._final_at,
-            self._next_at,
         )
-        self.made += 1
-        if self._on_host:
-            outcome = (actions, step.rewards, step.terminal, step.life_lost)
-            kernel.store_outcomes(self._at, *outcome, *self._outcomes)
-            kernel.store_frames(self._next_at, rows, self._frames)
-            if finals is not rows:
-                kernel.store_frames(self._final_at, finals, self._frames)
-        else:
-            self._append_on_gpu(actions, step, rows, finals)
+        self._gpu.append(frames, numbers)
 
     def sample(self, count: int, generator: torch.Generator, out: Batch | None = None) -> Batch:
         """Draw `count` transitions with replacement, all equally likely.
 
         Args:
             count: B.
-            generator: On the memory's device.
-            out: A batch of the same size that is of no more use: on the CPU it is written over, which saves finding
-                new memory. A batch of another size is left alone.
+            generator: On the buffer's device.
+            out: A batch of the same size that you no longer need: on the CPU it is written over, which saves
+                allocating memory. A batch of another size is left alone.
         """
         if not len(self):
-            raise ValueError("The replay memory holds no transition to draw. Append some steps first.")
-        try:
-            draws = torch.randint(DRAWS, (count,), generator=generator, device=self.device)
-        except RuntimeError as error:
-            if generator.device.type == self.device.type:
-                raise
-            raise ValueError(
-                f"The replay memory is on {self.device.type} and the generator on {generator.device.type}. "
-                f"Make the generator with torch.Generator({self.device.type!r})."
-            ) from error
-        return self._sample_kernel(draws, out) if self._on_host else self.gather(draws)
+            raise ValueError("The replay buffer holds no transition to draw. Append some steps first.")
+        draws = torch.randint(DRAWS, (count,), generator=generator, device=self.device)
+        return self._sample_kernel(draws, out) if self._gpu is None else self.gather(draws)
 
     def close(self) -> None:
-        """Let go of what is held on a GPU beside the memory itself."""
-        if isinstance(self._side, GpuSide):
-            self._side.release()
+        """Release what is held on a GPU beside the buffer itself."""
+        if self._gpu is not None:
+            self._gpu.release()
 
     def synchronise(self) -> None:
-        """Make everything that sampling reads agree with ages, order, tails and ends, after they were restored."""
+        """Make everything that sampling reads agree with ages, order and tails, after they were restored."""
         np.cumsum(self.made - self.tails, out=self.ends)
-        self._link()
+        if self._gpu is not None:
+            self._gpu.load(self)
 
-    def _sample_kernel(self, draws: torch.Tensor, out: Batch | None = None) -> Batch:
-        if out is None or len(out.actions) != len(draws):
-            out, views = self._new_batch(len(draws))
-        else:
-            if self._reused is None or self._reused[0] is not out:
-                self._reused = (out, _views(*(part.numpy() for part in out)))
-            views = self._reused[1]
-        where = (self.tails, self.ends, self.order, self.ages)
-        kernel.sample_windows(draws.numpy(), *where, self._frames, *self._outcomes, *views)
-        return out
+    def gather(self, draws: Tensor) -> Batch:
+        """The transitions that draws (B,), int64, pick, in plain torch: what runs on a GPU.
 
-    def _new_batch(self, count: int) -> tuple[Batch, tuple[np.ndarray, ...]]:
-        """A batch to be filled. It is NumPy's, which makes small arrays several times faster than torch."""
-        layout = self.layout
-        windows = np.empty((count, layout.stack + 1, *layout.frame_shape), layout.dtype)
-        arrays = (windows, *(np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_)))
-        return Batch(*map(torch.from_numpy, arrays)), _views(*arrays)
-
-    def gather(self, draws: torch.Tensor) -> Batch:
-        """The transitions that draws (B,), int64, pick: the kernel's twin in plain torch, and what runs on a GPU.
-
-        Nothing in it waits, and everything that it reads stays where it is, so that it can be part of a CUDA graph.
+        It never waits, and everything that it reads stays where it is, so it can be part of a CUDA graph.
         """
-        layout, side = self.layout, self._side
-        index = draws % side.ends[-1]
-        env = torch.searchsorted(side.ends, index, right=True)
-        index = index - torch.nn.functional.pad(side.ends[:-1], (1, 0))[env]
-        slot = side.order[env, (side.tails[env] + index) % layout.per_env]
+        assert self._gpu is not None
+        layout, gpu = self.layout, self._gpu
+        index = draws % gpu.ends[-1]
+        env = torch.searchsorted(gpu.ends, index, right=True)
+        index = index - torch.nn.functional.pad(gpu.ends[:-1], (1, 0))[env]
+        slot = gpu.order[env, (gpu.tails[env] + index) % layout.per_env]
         row = env * layout.slots + slot % layout.slots
         reach = torch.arange(1 - layout.stack, 2, device=self.device)
         places = env[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
-        windows = side.words.index_select(0, places.flatten()).view(*places.shape, -1)
-        outside = -reach > side.ages.flatten()[row][:, None].long()
-        windows = windows.masked_fill_(outside[..., None], 0)
+        windows = gpu.words.index_select(0, places.flatten()).view(*places.shape, -1)
+        outside = -reach > gpu.ages.flatten()[row][:, None].long()
+        windows = windows.masked_fill_(outside[..., None], 0).view(torch.uint8)
+        kind = torch.uint8 if layout.dtype == "uint8" else torch.float32
         return Batch(
-            windows=self._shaped(windows.view(torch.uint8)),
+            windows=windows.view(kind).view(len(windows), layout.stack + 1, *layout.frame_shape),
             actions=self.actions[row].long(),
             rewards=self.rewards[row],
             terminal=self.terminal[row],
             life_lost=self.life_lost[row],
         )
 
-    def _append_on_gpu(self, actions: np.ndarray, step: Step, rows: np.ndarray, finals: np.ndarray) -> None:
-        assert isinstance(self._side, GpuSide)
-        ages, latest = self.ages.reshape(-1), self.made - 1
-        if finals is not rows:
-            over = np.flatnonzero(step.ended)
-            places = self._final_at[over]
-            self._side.write_frames(places, finals[over], ages[places])
-        listed = latest % self.layout.per_env
-        self._side.append(
-            frames=rows,
-            at=self._at,
-            next_at=self._next_at,
-            next_age=ages[self._next_at],
-            listed_at=np.arange(self.layout.n_envs) * self.layout.per_env + listed,
-            slot=self.order[:, listed],
-            action=actions,
-            reward=step.rewards.astype(np.float64).view(np.int64),
-            terminal=step.terminal,
-            life_lost=step.life_lost,
-            tails=self.tails,
-            ends=self.ends,
-        )
+    def _sample_kernel(self, draws: Tensor, out: Batch | None = None) -> Batch:
+        """The same on a CPU."""
+        if out is None or len(out.actions) != len(draws):
+            out = self._new_batch(len(draws))
+        if self._reused is None or self._reused[0] is not out:
+            windows, *rest = (part.numpy() for part in out)
+            self._reused = (out, (windows.reshape(len(windows), -1).view(np.uint8), *rest))
+        where = (self.tails, self.ends, self.order, self.ages)
+        kernel.sample_windows(draws.numpy(), *where, *self._arrays, *self._reused[1])
+        return out
 
-    def _link(self) -> None:
-        """Everything for the kernel (NumPy) and for its twin (torch); on a GPU what has changed is sent there."""
-        if self._on_host:
-            self._frames = self.frames.numpy()
-            kept = (self.actions, self.rewards, self.terminal, self.life_lost)
-            self._outcomes = tuple(tensor.numpy() for tensor in kept)
-            self._side = HostSide.of(self)
-        elif not hasattr(self, "_side"):
-            self._side = GpuSide(self)
-        else:
-            assert isinstance(self._side, GpuSide)
-            self._side.load(self)
+    def _new_batch(self, count: int) -> Batch:
+        """A batch to be filled. NumPy makes small arrays several times faster than torch."""
+        layout = self.layout
+        windows = np.empty((count, layout.stack + 1, *layout.frame_shape), layout.dtype)
+        rest = (np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_))
+        return Batch(*map(torch.from_numpy, (windows, *rest)))
 
-    def _zeros(self, shape: tuple[int, ...], dtype: type) -> torch.Tensor:
-        if self._on_host:
+    def _open_slots(self, ended: np.ndarray, *, begins: bool) -> None:
+        books = (self.heads, self.tails, self.ends, self.order, self.ages)
+        rows = (self._at, self._final_at, self._next_at)
+        kernel.open_slots(begins, ended, self.layout.stack - 1, self.made, *books, *rows)
+
+    def _newest(self, observations: np.ndarray) -> np.ndarray:
+        """The newest frame of each observation, (N, bytes of a frame)."""
+        layout = self.layout
+        stacked = layout.frame_shape if layout.stack == 1 else (layout.stack, *layout.frame_shape)
+        if observations.shape != (layout.n_envs, *stacked):
+            raise ValueError(
+                f"The replay buffer was made for observations of shape {(layout.n_envs, *stacked)}, "
+                f"got {observations.shape}."
+            )
+        flat = np.ascontiguousarray(observations, layout.dtype).reshape(layout.n_envs, -1)
+        return flat.view(np.uint8)[:, -layout.frame_bytes :]
+
+    def _zeros(self, shape: tuple[int, ...], dtype: type) -> Tensor:
+        if self.device.type == "cpu":  # NumPy's zeros cost nothing until they are written to, unlike torch's
             return torch.from_numpy(np.zeros(shape, dtype))
         kind = torch.from_numpy(np.zeros(0, dtype)).dtype
         return torch.zeros(shape, dtype=kind, device=self.device)
 
-    def _bytes(self, observations: np.ndarray) -> np.ndarray:
-        """Observations as (N, bytes of one)."""
-        layout = self.layout
-        expected = layout.frame_shape if layout.stack == 1 else (layout.stack, *layout.frame_shape)
-        if observations.shape != (layout.n_envs, *expected):
-            raise ValueError(
-                f"The replay memory was made for observations of shape {(layout.n_envs, *expected)}, "
-                f"got {observations.shape}."
-            )
-        flat = np.ascontiguousarray(observations, layout.dtype).reshape(layout.n_envs, -1)
-        return flat.view(np.uint8)
 
-    def _shaped(self, windows: torch.Tensor) -> torch.Tensor:
-        """Bytes as frames, (B, stack + 1, *frame_shape)."""
-        layout = self.layout
-        kind = torch.uint8 if layout.dtype == "uint8" else torch.float32
-        return windows.view(kind).view(len(windows), layout.stack + 1, *layout.frame_shape)
+class _OnGpu:
+    """What sampling reads on a GPU, at places that never change, and how steps get there.
+
+    It also works in RAM, where nothing is recorded, so that it can be tested without a GPU.
+
+    Attributes:
+        order, ages, tails, ends: As in `Replay`.
+        words: The frames (N * M, words of a frame), as wide integers.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        layout, device = replay.layout, replay.device
+        self._replay = replay
+        self.order = torch.empty(replay.order.shape, dtype=torch.int64, device=device)
+        self.ages = torch.empty(replay.ages.shape, dtype=torch.uint8, device=device)
+        self._envs = torch.empty((2, layout.n_envs), dtype=torch.int64, device=device)
+        self.tails, self.ends = self._envs
+        self.words = _as_words(replay.frames)
+        self._numbers = torch.zeros((11, layout.n_envs), dtype=torch.int64, device=device)
+        self._frames = torch.zeros((layout.n_envs, layout.frame_bytes), dtype=torch.uint8, device=device)
+        # Memory of the host that the GPU reads from while the host goes on, used in turns.
+        self._sources = [(self._mirror(self._numbers), self._mirror(self._frames), GpuEvent(device)) for _ in range(AHEAD)]
+        self._turn = 0
+        self._scatter = CudaGraph(self._scatter_step, device, repeatable=True)
+        self.load(replay)
+
+    def load(self, replay: Replay) -> None:
+        """Send everything, after the buffer was filled from files."""
+        self.order.copy_(torch.from_numpy(replay.order))
+        self.ages.copy_(torch.from_numpy(replay.ages))
+        self.place(replay.tails, replay.ends)
+
+    def place(self, tails: np.ndarray, ends: np.ndarray) -> None:
+        """Send which transitions can be drawn."""
+        self._envs.copy_(self._sent(np.stack((tails, ends))))
+
+    def write_frames(self, rows: np.ndarray, frames: np.ndarray, ages: np.ndarray) -> None:
+        """Write frames (K, bytes) and their ages (K,) to `rows`."""
+        at = self._sent(rows)
+        self.words.index_copy_(0, at, _as_words(self._sent(np.ascontiguousarray(frames)), self.words.dtype))
+        self.ages.view(-1).index_copy_(0, at, self._sent(ages))
+
+    def append(self, frames: np.ndarray, numbers: Sequence[np.ndarray]) -> None:
+        """Store one step of every environment: frames (N, bytes) and the numbers (N,) that `_scatter_step` names."""
+        here, shown, fetched = self._sources[self._turn]
+        self._turn = (self._turn + 1) % AHEAD
+        fetched.synchronize()  # done long ago, unless the host is far ahead
+        for row, given in zip(here.numpy(), numbers, strict=True):
+            row[:] = given
+        np.copyto(shown.numpy(), frames)
+        self._numbers.copy_(here, non_blocking=True)
+        self._frames.copy_(shown, non_blocking=True)
+        fetched.record()
+        self._scatter()
+
+    def release(self) -> None:
+        """Release the graph."""
+        self._scatter.release()
+
+    def _scatter_step(self) -> None:
+        replay = self._replay
+        at, next_at, next_age, listed_at, slot, action, reward, terminal, life_lost = self._numbers[:9]
+        replay.actions.index_copy_(0, at, action.int())
+        replay.rewards.index_copy_(0, at, reward.view(torch.float64).float())
+        replay.terminal.index_copy_(0, at, terminal.bool())
+        replay.life_lost.index_copy_(0, at, life_lost.bool())
+        self.order.view(-1).index_copy_(0, listed_at, slot)
+        self.words.index_copy_(0, next_at, _as_words(self._frames, self.words.dtype))
+        self.ages.view(-1).index_copy_(0, next_at, next_age.to(torch.uint8))
+        self._envs.copy_(self._numbers[9:])  # tails and ends
+
+    def _mirror(self, there: Tensor) -> Tensor:
+        return pinned(torch.zeros_like(there, device="cpu"), there)
+
+    def _sent(self, array: np.ndarray) -> Tensor:
+        """A copy on the device. Pinned memory lets the host go on at once; torch keeps it until the copy is done."""
+        here, device = torch.from_numpy(array), self._envs.device
+        return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.clone()
 
 
-def _views(windows: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A batch as the kernel takes it, windows as (B, bytes)."""
-    return (windows.reshape(len(windows), -1).view(np.uint8), *rest)
+def _as_words(frames: Tensor, kind: torch.dtype | None = None) -> Tensor:
+    """Frames (K, bytes) as rows of the widest integers that divide them: fewer and wider reads."""
+    if kind is None:
+        kind = next(one for one in (torch.int64, torch.int32, torch.uint8) if not frames.shape[-1] % one.itemsize)
+    return frames.view(kind)
 
 
 def refuse_few_transitions(n_envs: int, capacity: int) -> None:
-    """Refuse a replay memory of fewer transitions than one for each environment."""
+    """Refuse a replay buffer of fewer transitions than one for each environment."""
     if capacity < n_envs:
         raise ValueError(
-            f"A replay memory for {n_envs} environments holds at least {n_envs} transitions, got {capacity}. "
-            "Raise replay or lower envs."
+            f"A replay buffer for {n_envs} environments holds at least {n_envs} transitions, got {capacity}. "
+            "Raise buffer_size or lower n_envs."
         )
 
 
@@ -367,7 +421,7 @@ def _refuse_too_much(layout: Layout, device: torch.device) -> None:
     if layout.nbytes > free:
         where = "of RAM" if device.type == "cpu" else f"on {device}"
         raise ValueError(
-            f"A replay memory of {layout.n_envs * layout.per_env:,} transitions takes {layout.nbytes / 1e9:.1f} GB, "
-            f"and {free / 1e9:.1f} GB {where} are free. Lower replay to about "
+            f"A replay buffer of {layout.n_envs * layout.per_env:,} transitions takes {layout.nbytes / 1e9:.1f} GB, "
+            f"and {free / 1e9:.1f} GB {where} are free. Lower buffer_size to about "
             f"{int(0.9 * free / layout.nbytes * layout.n_envs * layout.per_env):,}."
         )

@@ -1,9 +1,9 @@
-"""The replay memory in pieces that never change, so that saving it again costs only what is new.
+"""The replay buffer in pieces that never change, so that saving it again costs only what is new.
 
-A slot is complete once the next one is open, and what it holds never changes before it is overwritten. A
-segment is the complete slots first .. last - 1 of each environment, one environment after another, numbered
-absolutely. What is left is small: where each environment stands, and its open slot. Both together give back a
-memory that draws the same batches, and goes on in the same way.
+A slot is complete once the next one is open, and then keeps what it holds until it is overwritten. A segment is the
+complete slots first .. last - 1 of each environment, one environment after another, numbered absolutely. What is left
+is small: where each environment stands, and its open slot. Both together give back a buffer that draws the same
+batches and grows in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from svrl.agents.replay import Replay
 
 PIECE_BYTES = 1 << 28
-"""Bytes of frames in one segment; the most that saving and loading need beside the memory."""
+"""Bytes of frames in one segment: the most that saving and loading need beside the buffer."""
 
 OUTCOMES = ("frames", "actions", "rewards", "terminal", "life_lost")
 
@@ -45,135 +45,97 @@ def segments(replay: Replay, since: np.ndarray | None = None) -> Iterator[dict[s
     span = max(1, PIECE_BYTES // (replay.layout.n_envs * replay.layout.frame_bytes))
     while (first < replay.heads).any():
         last = np.minimum(first + span, replay.heads)
-        yield _segment(replay, first, last)
+        rows = _rows(replay, first, last)
+        places = torch.from_numpy(rows).to(replay.device)
+        drawable = []
+        for env, (begin, end) in enumerate(zip(first, last, strict=True)):
+            numbers = np.arange(replay.tails[env], replay.made)
+            drawable.append(np.isin(np.arange(begin, end), replay.order[env, numbers % replay.layout.per_env]))
+        yield {
+            "first": first,
+            "last": last,
+            **{name: getattr(replay, name).index_select(0, places).cpu().numpy() for name in OUTCOMES},
+            "ages": replay.ages.reshape(-1)[rows],
+            "drawable": np.concatenate(drawable),
+        }
         first = last
-
-
-def _segment(replay: Replay, first: np.ndarray, last: np.ndarray) -> dict[str, Any]:
-    rows = _rows(replay, first, last)
-    places = torch.from_numpy(rows).to(replay.device)
-    kept = {name: getattr(replay, name).index_select(0, places).cpu().numpy() for name in OUTCOMES}
-    drawable = [np.isin(np.arange(first[env], last[env]), _listed(replay, env)) for env in range(len(first))]
-    return {
-        "first": first,
-        "last": last,
-        **kept,
-        "ages": replay.ages.reshape(-1)[rows],
-        "drawable": np.concatenate(drawable),
-    }
-
-
-def _rows(replay: Replay, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    slots = replay.layout.slots
-    envs = (env * slots + np.arange(first[env], last[env]) % slots for env in range(len(first)))
-    return np.concatenate(list(envs))
-
-
-def _listed(replay: Replay, env: int) -> np.ndarray:
-    """Slots of an environment's transitions that can be drawn, oldest first."""
-    numbers = np.arange(replay.tails[env], replay.made)
-    return replay.order[env, numbers % replay.layout.per_env]
 
 
 def standing(replay: Replay) -> dict[str, Any]:
     """All that segments do not hold: the layout, where each environment stands, and its open slot's frame and age."""
-    envs, slots = np.arange(replay.layout.n_envs), replay.layout.slots
-    opened = replay.heads % slots
+    rows = _rows(replay, replay.heads, replay.heads + 1)
     return {
         "layout": asdict(replay.layout),
         "made": replay.made,
         "heads": replay.heads.copy(),
         "tails": replay.tails.copy(),
-        "open_ages": replay.ages[envs, opened],
-        "open_frames": replay.frames[torch.from_numpy(envs * slots + opened).to(replay.device)].cpu().numpy(),
+        "open_ages": replay.ages.reshape(-1)[rows],
+        "open_frames": replay.frames[torch.from_numpy(rows).to(replay.device)].cpu().numpy(),
     }
 
 
 def refuse_another_layout(replay: Replay, stands: Mapping[str, Any]) -> None:
-    """Raise unless the memory is laid out as the one that was saved.
-
-    Raises:
-        ValueError: The sentence says what differs.
-    """
+    """Raise ValueError, with what differs, unless the buffer is laid out as the one that was saved."""
     now = asdict(replay.layout)
     changed = [f"{name} was {was} and is {now.get(name)}" for name, was in stands["layout"].items() if was != now[name]]
     if changed:
         raise ValueError(
-            f"The saved replay memory is laid out otherwise: {', '.join(changed)}. "
+            f"The saved replay buffer is laid out otherwise: {', '.join(changed)}. "
             "Use the same environment, buffer_size and n_envs."
         )
 
 
 def restore(replay: Replay, stands: Mapping[str, Any], pieces: Iterable[Mapping[str, Any]]) -> None:
-    """Fill a memory from what `standing` and `segments` gave, the segments in their order.
+    """Fill a buffer from what `standing` and `segments` gave, the segments in their order.
 
     Raises:
-        ValueError: If the memory is laid out otherwise, or if what was saved is incomplete or contradicts itself.
+        ValueError: If the buffer is laid out otherwise, or if what was saved is incomplete or contradicts itself.
     """
     refuse_another_layout(replay, stands)
-    counts = _saved_counts(replay, stands)
-    reached: np.ndarray | None = None
-    listed: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in counts]
+    layout, made, heads, tails = replay.layout, int(stands["made"]), stands["heads"], stands["tails"]
+    counts = made - tails
+    # The kernels trust these numbers, and files may come from strangers.
+    if not ((heads >= -1) & (tails >= 0) & (counts >= 0) & (counts <= layout.per_env)).all():
+        raise ValueError(_CONTRADICTION)
+    reached = None
+    drawable: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in counts]
     for piece in pieces:
         reached = piece["last"]
-        _write_piece(replay, piece)
-        for env, slots in enumerate(_drawable_slots(piece)):
-            listed[env].append(slots)
-    if reached is not None and (reached != stands["heads"]).any():
-        raise ValueError("The saved replay memory lacks its newest segment.")
-    drawable = [np.concatenate(parts) for parts in listed]
-    for env, (found, count) in enumerate(zip(drawable, counts, strict=True)):
+        _write(replay, _rows(replay, piece["first"], reached), piece["ages"], {name: piece[name] for name in OUTCOMES})
+        lengths = np.cumsum(reached - piece["first"])[:-1]
+        for env, flags in enumerate(np.split(piece["drawable"], lengths)):
+            drawable[env].append(piece["first"][env] + np.flatnonzero(flags))
+    if reached is not None and (reached != heads).any():
+        raise ValueError("The saved replay buffer lacks its newest segment.")
+    slots = [np.concatenate(parts) for parts in drawable]
+    for env, (found, count) in enumerate(zip(slots, counts, strict=True)):
         if len(found) < count:
             raise ValueError(
-                f"The saved replay memory has {len(found)} of the {count} transitions of environment {env}."
+                f"The saved replay buffer has {len(found)} of the {count} transitions of environment {env}."
             )
-    _stand_where_it_stood(replay, stands, drawable)
-
-
-def _drawable_slots(piece: Mapping[str, Any]) -> Iterator[np.ndarray]:
-    """Of each environment, the slots of a segment that can be drawn."""
-    begin = 0
-    for first, last in zip(piece["first"], piece["last"], strict=True):
-        end = begin + last - first
-        yield first + np.flatnonzero(piece["drawable"][begin:end])
-        begin = end
-
-
-def _saved_counts(replay: Replay, stands: Mapping[str, Any]) -> np.ndarray:
-    """(N,), transitions of each environment that could be drawn when it was saved."""
-    counts: np.ndarray = int(stands["made"]) - stands["tails"]
-    possible = (stands["heads"] >= -1) & (stands["tails"] >= 0) & (counts >= 0) & (counts <= replay.layout.per_env)
-    if not possible.all():
-        raise ValueError("The saved replay memory contradicts itself.")
-    return counts
-
-
-def _stand_where_it_stood(replay: Replay, stands: Mapping[str, Any], slots: list[np.ndarray]) -> None:
-    """Stand where the saved buffer stood. Each environment lists the newest of `slots`, as many as it listed."""
-    layout, made, heads = replay.layout, int(stands["made"]), stands["heads"]
-    rows = np.arange(layout.n_envs) * layout.slots + heads % layout.slots
-    replay.ages.reshape(-1)[rows] = _ages(replay, stands["open_ages"])
-    replay.frames[torch.from_numpy(rows).to(replay.device)] = torch.from_numpy(stands["open_frames"]).to(replay.device)
-    for env, found in enumerate(slots):
-        oldest = int(stands["tails"][env])
-        numbers = np.arange(oldest, made)
+    _write(replay, _rows(replay, heads, heads + 1), stands["open_ages"], {"frames": stands["open_frames"]})
+    for env, found in enumerate(slots):  # of the slots that can be drawn the newest are listed
+        numbers = np.arange(tails[env], made)
         replay.order[env, numbers % layout.per_env] = found[len(found) - len(numbers) :]
-        replay.tails[env] = oldest
     replay.made = made
-    replay.heads[:] = heads
+    replay.tails[:], replay.heads[:] = tails, heads
     replay.synchronise()
 
 
-def _write_piece(replay: Replay, piece: Mapping[str, Any]) -> None:
-    rows = _rows(replay, piece["first"], piece["last"])
-    places = torch.from_numpy(rows).to(replay.device)
-    for name in OUTCOMES:
-        getattr(replay, name).index_copy_(0, places, torch.from_numpy(piece[name]).to(replay.device))
-    replay.ages.reshape(-1)[rows] = _ages(replay, piece["ages"])
+_CONTRADICTION = "The saved replay buffer contradicts itself."
 
 
-def _ages(replay: Replay, ages: np.ndarray) -> np.ndarray:
-    """The kernels trust ages, and files may come from strangers."""
+def _write(replay: Replay, rows: np.ndarray, ages: np.ndarray, kept: Mapping[str, np.ndarray]) -> None:
     if len(ages) and ages.max() >= replay.layout.stack:
-        raise ValueError("The saved replay memory contradicts itself.")
-    return ages
+        raise ValueError(_CONTRADICTION)
+    places = torch.from_numpy(rows).to(replay.device)
+    for name, values in kept.items():
+        getattr(replay, name).index_copy_(0, places, torch.from_numpy(values).to(replay.device))
+    replay.ages.reshape(-1)[rows] = ages
+
+
+def _rows(replay: Replay, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Rows, among all N * M, of the slots first .. last - 1 of each environment."""
+    slots = replay.layout.slots
+    envs = (env * slots + np.arange(first[env], last[env]) % slots for env in range(len(first)))
+    return np.concatenate(list(envs))
