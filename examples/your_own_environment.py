@@ -50,10 +50,10 @@ config = svrl.AgentConfig.of(
     "classic", agent="double", structured=True, gamma=0.95, steps=8_000, epsilon_steps=4_000, eval_every=0
 )
 untrained = svrl.Training(heated_room, config, seed=0)
-untrained.close()  # it is not gone on with; its network is as it was drawn
+untrained.close()  # its network is as it was drawn
 agent = svrl.train(heated_room, config, seed=0)
-for label, found in (("before", untrained), ("after", agent)):
-    games = svrl.evaluate(found.network, heated_room, config, episodes=50, seed=1)
+for label, found in (("before", svrl.Agent.of(untrained)), ("after", agent)):
+    games = found.evaluate(episodes=50, seed=1)
     low, high = games.interval()
     print(f"{label:>6} {found.updates:5} updates: mean score {games.mean:6.1f}, 95% from {low:.1f} to {high:.1f}")
 

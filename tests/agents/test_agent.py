@@ -106,7 +106,7 @@ def test_random_actions_are_the_environment_s_and_need_a_generator() -> None:
     agent = agent_on(lambda: Sampled(BOX))
     generator = torch.Generator().manual_seed(0)
     assert {agent.act(np.zeros(3), 1.0, generator) for _ in range(100)} == {-2, -1, 0, 1, 2}
-    with pytest.raises(ValueError, match="needs a generator"):
+    with pytest.raises(ValueError, match="need a generator"):
         agent.act(np.zeros(3), 0.1)
 
 
@@ -146,12 +146,9 @@ def test_environments_of_svrl_s_own(name: str, tmp_path: Path) -> None:
         (SPACES[5], 1.0, "got 1.0"),
         (SPACES[5], np.array([0, 1, 7]), "got numbers from 0 to 7"),
         (SPACES[6], np.array([1, 3]), "got numbers from 1 to 3"),
-        (SPACES[8], np.zeros(5), "must be a tuple of 2 parts, got float64"),
+        (SPACES[8], 5, r"must be of Tuple\(.*, got 5"),
         (SPACES[8], (1, np.zeros(2)), r"the observation\[1\] must be float64 of shape \(3,\)"),
-        (SPACES[8], (1, np.zeros((4, 3))), "parts of one and of several"),
-        (SPACES[9], {"b": 1}, "must be a dictionary with a, b, got one with b"),
-        (SPACES[9], {**SPACES[9].sample(), "c": 1}, "must be a dictionary with a, b, got one with a, b, c"),
-        (SPACES[9], 1, "must be a dictionary with a, b, got 1"),
+        (SPACES[9], {"b": 1}, r"must be of Dict\(.*, got \{'b': 1\}"),
     ],
 )
 def test_what_is_no_observation_gets_one_sentence(space: spaces.Space, given: Any, sentence: str) -> None:
@@ -164,18 +161,11 @@ def test_what_is_no_observation_gets_one_sentence(space: spaces.Space, given: An
 
 
 def rewritten(path: Path, **changes: Any) -> None:
-    """Change what an agent's file says of the environment; None takes a field out."""
+    """Change what an agent's file says of the environment."""
     tree = dict(read_arrays(path))
     about = json.loads(tree["about"])
-    about["spec"] = {name: value for name, value in {**about["spec"], **changes}.items() if value is not None}
+    about["spec"] |= changes
     write_arrays(path, {**tree, "about": json.dumps(about)})
-
-
-def test_older_files_still_load_and_number_actions_as_the_environment_does(tmp_path: Path) -> None:
-    agent_on(lambda: Sampled(BOX)).save(tmp_path / "agent.npz")
-    expected = Agent.load(tmp_path / "agent.npz").act(np.full(3, 0.5))
-    rewritten(tmp_path / "agent.npz", space=None, first_action=None)
-    assert Agent.load(tmp_path / "agent.npz").act(np.full(3, 0.5)) == expected
 
 
 @pytest.mark.parametrize("space", [{}, {"kind": "Graph"}, {"kind": "Box", "shape": [4], "dtype": "float32"}, 5])

@@ -17,7 +17,6 @@ from svrl.agents.evaluation import (
     _whole_games,
     evaluate,
     human_normalised_mean,
-    paper_score,
     with_evaluation,
 )
 from svrl.agents.events import Evaluated, Event, Stepped
@@ -27,7 +26,7 @@ from svrl.envs.vector import Step
 CONFIG = AgentConfig.of("smoke", network="mlp", hidden=(16,), eval_epsilon=0.0)
 
 
-def lanes_with_games(lengths: list[list[int]]) -> Iterator[Step]:
+def envs_with_games(lengths: list[list[int]]) -> Iterator[Step]:
     """Environment i plays games of these lengths, for ever; in its k-th game every step pays 100 i + k."""
     game, left = [0] * len(lengths), [games[0] for games in lengths]
     while True:
@@ -44,9 +43,9 @@ def lanes_with_games(lengths: list[list[int]]) -> Iterator[Step]:
             left[i] = lengths[i][game[i] % len(lengths[i])]
 
 
-def test_the_kth_game_belongs_to_lane_k_mod_n() -> None:
+def test_the_kth_game_belongs_to_environment_k_mod_n() -> None:
     told: list[tuple[int, int]] = []
-    steps = lanes_with_games([[1, 2], [50, 40], [3, 7]])
+    steps = envs_with_games([[1, 2], [50, 40], [3, 7]])
     games = _whole_games(steps, 3, 5, lambda done, of: told.append((done, of)))
     # Environment 0 has long been through dozens of games when environment 1 ends its second.
     assert games.lengths == (1, 50, 3, 2, 40)
@@ -197,9 +196,6 @@ def test_training_on_an_environment_without_a_limit_ends_and_says_why() -> None:
 
 
 def test_scores_in_other_units() -> None:
-    assert paper_score([]) is None
-    assert paper_score([1.0, 2.0]) == 1.5
-    assert paper_score([1000.0] + [2.0] * 100) == 2.0
     assert human_normalised_mean("CartPole-v1", [1.0]) is None
     assert human_normalised_mean("atari/breakout", []) is None
     # Random 1.7, human 30.5 (Wang et al., 2016).

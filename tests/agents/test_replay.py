@@ -252,7 +252,7 @@ def test_untouched_memory_costs_nothing():
 
 
 def test_too_much_is_refused_with_what_to_lower():
-    with pytest.raises(ValueError, match=r"takes .* GB, and .* GB of RAM are free. Lower buffer_size to about [\d,]+\."):
+    with pytest.raises(ValueError, match=r"takes .* GB, and .* GB of RAM are free\. Lower buffer_size to"):
         Replay(ATARI, n_envs=1, capacity=10**10)
 
 

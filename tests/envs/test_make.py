@@ -43,7 +43,7 @@ def test_public_names_are_there(name: str) -> None:
         ("no_such_package:Thing-v0", {}, "could not be made: ModuleNotFoundError"),
         ("Pendulum-v1", {}, "only discrete ones can be learned.*control/inverted-pendulum"),
         ("CartPole-v1", {"sticky": 0.25}, "only Atari and MinAtar"),
-        ("CartPole-v1", {"actions": 5}, "control/TASK alone"),
+        ("CartPole-v1", {"actions": 5}, "only be set for control/TASK"),
         ("minatar/breakout", {"sticky": 1.5}, r"probability in \[0, 1\]"),
         ("control/cart-pole", {"actions": -1}, "0 or more"),
         ("CartPole-v1", {"seed": -1}, "from 0, got -1"),

@@ -17,7 +17,6 @@ import svrl
         (lambda: svrl.Training("CartPole-v1", "smoke"), r"Training takes an AgentConfig, .* got 'smoke'"),
         (lambda: svrl.train("CartPole-v1", "smoke"), r"train takes an AgentConfig, .* got 'smoke'"),
         (lambda: svrl.make_task("cart-pole", states=10), r"needs as many grid sizes, got states=10"),
-        (lambda: svrl.rank_study(None, states=-1), r"at least 1 state, got -1"),
     ],
 )
 def test_it_is_told(call: Callable[[], object], words: str) -> None:

@@ -1,9 +1,10 @@
-"""An agent to act with: a trained network, what it was trained on, and how to keep it on disk."""
+"""An agent to act with: a trained network, what it was trained on, and its file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +15,12 @@ import torch
 from torch import Tensor
 
 from svrl.agents.acting import epsilon_greedy
-from svrl.agents.agent_fields import check_spec, reading_fields, whole, word
 from svrl.agents.config import AgentConfig
+from svrl.agents.evaluation import Games, evaluate
+from svrl.agents.events import warn
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
-from svrl.envs.make import EnvSource, make_env, name_of
+from svrl.envs.make import EnvSource, describe_env, name_of
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.runtime.files import read_object
@@ -34,12 +36,12 @@ class Agent:
 
     Attributes:
         source: Its environment, by name or as a function.
-        spec: What that looks like.
+        spec: What the environment looks like.
         config: How it was trained.
         network: The online network.
         steps: Agent steps it was trained for.
         updates: Updates it was trained for.
-        seed: Of the training.
+        seed: The seed of the training.
     """
 
     source: EnvSource
@@ -64,11 +66,11 @@ class Agent:
         return next(self.network.parameters()).device
 
     def act(self, observation: Any, epsilon: float = 0.0, generator: torch.Generator | None = None) -> Any:
-        """What to do now, in the environment's own numbers of its actions.
+        """The action to take, numbered as the environment numbers its actions.
 
         Args:
-            observation: What `env.reset()` or `env.step()` gives, or the batch of N that a vector environment gives. Of
-                atari/, minatar/ and control/, an array of `spec.observation_shape`, or N of them.
+            observation: What `env.reset()` or `env.step()` returns, or the batch of N that a vector environment
+                returns. For atari/, minatar/ and control/, an array of `spec.observation_shape`, or N of them.
             epsilon: Probability of a random action; 0 is greedy.
             generator: A CPU generator, which random actions need.
 
@@ -76,10 +78,12 @@ class Agent:
             The action, an int; or N of them (N,), int64.
 
         Raises:
-            ValueError: If the observation is not of the environment's space, or not finite.
+            ValueError: If the observation is not in the environment's space, or not finite.
         """
         if epsilon != 0.0 and generator is None:
-            raise ValueError("Acting at random needs a generator: torch.Generator().manual_seed(0), and keep it.")
+            raise ValueError(
+                "Random actions need a generator. Make torch.Generator().manual_seed(0) once, and keep it."
+            )
         seen, alone = self._read(observation)
         q = self._values(seen)
         best = q.argmax(-1) if epsilon == 0.0 or generator is None else epsilon_greedy(q, epsilon, generator)
@@ -87,10 +91,41 @@ class Agent:
         return int(actions[0]) if alone else actions
 
     def q(self, observation: Any) -> Tensor:
-        """Values (A,) of an observation, or (N, A) of N of them, as `act` takes them; action 0 is the first."""
+        """Values (A,) of an observation, or (N, A) of N of them, as `act` takes them; entry 0 is the first action."""
         seen, alone = self._read(observation)
         q = self._values(seen)
         return q[0] if alone else q
+
+    def evaluate(
+        self,
+        env: EnvSource | None = None,
+        *,
+        episodes: int | None = None,
+        seed: int = 0,
+        epsilon: float | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        say: Callable[[str], None] = warn,
+    ) -> Games:
+        """Play whole games, as `svrl.evaluate` does.
+
+        Args:
+            env: Where to play; by default the agent's own environment.
+            episodes: Games to play; by default the configuration's `eval_episodes`.
+            seed: For environments and actions.
+            epsilon: Probability of a random action; by default the configuration's `eval_epsilon`.
+            progress: Called with (games over, games to play).
+            say: Called with the note that games were cut off, if the environment knows no limit.
+        """
+        return evaluate(
+            self.network,
+            self.source if env is None else env,
+            self.config,
+            episodes=self.config.eval_episodes if episodes is None else episodes,
+            seed=seed,
+            epsilon=epsilon,
+            progress=progress,
+            say=say,
+        )
 
     @torch.no_grad()
     def _values(self, seen: np.ndarray) -> Tensor:
@@ -116,34 +151,33 @@ class Agent:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write weights and settings to one file, atomically; reading it back executes nothing."""
+        """Write weights and settings to one file, atomically. Loading it executes nothing."""
         about = {
             "env": self.env,
             "seed": self.seed,
             "steps": self.steps,
             "updates": self.updates,
             "config": self.config.as_json(),
-            "spec": _spec_json(self.spec),
+            "spec": self.spec.__dict__,
         }
         write_arrays(Path(path), {"about": json.dumps(about), "weights": weights_of(self.network)})
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
-        """Read an agent's file; give the function again if it was trained on an environment of your own.
+        """Read an agent's file. If it was trained on an environment of your own, give the function again as `source`.
 
         Raises:
             ValueError: If the file is damaged or not an agent's.
         """
         tree = read_arrays(Path(path))
-        with reading_fields(path, "is not the file of an agent, or of another version of svrl"):
+        with _reading(path, "is not the file of an agent, or of another version of svrl"):
             about = json.loads(tree["about"])
             config, spec, env = (
                 AgentConfig.from_json(about["config"]),
                 _spec_from_json(about["spec"]),
-                word(about, "env"),
+                str(about["env"]),
             )
-            check_spec(spec)
-            numbers = {name: whole(about, name) for name in ("steps", "updates", "seed")}
+            numbers = {name: int(about[name]) for name in ("steps", "updates", "seed")}
             network = _network_of(spec, config, tree["weights"])
         return cls(
             source=source or _harmless(env), spec=spec, config=config, network=network.to(device).eval(), **numbers
@@ -156,15 +190,15 @@ def save_agent(path: Path, training: Training) -> None:
 
 
 def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
-    """The agent of a run directory: a finished one's file, or the newest checkpoint of an unfinished one.
+    """The agent of a run directory: that of a finished run, or the newest checkpoint of an unfinished one.
 
     Args:
         run: The folder.
         device: Where to put the network.
-        source: Its environment, where the folder cannot say it: a function, or a name whose package must be imported.
+        source: Its environment, where the folder cannot name it: a function, or a name whose package must be imported.
 
     Raises:
-        ValueError: If there is none, or it is damaged.
+        ValueError: If there is no agent, or it is damaged.
     """
     run = Path(run)
     if (run / AGENT).exists():
@@ -177,19 +211,33 @@ def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvS
     loaded = Checkpoints(run).load(None)
     if loaded is None:
         raise ValueError(f"{run} has no agent yet: it has neither {AGENT} nor a checkpoint.")
-    with reading_fields(run / CONFIG, "is not the configuration of a training run"):
+    with _reading(run / CONFIG, "is not the configuration of a training run"):
         known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
-        config, env = AgentConfig.from_json(known), word(settings, "env")
-        seed, _ = whole(settings, "seed"), whole(settings, "steps")
+        config, env, seed = AgentConfig.from_json(known), str(settings["env"]), int(settings["seed"])
     try:
-        spec = _spec_of(source or _harmless(env), config)
+        spec = describe_env(source or _harmless(env), config.actions)
     except ValueError as error:
         raise ValueError(f"{run / CONFIG}: {error}" if source is None else str(error)) from error
-    with reading_fields(run / STATE[0], f"does not fit {CONFIG}"):
-        state = loaded.state
-        numbers = {"steps": whole(state, "steps"), "updates": whole(state["learner"], "updates"), "seed": seed}
-        network = _network_of(spec, config, state["learner"]["online"])
+    with _reading(run / STATE[0], f"does not fit {CONFIG}"):
+        steps, learner = int(loaded.state["steps"]), loaded.state["learner"]
+        numbers = {"steps": steps, "updates": int(learner["updates"]), "seed": seed}
+        network = _network_of(spec, config, learner["online"])
     return Agent(source=source or env, spec=spec, config=config, network=network.to(device).eval(), **numbers)
+
+
+@contextmanager
+def _reading(file: Path | str, what: str) -> Iterator[None]:
+    """Turn whatever goes wrong with the content of a file, which may hold anything, into a ValueError that names it.
+
+    Args:
+        file: Its path.
+        what: What is then wrong with the file, as in "is not the file of an agent".
+    """
+    try:
+        yield
+    except Exception as error:  # networks and environments fail in many ways if their settings are odd
+        said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
+        raise ValueError(f"{file} {what}: {said.rstrip('.')}.") from error
 
 
 def _network_of(spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarray]) -> QNetwork:
@@ -198,14 +246,8 @@ def _network_of(spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarra
     return network
 
 
-def _spec_of(source: EnvSource, config: AgentConfig) -> EnvSpec:
-    env = make_env(source, 1, seed=0, **config.env_options)
-    env.close()
-    return env.spec
-
-
 def _harmless(env: str) -> str:
-    """The name of an environment that a file gives, refused if making it would import a module of that name."""
+    """The name of an environment as a file gives it. Raises ValueError if making it would import a module."""
     if ":" in env:
         raise ValueError(
             f"The agent was trained on {env!r}, which would import {env.partition(':')[0]}, and nothing is imported "
@@ -214,15 +256,9 @@ def _harmless(env: str) -> str:
     return env
 
 
-def _spec_json(spec: EnvSpec) -> dict[str, Any]:
-    return {**spec.__dict__, "frame_shape": list(spec.frame_shape), "action_names": list(spec.action_names)}
-
-
 def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
-    names = tuple(fields["action_names"])
-    if "first_action" not in fields and fields["family"] == "gymnasium":
-        fields = {**fields, "first_action": int(names[0])}  # older files have it in the names alone
-    spec = EnvSpec(**{**fields, "frame_shape": tuple(fields["frame_shape"]), "action_names": names})
+    shape, names = (tuple(fields[name]) for name in ("frame_shape", "action_names"))
+    spec = EnvSpec(**{**fields, "frame_shape": shape, "action_names": names})
     if spec.space is not None:
         from svrl.envs.observations import Observations
 

@@ -1,7 +1,7 @@
-"""Everything that can be set about an agent, in one record.
+"""All settings of an agent, in one record.
 
-The fields here are the only source of the flags of `svrl train`, of config.json and of the table
-of defaults in the docs; the text of each is its help. A preset is a set of changes to the defaults:
+The fields here are the only source of the flags of `svrl train`, of config.json and of the table of defaults in the
+docs; the text of a field is its help. A preset is a set of changes to the defaults:
 
 - authors: the program that the paper's authors published; the default on Atari.
 - paper: the text of the paper; what it leaves open is taken from `authors`.
@@ -31,11 +31,11 @@ NetworkName = Literal["nature", "minatar", "mlp"]
 Loss = Literal["huber", "squared"]
 Optimiser = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "tf32", "bf16"]
-"""What a GPU multiplies matrices in, see `svrl.agents.precision`: a matter of the device, not of the agent."""
-
+"""Number format in which a GPU multiplies matrices, see `svrl.agents.precision`. It belongs to the device, not to the
+agent."""
 
 LEAST_ACTIONS = 3
-"""Below, a matrix of values has too few columns for structure to matter."""
+"""With fewer actions a matrix of values has too few columns for structure to matter."""
 
 
 def _set(default: Any, text: str) -> Any:
@@ -44,9 +44,9 @@ def _set(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """What to train and how; every field says what it is. The defaults are the preset `authors`."""
+    """What to train and how; every field has a help text. The defaults are the preset `authors`."""
 
-    preset: str = _set("authors", "Where all other settings take their values (default: by the environment).")
+    preset: str = _set("authors", "Preset that the other settings start from (default: by the environment).")
     # The agent.
     agent: Kind = _set("dqn", "dqn, double (the online network chooses the action) or dueling (value + advantage).")
     network: NetworkName = _set("nature", "nature (84x84 frames), minatar (10x10 grids) or mlp (vectors).")
@@ -63,24 +63,24 @@ class AgentConfig:
     scale: Scale = _set("minmax", "Before estimation: none, minmax (to [-1, 1]) or row (each row's mean out).")
     next_value_from: Value = _set(
         "completed",
-        "What the chosen action is worth: completed (the completed matrix says) or network (the target network says).",
+        "Whose value the chosen action has: completed (the completed matrix) or network (the target network).",
     )
     # Learning.
     gamma: float = _set(0.99, "Discount in (0, 1).")
     batch_size: int = _set(32, "Transitions in an update.")
     optimiser: Optimiser = _set("adam", "adam, or rmsprop (centred, decay .95).")
     learning_rate: float = _set(1e-5, "Step size of the optimiser.")
-    learning_rate_left: float = _set(1.0, "Share of it that is left at the last update, falling linearly; 1 keeps it.")
+    learning_rate_left: float = _set(1.0, "Share of the rate left at the last update, falling linearly; 1 keeps it.")
     optimiser_epsilon: float = _set(1e-8, "Added to the denominator of the optimiser.")
     loss: Loss = _set("huber", "huber or squared.")
-    gradient_clamp: float = _set(1.0, "Clamp every element of the gradient to [-x, x]; 0 does not.")
+    gradient_clamp: float = _set(1.0, "Clamp every element of the gradient to [-x, x]; 0 turns this off.")
     clip_rewards: bool = _set(True, "Learn from the sign of rewards; scores stay raw.")
     life_loss_ends: bool = _set(True, "A lost life ends the bootstrap, not the game.")
     target_update_interval: int = _set(10_000, "Updates between two copies of the online to the target network.")
     updates_per_step: float = _set(0.25, "Updates for each agent step.")
     learning_starts: int = _set(10_000, "Agent steps before the first update.")
-    # Acting and remembering.
-    buffer_size: int = _set(100_000, "Transitions that the replay memory holds.")
+    # Acting and storing.
+    buffer_size: int = _set(100_000, "Transitions that the replay buffer holds.")
     n_envs: int = _set(1, "Environments stepped together.")
     act_lag: int = _set(0, "1 acts with the network from before the last burst, so that acting and learning overlap.")
     epsilon_start: float = _set(1.0, "First probability of a random action.")
@@ -132,20 +132,20 @@ class AgentConfig:
 
     @property
     def env_options(self) -> dict[str, Any]:
-        """What it says of the environments, for `svrl.make_env`."""
+        """The settings of the environments, for `svrl.make_env`."""
         return {"sticky": self.sticky, "actions": self.actions}
 
     def updates_after(self, steps: int) -> int:
-        """Updates that are due after so many agent steps."""
+        """Updates that are due after this many agent steps."""
         return max(0, int(steps * self.updates_per_step) - int(self.learning_starts * self.updates_per_step))
 
     def learning_rate_at(self, updates: int) -> float:
-        """The step size of the update after so many."""
+        """The learning rate after this many updates."""
         done = min(1.0, updates / max(1, self.updates_after(self.steps)))
         return self.learning_rate * (1.0 - (1.0 - self.learning_rate_left) * done)
 
     def warnings(self, env: str, n_actions: int) -> list[str]:
-        """What you should know before a training that cannot do what it is meant to do, a sentence or two each.
+        """Warnings about a training that cannot do what it is meant to do.
 
         Args:
             env: Name of the environment.
@@ -175,15 +175,15 @@ class AgentConfig:
 
     @property
     def arm(self) -> str:
-        """The name in comparisons, see `arm_of`."""
+        """The agent's name in comparisons, see `arm_of`."""
         return arm_of(dataclasses.asdict(self))
 
     @classmethod
     def of(cls, preset: str, **changes: Any) -> AgentConfig:
-        """A preset with changes; the agent may be any of `ARMS`, as in agent="sv-dqn".
+        """A preset with changes; `agent` may be any of `ARMS`, as in agent="sv-dqn".
 
         Raises:
-            ValueError: If there is no such preset or field; the sentence names the nearest.
+            ValueError: If there is no such preset or field; the message names the nearest.
         """
         return cls._of(preset, {}, changes)
 
@@ -210,7 +210,7 @@ class AgentConfig:
 
     @classmethod
     def for_env(cls, env: str | Callable[[], Any], preset: str | None = None, **changes: Any) -> AgentConfig:
-        """A preset as it suits an environment, with changes; by default the preset of the environment's family.
+        """A preset for an environment, with changes; by default the preset of the environment's family.
 
         The environment is a name, or a function or class that makes one of your own.
         """
@@ -220,17 +220,17 @@ class AgentConfig:
         return cls._of(preset, own, changes)
 
     def replace(self, **changes: Any) -> AgentConfig:
-        """This record with changes."""
+        """A copy with changes."""
         return dataclasses.replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, JSON types only."""
+        """All fields, as JSON types."""
         return {**dataclasses.asdict(self), "hidden": list(self.hidden)}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> AgentConfig:
-        """Back from `as_json`."""
-        return cls(**{**fields, "hidden": tuple(fields["hidden"])})
+    def from_json(cls, fields: Mapping[str, Any]) -> AgentConfig:
+        """The configuration that `as_json` gave."""
+        return cls(**fields)
 
 
 FIELD_ALIASES = {
@@ -263,8 +263,8 @@ FIELD_ALIASES = {
     "update_per_step": "updates_per_step",
     "value": "next_value_from",
 }
-"""What other libraries, papers and earlier versions call the fields, for answers to wrong names. Units may differ:
-`train_freq` 4 is `updates_per_step` 0.25."""
+"""Names of the fields in other libraries, papers and earlier versions, to answer a wrong name with the right one. Units
+may differ: `train_freq` 4 is `updates_per_step` 0.25."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "agent": get_args(Kind),
@@ -275,30 +275,28 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "loss": get_args(Loss),
     "optimiser": get_args(Optimiser),
 }
-"""Fields that are one of a few words."""
+"""The words that a field can have."""
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 RANGES: dict[str, str] = {
     **dict.fromkeys(("p", "tolerance"), "(0, 1]"),
     **dict.fromkeys(("epsilon_start", "epsilon_final", "eval_epsilon", "sticky", "learning_rate_left"), "[0, 1]"),
-    **dict.fromkeys(("gamma",), "(0, 1)"),
+    "gamma": "(0, 1)",
     **dict.fromkeys(("ratio", "learning_rate", "optimiser_epsilon", "updates_per_step"), "(0, inf)"),
-    **dict.fromkeys(
-        ("batch_size", "target_update_interval", "buffer_size", "n_envs", "steps", "log_every"), "[1, inf)"
-    ),
-    **dict.fromkeys(("eval_episodes", "learning_starts"), "[1, inf)"),
+    **dict.fromkeys(("batch_size", "target_update_interval", "buffer_size", "n_envs"), "[1, inf)"),
+    **dict.fromkeys(("steps", "log_every", "eval_episodes", "learning_starts"), "[1, inf)"),
     **dict.fromkeys(("p_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
     "act_lag": "[0, 1]",
 }
-"""Where the numbers lie; a round bracket leaves its end out."""
+"""The range of each number; a round bracket excludes its end."""
 
 
 def arm_of(settings: Mapping[str, Any]) -> str:
     """The name of an agent in comparisons.
 
-    `sv-dqn` is the paper's SV-RL: completed values enter the targets. In `sv-dqn-network` the completed matrix only
-    chooses, rows are centred, and the network values. Where rows are scaled otherwise the name says how.
+    `sv-dqn` is the paper's SV-RL: completed values enter the targets. In `sv-dqn-network` rows are centred, the
+    completed matrix only chooses the action, and the target network values it. Any other scaling is part of the name.
 
     Args:
         settings: By their names in `AgentConfig`.
@@ -312,11 +310,11 @@ def arm_of(settings: Mapping[str, Any]) -> str:
 
 
 AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "next_value_from": "completed"}
-"""What presets with a way of structure of their own have to be given to complete matrices as the authors do."""
+"""How the authors complete matrices: what differs from `OUR_STRUCTURE`."""
 
 OUR_STRUCTURE: dict[str, Any] = {"scale": "row", "next_value_from": "network"}
-"""The authors' way lost on control tasks, and pushed targets up on some games; this one cannot push, and no loss of it
-was shown (docs/evidence.md)."""
+"""The authors' way lost on control tasks, and pushed targets up in some games. This one cannot push them up, and it was
+not shown to lose (docs/evidence.md)."""
 
 ARMS: dict[str, dict[str, Any]] = {
     name.format(agent): {"agent": agent, **changes}
@@ -327,7 +325,7 @@ ARMS: dict[str, dict[str, Any]] = {
     )
     for agent in CHOICES["agent"]
 }
-"""What is compared: an agent, plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
+"""The agents that are compared: plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
 
 _CLASSIC: dict[str, Any] = {
     **OUR_STRUCTURE,
@@ -405,7 +403,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "eval_epsilon": 0.5,
     },
 }
-"""What each preset changes."""
+"""The changes of each preset to the defaults."""
 
 BY_FAMILY = {"atari": "authors", "minatar": "minatar", "control": "classic", "gymnasium": "classic"}
 """The default preset of each family of environments."""
@@ -416,16 +414,16 @@ SMOKE_BY_FAMILY: dict[str, dict[str, Any]] = {
     "control": {**OUR_STRUCTURE, "network": "mlp", "hidden": (64,), "clip_rewards": False},
     "gymnasium": {**OUR_STRUCTURE, "network": "mlp", "hidden": (64,), "clip_rewards": False},
 }
-"""What else the preset `smoke` changes: it serves all families."""
+"""What else the preset `smoke` changes for each family."""
 
 
 def default_precision(device: object) -> Precision:
-    """Of a device, as in "cuda:1": tf32 on a GPU, where it measured best."""
+    """The precision of a device, as in "cuda:1": tf32 on a GPU, which measured best there."""
     return "tf32" if str(device).startswith("cuda") else "float32"
 
 
 def family_of(env: str) -> str:
-    """The family of an environment, by its name: what stands before a slash, if that is one of ours."""
+    """The family of an environment by its name: the part before a slash, if that is one of our families."""
     head = env.partition("/")[0]
     return head if head in BY_FAMILY and "/" in env else "gymnasium"
 

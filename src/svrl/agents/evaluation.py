@@ -1,16 +1,15 @@
-"""How well does a network play? Whole games on environments of their own.
+"""Evaluation: whole games on environments of their own.
 
-An evaluation has its own environments, seeds and generators, so that it leaves training as it was.
-It plays epsilon-greedily with a small epsilon, from the environment's own starts (on Atari up to 30
-no-ops), to the end of the game and not of a life, and adds up raw rewards.
+An evaluation has its own environments, seeds and generators, so it leaves training as it was. It plays
+epsilon-greedily with a small epsilon, from the environment's own starts (on Atari up to 30 no-ops), to the end of the
+game and not of a life, and adds up raw rewards.
 
-Games are counted without bias. Whoever stops n environments after the first m games that happen to
-end has collected short games. Here the k-th game belongs to environment k mod n, which plays it
-whatever the others do.
+Games are counted without bias. If you stop n environments after the first m games that happen to end, you have
+collected short games. Here game k belongs to environment k mod n, which plays it whatever the others do.
 
-A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after
-200 steps, most Gymnasium tasks after a limit of theirs. Of an environment without such a limit a game is cut off after
-10,000 steps, and that is said.
+A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after 200 steps, most
+Gymnasium tasks after a limit of theirs. In an environment without a limit a game is cut off after 10,000 steps, and a
+note says so.
 """
 
 from __future__ import annotations
@@ -40,12 +39,10 @@ if TYPE_CHECKING:
 MOST_ENVS = 8
 """Most environments of an evaluation; more would wait longer for the last game."""
 RESAMPLES = 10_000
-PAPER_EPISODES = 100
 STEP_LIMIT = 10_000
-"""Steps after which a game is cut off where the environment knows no limit."""
+"""Steps after which a game is cut off if the environment has no limit."""
 TICK = 0.2
 """Seconds between two calls of `progress` while no game ends."""
-ATARI = "atari/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +50,8 @@ class Games:
     """Games that were played to their end.
 
     Attributes:
-        scores: Raw score of each.
-        lengths: Agent steps of each.
+        scores: Raw score of each game.
+        lengths: Agent steps of each game.
     """
 
     scores: tuple[float, ...]
@@ -73,11 +70,10 @@ class Games:
         return math.fsum(self.scores) / len(self.scores)
 
     def interval(self, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-        """Where the mean score of this network lies: a percentile bootstrap over the games (Efron, 1979).
+        """An interval for the mean score of this network: a percentile bootstrap over the games (Efron, 1979).
 
-        The games are drawn again with replacement 10,000 times, and the interval holds the middle `level` of
-        the means. It is about the luck of games, not about the luck of training: for that compare several
-        seeds. With few games it is too narrow, and with one it is a point.
+        It is about the luck of games, not about the luck of training: for that compare several seeds. With few games
+        it is too narrow, and with one it is a point.
         """
         low, high = bootstrap_interval(self.scores, resamples=RESAMPLES, level=level, seed=seed)
         return float(low), float(high)
@@ -87,9 +83,9 @@ class Move(NamedTuple):
     """One step of all environments.
 
     Attributes:
-        observations: (N, *observation_shape), what was acted on, where the network is.
-        q: (N, A), what the network said about it.
-        step: What came of it.
+        observations: (N, *observation_shape), what was acted on, on the network's device.
+        q: (N, A), the network's values there.
+        step: What followed.
     """
 
     observations: Tensor
@@ -113,19 +109,13 @@ def play(
 
 @contextmanager
 def at_rest(network: nn.Module) -> Iterator[nn.Module]:
-    """The network in evaluation mode; afterwards in the mode that it was in."""
+    """The network in evaluation mode, and afterwards in the mode that it was in."""
     learning = network.training
     network.eval()
     try:
         yield network
     finally:
         network.train(learning)
-
-
-def device_of(network: nn.Module) -> torch.device:
-    """Where its weights are."""
-    first = next(network.parameters(), None)
-    return torch.device("cpu") if first is None else first.device
 
 
 def evaluate(
@@ -136,27 +126,25 @@ def evaluate(
     episodes: int,
     seed: int,
     epsilon: float | None = None,
-    device: str | torch.device | None = None,
     env_threads: int = 0,
     progress: Callable[[int, int], None] | None = None,
     say: Callable[[str], object] = warn,
 ) -> Games:
-    """Play whole games; the same seed and network give the same games.
+    """Play whole games; the same seed and network give the same games. `Agent.evaluate` does it for an agent.
 
     Args:
         network: Observations (N, *observation_shape) to values (N, A).
-        env: The name of the environment, or what makes one.
+        env: The name of the environment, or a function that makes one.
         config: Its `sticky` and `actions` make the environments, its `eval_epsilon` is the default epsilon.
         episodes: Games to play, at least 1.
-        seed: Of environments and actions, both apart from those of training with the same seed.
+        seed: For environments and actions, both apart from those of a training with the same seed.
         epsilon: Probability of a random action.
-        device: Where the network is; None looks at its weights.
         env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py.
-        progress: Called with (games over, games to play) as each ends, and now and then before.
-        say: Takes the sentence that games were cut off, where the environment knows no limit (`warnings.warn`).
+        progress: Called with (games over, games to play) as each game ends, and now and then before.
+        say: Called with the note that games were cut off, if the environment has no limit (`warnings.warn`).
 
     Returns:
-        The games, the k-th by environment k mod n.
+        The games; environment k mod n has played game k.
     """
     if not isinstance(network, nn.Module):
         raise ValueError(f"evaluate takes a network, such as agent.network; got {type(network).__name__}.")
@@ -165,14 +153,15 @@ def evaluate(
     epsilon = config.eval_epsilon if epsilon is None else epsilon
     if not 0.0 <= epsilon <= 1.0:
         raise ValueError(f"epsilon is a probability in [0, 1], got {epsilon}.")
-    where = device_of(network) if device is None else torch.device(device)
-    source = derived_seed(seed, "evaluation environments")
-    envs = make_env(env, min(episodes, MOST_ENVS), seed=source, threads=env_threads, **config.env_options)
+    first = next(network.parameters(), None)
+    device = torch.device("cpu") if first is None else first.device
+    env_seed = derived_seed(seed, "evaluation environments")
+    envs = make_env(env, min(episodes, MOST_ENVS), seed=env_seed, threads=env_threads, **config.env_options)
     try:
         limited = _limit_games(envs)
         generator = generator_for(seed, "evaluation actions")
         with at_rest(network):
-            moves = play(network, envs, epsilon=epsilon, generator=generator, device=where)
+            moves = play(network, envs, epsilon=epsilon, generator=generator, device=device)
             games = _whole_games((move.step for move in moves), envs.count, episodes, progress)
     finally:
         envs.close()
@@ -185,7 +174,7 @@ def evaluate(
 
 
 def _limit_games(envs: VectorEnv) -> bool:
-    """Limit the steps of a game, where the environment does not; whether that was so."""
+    """Limit the steps of a game if the environment does not; returns whether that was so."""
     if envs.spec.family != "gymnasium":
         return False
     from svrl.envs.gymnasium import GymnasiumVectorEnv
@@ -222,18 +211,12 @@ def _whole_games(
 
 
 def human_normalised_mean(env: str, scores: Sequence[float]) -> float | None:
-    """The mean score with 0 for a random and 1 for a human player; None but for Atari games."""
-    if not env.startswith(ATARI) or not scores:
+    """The mean score with 0 for a random and 1 for a human player; None except for Atari games."""
+    if not env.startswith("atari/") or not scores:
         return None
     from svrl.envs.atari_games import human_normalised
 
-    return human_normalised(env.removeprefix(ATARI), math.fsum(scores) / len(scores))
-
-
-def paper_score(scores: Sequence[float]) -> float | None:
-    """The paper's score: the mean of the last 100 training games, or of all where there are fewer; None of none."""
-    last = list(scores)[-PAPER_EPISODES:]
-    return math.fsum(last) / len(last) if last else None
+    return human_normalised(env, math.fsum(scores) / len(scores))
 
 
 def with_evaluation(
@@ -242,13 +225,15 @@ def with_evaluation(
     """The events of a training, with `Evaluated` among them.
 
     An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
-    `Stepped`, the last event of a step: a checkpoint at `Stepped` has the evaluation already, and a run
-    resumed from there neither repeats nor skips one. One more comes at the end, unless that step has just been
-    evaluated. The seed follows from the training's seed and the step, so that a resumed run plays the games
-    that an uninterrupted one does. `progress` is called with (games over, games to play).
+    `Stepped`, the last event of a step: a checkpoint at `Stepped` includes the evaluation, and a run resumed from there
+    neither repeats nor skips one. One more comes at the end, unless that step has just been evaluated. The seed follows
+    from the training's seed and the step, so a resumed run plays the games of an uninterrupted one.
 
-    Whoever saves during an evaluation says at which step the last one was over: the evaluation that was cut short
-    comes first then, from its beginning. None means that none was.
+    Args:
+        training: What to train.
+        progress: Called with (games over, games to play).
+        evaluated_at: If the training was saved during an evaluation, the step of the last finished one: the evaluation
+            that was cut short then comes first, from its beginning. None if none was cut short.
     """
     every, steps = training.config.eval_every, training.steps
     passed = steps // every if every else 0
@@ -278,7 +263,6 @@ def _evaluated(training: Training, progress: Callable[[int, int], None] | None) 
             training.config,
             episodes=training.config.eval_episodes,
             seed=derived_seed(training.seed, f"evaluation after {training.steps} steps"),
-            device=training.device,
             env_threads=training.env_threads,
             progress=progress,
             say=training.say,

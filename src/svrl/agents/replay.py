@@ -341,7 +341,7 @@ class _OnGpu:
         self._numbers = torch.zeros((11, layout.n_envs), dtype=torch.int64, device=device)
         self._frames = torch.zeros((layout.n_envs, layout.frame_bytes), dtype=torch.uint8, device=device)
         # Memory of the host that the GPU reads from while the host goes on, used in turns.
-        self._sources = [(self._mirror(self._numbers), self._mirror(self._frames), GpuEvent(device)) for _ in range(AHEAD)]
+        self._sources = [(_on_host(self._numbers), _on_host(self._frames), GpuEvent(device)) for _ in range(AHEAD)]
         self._turn = 0
         self._scatter = CudaGraph(self._scatter_step, device, repeatable=True)
         self.load(replay)
@@ -391,13 +391,15 @@ class _OnGpu:
         self.ages.view(-1).index_copy_(0, next_at, next_age.to(torch.uint8))
         self._envs.copy_(self._numbers[9:])  # tails and ends
 
-    def _mirror(self, there: Tensor) -> Tensor:
-        return pinned(torch.zeros_like(there, device="cpu"), there)
-
     def _sent(self, array: np.ndarray) -> Tensor:
         """A copy on the device. Pinned memory lets the host go on at once; torch keeps it until the copy is done."""
         here, device = torch.from_numpy(array), self._envs.device
         return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.clone()
+
+
+def _on_host(there: Tensor) -> Tensor:
+    """Zeros in RAM that the GPU of a tensor can read by itself, of the same shape."""
+    return pinned(torch.zeros_like(there, device="cpu"), there)
 
 
 def _as_words(frames: Tensor, kind: torch.dtype | None = None) -> Tensor:

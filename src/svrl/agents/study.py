@@ -2,7 +2,7 @@
 
 **Ranks** of many random batches of states x actions, see `svrl.agents.metrics`.
 
-**What matrix estimation makes of the values.** Of a batch of values q (B x A) each entry is observed with probability
+**What matrix estimation makes of the values.** Each entry of a batch of values q (B x A) is observed with probability
 p, and Soft-Impute completes the rest, as in a structured update. Over all batches
 
     held_out          sqrt(sum (estimate - q)^2 / sum q^2), both over hidden entries
@@ -12,16 +12,16 @@ p, and Soft-Impute completes the rest, as in a structured update. Over all batch
 
 A matrix with a large mean is easy to complete: `held_out` is then small, and says little about the actions.
 
-**Overestimation**: what the agent expects of the states that it meets, less what it then got.
+**Overestimation**: the agent's values of the states that it meets, less the returns that follow,
 
     G_t = r_t + gamma * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, a lost life if that
                                        ends it)
 
-with rewards as the agent learns from them. A record ends somewhere, and what comes after it is unknown. A state
-counts if the unknown part weighs at most 1% in its return: if it is followed by H steps with gamma^H <= .01, or if a
-truncation is as far away. Two kinds of states are left out although their return is known, because they would be a
-biased sample: those near the end of the record, which count only if their episode is about to fail, and those of
-episodes so old that only failed ones would be known.
+with rewards as the agent learns from them. A record ends somewhere, and what comes after it is unknown. A state counts
+if the unknown part weighs at most 1% in its return: if H steps with gamma^H <= .01 follow it, or if a truncation is as
+far away. Two kinds of states are left out although their return is known, because they would be a biased sample: those
+near the end of the record, which count only if their episode is about to fail, and those of episodes so old that only
+failed ones would be known.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig
 
 FEATURE_STATES = 2_048
-"""States whose features a rank study looks at; Kumar et al. take as many."""
+"""States whose features a rank study looks at, as in Kumar et al."""
 BLOCK = 1 << 21
-"""Entries of the batches whose ranks are taken at once."""
+"""Entries of the batches whose ranks are computed at once."""
 BATCHES = 1_000
 """Most batches that are completed."""
 SCALES: tuple[Scale, ...] = ("minmax", "row")
-"""The authors' scaling, and each row's mean taken out."""
+"""The authors' scaling, and each row's mean removed."""
 ROUNDING = 1e-12
-"""Of squares in single precision: rows whose entries are equal differ by no more."""
+"""Relative size of squares that are rounding in single precision: equal entries of a row differ by no more."""
 UNKNOWN = 0.01
 """Largest weight of what comes after the record."""
 
@@ -66,7 +66,7 @@ class RankStudy:
     """Ranks of many random batches of a learned Q.
 
     There are four kinds: plain at `energy`; `tight_`, at `tight_energy`; `row_centred_`, at `energy` with each
-    row's mean taken out; and `tight_row_centred_`.
+    row's mean removed; and `tight_row_centred_`.
 
     Attributes:
         env: Where the states come from.
@@ -77,10 +77,10 @@ class RankStudy:
         mean, ...: Mean rank.
         histogram, ...: Batches of rank 0, 1, ..., A.
         cdf, ...: Share of the batches of rank at most 0, 1, ..., A.
-        feature_rank, srank, dormant: Of the last features on up to 2,048 of the states.
-        q_mean, q_std, q_min, q_max: Of all values of all states.
+        feature_rank, srank, dormant: Those of the last features, on up to 2,048 of the states.
+        q_mean, q_std, q_min, q_max: Those of all values of all states.
         estimation: What Soft-Impute makes of up to 1,000 of the batches, for each scaling.
-        optimism: Values against what the agent then got; None where too few steps were played in a row to know.
+        optimism: Values against returns; None if too few steps were played in a row to know the returns.
     """
 
     env: str
@@ -113,10 +113,8 @@ class RankStudy:
     optimism: Overestimation | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, JSON types only."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
-        }
+        """All fields, as JSON can hold them."""
+        return dataclasses.asdict(self)
 
 
 def rank_study(
@@ -136,24 +134,22 @@ def rank_study(
     random action now and then so that its games differ, and every state it meets counts, as often as it is met.
 
     Args:
-        agent: Whose Q.
+        agent: The agent whose Q is studied.
         batches: Batches to draw.
-        batch_size: States in each, none of them drawn twice.
+        batch_size: States in each batch, all distinct.
         energy: Share of the sum of squared singular values that the rank must carry.
         states: States to collect.
         epsilon: Probability of a random action while collecting.
-        seed: Of environments, actions and batches.
-        progress: Told of (states collected, states to collect).
+        seed: For environments, actions and batches.
+        progress: Called with (states collected, states to collect).
     """
-    if states < 1:
-        raise ValueError(f"A rank study needs at least 1 state, got {states}.")
     if batches < 1 or not 1 <= batch_size <= states:
         raise ValueError(
             f"A rank study needs at least 1 batch of 1 to {states} distinct states, the number it collects; "
             f"got {batches} batches of {batch_size}."
         )
     check_energy(energy)
-    q, features, optimism = _collect(agent, states, epsilon, seed, progress)
+    q, features, found = _collect(agent, states, epsilon, seed, progress)
     if not bool(torch.isfinite(q).all()):
         raise ValueError(
             f"The agent's values on {agent.env} are not finite: its training diverged, and its Q has no rank. "
@@ -179,7 +175,7 @@ def rank_study(
         estimation=tuple(
             estimate_batches(q, rows, generator_for(seed, "rank study masks"), scale=scale) for scale in SCALES
         ),
-        optimism=optimism,
+        optimism=found,
     )
 
 
@@ -196,22 +192,15 @@ def distinct_rows(batches: int, batch_size: int, states: int, generator: torch.G
 def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
 ) -> tuple[Tensor, Tensor, Overestimation | None]:
-    """Values (states, A), float64, features of some of the states, and optimism, met while playing."""
-    env_seed = derived_seed(seed, "rank study environments")
+    """Play; the values (states, A) met, float64, the features of some of the states, and the overestimation."""
+    env_seed, generator = derived_seed(seed, "rank study environments"), generator_for(seed, "rank study actions")
     env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **agent.config.env_options)
+    stride = max(1, math.ceil(states / FEATURE_STATES))
+    values, features, moved = [], [], []
     try:
-        moves_needed = math.ceil(states / env.count)
-        stride = max(1, math.ceil(states / FEATURE_STATES))
-        values, features, moved = [], [], []
         with at_rest(agent.network):
-            moves = play(
-                agent.network,
-                env,
-                epsilon=epsilon,
-                generator=generator_for(seed, "rank study actions"),
-                device=agent.device,
-            )
-            for k, move in zip(range(moves_needed), moves, strict=False):
+            moves = play(agent.network, env, epsilon=epsilon, generator=generator, device=agent.device)
+            for k, move in zip(range(math.ceil(states / env.count)), moves, strict=False):
                 values.append(move.q.cpu())
                 moved.append(_outcome(move, agent.config))
                 if k % stride == 0:
@@ -230,15 +219,9 @@ def _collect(
 def _outcome(move: Move, config: AgentConfig) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Rewards (N,) as the agent learns from them, ends of the bootstrap, truncations, ends of episodes."""
     step = move.step
-    rewards = torch.from_numpy(step.rewards.copy())
     stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
-    cuts = torch.from_numpy(step.truncated & ~stops)
-    return (
-        rewards.sign() if config.clip_rewards else rewards,
-        torch.from_numpy(stops.copy()),
-        cuts,
-        torch.from_numpy(step.ended.copy()),
-    )
+    rewards, *flags = (torch.tensor(part) for part in (step.rewards, stops, step.truncated & ~stops, step.ended))
+    return rewards.sign() if config.clip_rewards else rewards, flags[0], flags[1], flags[2]
 
 
 def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:
@@ -266,13 +249,13 @@ def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimation:
-    """See the top of this file.
+    """What matrix estimation makes of batches of values; the module gives the formulas.
 
     Attributes:
-        scale: What came before estimation, see `svrl.agents.structured_targets`.
-        p: Probability p of an entry to be observed.
+        scale: As in `StructuredTargets`.
+        p: Probability that an entry is observed.
         batches: Batches that were completed.
-        held_out, beyond_row_mean: Errors on hidden entries; None where they have nothing to be held against.
+        held_out, beyond_row_mean: Errors on hidden entries; None where the denominator is 0.
         row_max_bias: In units of Q.
         best_kept: In [0, 1].
     """
@@ -289,18 +272,18 @@ class Estimation:
 def estimate_batches(
     q: Tensor, rows: Tensor, generator: torch.Generator, *, scale: Scale = "minmax", p: float = 0.9
 ) -> Estimation:
-    """Complete batches of values and hold them against the values.
+    """Complete batches of values and compare them with the values.
 
     Args:
         q: (states, A), finite.
-        rows: (batches, B), int64: the states of each batch; the first 1,000 batches are taken.
+        rows: (batches, B), int64: the states of each batch; the first 1,000 batches are used.
         generator: For the masks, on the CPU.
         scale: As in `StructuredTargets`.
-        p: Probability p in (0, 1].
+        p: In (0, 1].
     """
     values = q.detach().cpu().float()[rows[:BATCHES]]
     found = StructuredTargets(scale=scale, p=p)(values, generator)
-    hidden = ~found.mask & found.mask.any(-1, keepdim=True)  # a row that nothing is known of is not estimated
+    hidden = ~found.mask & found.mask.any(-1, keepdim=True)  # a row without an observed entry is not estimated
     truth, guess, done = values.double(), found.estimate.double(), found.matrix.double()
     means = torch.where(found.mask, truth, 0.0).sum(-1, keepdim=True) / found.mask.sum(-1, keepdim=True).clamp(min=1)
     wrong, whole = _sum_of_squares(guess - truth, hidden), _sum_of_squares(truth, hidden)
@@ -328,7 +311,7 @@ class Overestimation:
         states: States that count.
         value: Mean of max_a Q(s, a).
         gained: Mean discounted return from there.
-        optimism: The difference; above 0 the agent expects too much.
+        optimism: The difference; above 0 the agent overestimates.
         error: Root of the mean square of the difference.
     """
 
@@ -371,11 +354,11 @@ def _ages(ended: Tensor) -> Tensor:
 def overestimation(
     values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, ended: Tensor, gamma: float
 ) -> Overestimation | None:
-    """Hold values (T, N) of the states of N environments against their returns; None if no state counts.
+    """Compare values (T, N) of the states of N environments with their returns; None if no state counts.
 
     Args:
         values: (T, N), of the best action of each state.
-        rewards, stops, cuts: As those of `discounted_returns`.
+        rewards, stops, cuts: As for `discounted_returns`.
         ended: (T, N), bool: another episode begins after this step.
         gamma: In (0, 1).
     """

@@ -25,14 +25,10 @@ def evaluate_run(
     Scores are raw. The interval is a percentile bootstrap over the games: it is about their luck, not about that of
     training, which only several seeds can show.
     """
-    from svrl.agents.evaluation import evaluate
     from svrl.training.result import evaluation_of
 
     with working_with(run, device, env) as (agent, show):
-        games = evaluate(
-            agent.network,
-            agent.source,
-            agent.config,
+        games = agent.evaluate(
             episodes=episodes,
             seed=seed,
             epsilon=epsilon,

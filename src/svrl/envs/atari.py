@@ -1,19 +1,19 @@
-"""Atari games on ale-py's native vector environment, prepared as the literature does it.
+"""Atari games on ale-py's native vector environment, prepared as in the literature.
 
-An action is held for 4 frames; an observation is the maximum of the last two of them, in grey,
-shrunk to 84x84 by area, stacked with the three before it. An episode is a whole game: it begins after up
-to 29 frames of doing nothing, the first of them FIRE where the game has it, and is cut off after 108,000
-frames (half an hour). Rewards are raw. Machado et al., JAIR 2018, discuss all of these.
+An action is held for 4 frames; an observation is the maximum of the last two of them, in grey, shrunk to 84x84 by area,
+stacked with the three before it. An episode is a whole game: it begins after up to 29 frames of doing nothing, the
+first of them FIRE if the game has it, and is cut off after 108,000 frames (half an hour). Rewards are raw. Machado et
+al., JAIR 2018, discuss all of these.
 
-Three things about the native environment that are easily got wrong:
+Three pitfalls of the native environment:
 
-- Its own report of a lost life ends the episode as far as its flags tell. So lives are compared here, step
-  by step. Some games count down to 0 and go on (Bank Heist plays its last life at 0): any fall counts
-  while the game goes on. At the end of a game the lives are those of the next one, and say nothing.
+- Its own report of a lost life ends the episode as far as its flags tell. So lives are compared here, step by step.
+  Some games count down to 0 and go on (Bank Heist plays its last life at 0): any fall counts while the game goes on. At
+  the end of a game the lives are those of the next one, and say nothing.
 - It reports last observations of all games once any has ended; only those of ended ones mean anything.
 - A step in which the game ends, or is cut off, may show the screen from before it as its newest frame.
 
-The emulators cannot be cloned or saved, so `capture` gives None: a resumed run begins new games.
+The emulators cannot be cloned or saved, so `capture` returns None: a resumed run begins new games.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ class AtariVectorEnv:
         frame_limit: int = FRAME_LIMIT,
         noop_max: int = NOOP_MAX,
     ) -> None:
-        """Say what will be played. The emulators, a tenth of a second each, start at the first `reset`.
+        """Choose what to play. The emulators, a tenth of a second each, start at the first `reset`.
 
         Args:
-            game: Which.
+            game: Which game.
             seeds: One for each game.
-            sticky: Probability with which a frame repeats the action of the frame before it.
-            threads: Native threads at most; with 0 one for each game, as long as there are cores. A game is the
-                same whichever of them steps it.
+            sticky: Probability that a frame repeats the action of the frame before it.
+            threads: Native threads at most; with 0 one for each game, as far as there are cores. They change no result.
             frame_limit: Frames after which a game is cut off.
             noop_max: A game begins after fewer frames than this, drawn uniformly.
 
@@ -89,7 +88,7 @@ class AtariVectorEnv:
         self._newest = np.zeros((self.count, STACK, SIDE, SIDE), dtype=np.uint8)
 
     def reset(self) -> np.ndarray:
-        """Begin all games. The seeds serve the first time; later games go on with their streams."""
+        """Begin all games. The first reset uses the seeds; later games continue their random streams."""
         if self._native is None and self._seeds is not None:
             self._native = _native(self.spec.id.removeprefix("atari/"), self.count, **self._settings)
         observations, info = self._native.reset(seed=self._seeds)
@@ -98,7 +97,7 @@ class AtariVectorEnv:
         return self._newest
 
     def send(self, actions: np.ndarray) -> None:
-        """Hand the actions to the native threads, and return at once."""
+        """Pass the actions to the native threads, and return at once."""
         self._native.send(np.array(checked_actions(actions, self.spec, self.count), dtype=np.int64))
 
     def recv(self) -> Step:
@@ -117,12 +116,8 @@ class AtariVectorEnv:
         """None: the emulators cannot be saved."""
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Refused.
-
-        Raises:
-            ValueError: Always.
-        """
-        raise ValueError(f"{self.spec.id} cannot be restored, for its emulators cannot be saved. Begin new games.")
+        """Always raises ValueError."""
+        raise ValueError(f"{self.spec.id} cannot be restored: its emulators cannot be saved. Begin new games.")
 
     def render(self, index: int = 0) -> np.ndarray:
         """The newest frame in grey, (420, 320, 3): twice the size of the console's screen."""

@@ -1,14 +1,13 @@
-"""The 57 Atari games that papers report, and what their scores mean.
+"""The 57 Atari games that papers report, and the meaning of their scores.
 
-A score is made comparable between games by
+A score becomes comparable between games as
 
     human-normalised = (score - random) / (human - random)
 
-so that 0 is a random and 1 a human player. The random and human scores are the tables used since
-Wang et al. 2016 (Dueling Network Architectures for Deep Reinforcement Learning) and printed again by
-Badia et al. 2020 (Agent57). The columns paper_* are what "Harnessing Structures for Value-Based
-Planning and Reinforcement Learning" (ICLR 2020) reports of its structured agents against the plain
-ones, where it reports the game.
+so that 0 is a random and 1 a human player. The random and human scores are the tables used since Wang et al. 2016
+(Dueling Network Architectures for Deep Reinforcement Learning), printed again by Badia et al. 2020 (Agent57). The
+columns paper_* are what "Harnessing Structures for Value-Based Planning and Reinforcement Learning" (ICLR 2020) reports
+of its structured agents against the plain ones, for the games that it reports.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ class Game:
     Attributes:
         name: As in "ms_pacman".
         actions: Size of its minimal action set.
-        random_score: Mean score of a random player.
-        human_score: Mean score of a human player.
-        paper_dqn, paper_double, paper_dueling: What the paper says that structure did to each agent, or "".
+        random_score, human_score: Mean scores of a random and a human player.
+        paper_dqn, paper_double, paper_dueling: What structure did to each agent according to the paper, or "".
     """
 
     name: str
@@ -43,8 +41,8 @@ class Game:
 
 def _read() -> dict[str, Game]:
     with files("svrl.envs").joinpath("atari57.csv").open(encoding="utf-8") as lines:
-        return {
-            row["game"]: Game(
+        games = [
+            Game(
                 name=row["game"],
                 actions=int(row["actions"]),
                 random_score=float(row["random_score"]),
@@ -54,7 +52,8 @@ def _read() -> dict[str, Game]:
                 paper_dueling=row["paper_dueling"],
             )
             for row in csv.DictReader(lines)
-        }
+        ]
+    return {game.name: game for game in games}
 
 
 GAMES: dict[str, Game] = _read()
@@ -69,9 +68,8 @@ def find_game(name: str) -> Game:
     """
     short = name.removeprefix("atari/")
     plain = short.lower().replace("-", "_")
-    squeezed = plain.replace("_", "")
     for game in GAMES.values():
-        if game.name.replace("_", "") == squeezed:
+        if game.name.replace("_", "") == plain.replace("_", ""):
             return game
     hint = nearest_name(plain, GAMES, most=3)
     raise ValueError(f"Atari has no game {short!r} among the {len(GAMES)} known. {hint}")

@@ -1,8 +1,8 @@
-"""The control tasks as environments: what planning solves exactly can be learned from samples, too.
+"""The control tasks as environments: what planning solves exactly can also be learned from samples.
 
-All copies move together. A copy starts uniformly in the box, is moved by the task's step with the task's
-noise, as in a rollout, and is paid the task's reward. Nothing is terminal: a task whose goal
-pays for ever goes on paying. Every copy is cut off after 200 steps, which is a truncation.
+All copies move together. A copy starts uniformly in the box, moves by the task's step with the task's noise, as in a
+rollout, and receives the task's reward. Nothing is terminal: a task whose goal pays for ever goes on paying. Every copy
+is cut off after 200 steps, which is a truncation.
 
 An agent sees features of the state, each about as large as 1, in the order of the axes:
 
@@ -47,11 +47,11 @@ class ControlVectorEnv:
         spec: Observations (f,), float32.
         count: N.
         task: What is simulated.
-        states: (N, d), float64, where the copies are.
+        states: (N, d), float64, the states of the copies.
     """
 
     def __init__(self, task: ControlTask, count: int, *, seed: int, step_limit: int = STEP_LIMIT) -> None:
-        """Make the copies; one generator, from the seed, serves all of them."""
+        """Make the copies, which share one generator, made from the seed."""
         self.task = task
         self.count = count
         self.spec = EnvSpec(
@@ -114,7 +114,7 @@ class ControlVectorEnv:
         }
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Go back to what `capture` saw.
+        """Go back to a captured state.
 
         Raises:
             ValueError: If it was captured from another task, or from another number of copies.
@@ -129,7 +129,7 @@ class ControlVectorEnv:
         return features(self.task, self.states)
 
     def render(self, index: int = 0) -> np.ndarray:
-        """Where the state is in the box of the first two axes, (200, 200, 3); the second axis points up."""
+        """The place of the state in the box of the first two axes, (200, 200, 3); the second axis points up."""
         picture = np.full((_PICTURE, _PICTURE, 3), 24, dtype=np.uint8)
         picture[_PICTURE // 2, :] = picture[:, _PICTURE // 2] = 80
         place = ((self.states[index] - self._low) / self._span * (_PICTURE - 1)).round().long().tolist()
@@ -138,7 +138,7 @@ class ControlVectorEnv:
         return picture
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing."""
 
     def _starts(self, count: int) -> Tensor:
         uniform = torch.rand(count, self.task.dimensions, dtype=torch.float64, generator=self._generator)

@@ -1,18 +1,18 @@
 """N Gymnasium environments with discrete actions, stepped one after another.
 
 `svrl.envs.observations` says what an agent sees of an observation. Actions that do not begin at 0 are numbered from 0
-here. An episode that ends by a rule and by a limit in the same step has ended by the rule: its value does not go on.
+here. If an episode ends by a rule and by a limit in the same step, it has ended by the rule: nothing comes after it.
 
-Gymnasium's `PassiveEnvChecker` looks at the first reset and the first step. What an environment raises, or gives that
-cannot be taken over, arrives as a ValueError that names it.
+Gymnasium's `PassiveEnvChecker` checks the first reset and the first step. What an environment raises, or returns in a
+form that cannot be used, arrives as a ValueError that names the environment.
 
-The loop is our own, for `gymnasium.vector.SyncVectorEnv` does two things that training cannot have. It keeps the last
-observation of an episode without copying it, so that an environment which writes all its observations to one array
+The loop is our own, because `gymnasium.vector.SyncVectorEnv` does two things that training cannot have. It keeps the
+last observation of an episode without copying it, so that an environment which writes all its observations to one array
 loses it in the reset. And it batches the infos, which nobody reads here, and fails where their shapes differ.
 
 A game is saved as the state of its random numbers when it began and the actions since, and restored by playing it
-again. That holds for Gymnasium's classic and toy-text environments and for MinAtar, whose games are made of nothing
-else. What other environments hold is not known: `capture` gives None.
+again. That works for Gymnasium's classic and toy-text environments and for MinAtar, whose games depend on nothing else.
+What other environments depend on is not known, so `capture` returns None for them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from svrl.envs.vector import EnvSpec, Step, check_finite, checked_actions
 _RESET = "reset(seed=..., options=...) -> (observation, info)"
 _STEP = "step(action) -> (observation, reward, terminated, truncated, info)"
 _REPLAYED = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "svrl.envs.minatar")
-"""Modules whose environments are restored by playing their games again."""
+"""Modules of the environments that are restored by playing their games again."""
 
 
 class GymnasiumVectorEnv:
@@ -49,13 +49,13 @@ class GymnasiumVectorEnv:
         """Make N environments.
 
         Args:
-            make: Makes one, a new one at each call.
-            seeds: One for each environment, given to its first reset.
-            name: What to call it.
-            spec: Of environments whose observations an agent sees as they are; otherwise it follows from the spaces.
+            make: Makes one environment, a new one at each call.
+            seeds: One for each environment, passed to its first reset.
+            name: The name of the environment.
+            spec: Its description, if an agent sees the observations as they are; by default it follows from the spaces.
 
         Raises:
-            ValueError: If it cannot be made, its actions are not discrete, or its observations of no fixed size.
+            ValueError: If it cannot be made, its actions are not discrete, or its observations have no fixed size.
         """
         self.count = len(seeds)
         self.environments = [_made(make, name) for _ in seeds]
@@ -65,7 +65,7 @@ class GymnasiumVectorEnv:
         if not isinstance(actions, spaces.Discrete):
             raise ValueError(
                 f"{name} has actions of {type(actions).__name__}, and only discrete ones can be learned. "
-                "The tasks control/TASK have discretised ones, as in control/inverted-pendulum."
+                "The tasks control/TASK have discretised actions, as in control/inverted-pendulum."
             )
         self._first_action = int(actions.start)
         self._view = Observations(space, name) if spec is None else Observations.of(spec)
@@ -83,14 +83,14 @@ class GymnasiumVectorEnv:
         self._seeds: tuple[int | None, ...] = seeds
         self._actions: list[int] = []
         self._games: list[tuple[Any, list[int]]] | None = None
-        """How each game began and the actions since, where games can be played again."""
+        """How each game began and the actions since, if games can be played again."""
         self._newest = self._unseen()
 
     def reset(self) -> np.ndarray:
-        """Begin an episode in every environment; the seeds serve the first time.
+        """Begin an episode in every environment. The first reset uses the seeds.
 
         Raises:
-            ValueError: If an environment fails, or gives numbers that are not finite.
+            ValueError: If an environment fails, or returns numbers that are not finite.
         """
         seeds, self._seeds = self._seeds, (None,) * self.count
         if all(_is_replayed(env) for env in self.environments):
@@ -110,7 +110,7 @@ class GymnasiumVectorEnv:
         """Step one environment after another.
 
         Raises:
-            ValueError: If an environment fails, or gives numbers that are not finite.
+            ValueError: If an environment fails, or returns numbers that are not finite.
         """
         observations, rewards = self._unseen(), np.zeros(self.count)
         terminal, truncated, life_lost = np.zeros((3, self.count), dtype=bool)
@@ -131,12 +131,10 @@ class GymnasiumVectorEnv:
         return Step(observations, final, rewards, terminal, truncated & ~terminal, life_lost)
 
     def limit_games(self, steps: int) -> bool:
-        """Cut games off after so many steps, unless Gymnasium knows of a limit; whether that was so."""
+        """Cut games off after this many steps unless they have a limit already; returns whether it was set."""
         env = self.environments[0]
-        spec = env.spec
-        if spec is not None and (spec.max_episode_steps or "max_num_frames_per_episode" in spec.kwargs):
-            return False
-        if any(isinstance(layer, TimeLimit) for layer in _layers(env)):
+        of_atari = env.spec is not None and "max_num_frames_per_episode" in env.spec.kwargs
+        if of_atari or any(isinstance(layer, TimeLimit) for layer in _layers(env)):
             return False
         self.environments = [TimeLimit(env, steps) for env in self.environments]
         return True
@@ -149,10 +147,10 @@ class GymnasiumVectorEnv:
         return {"env": self.spec.id, "games": games, "observations": self._newest.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Play the games again that `capture` saw.
+        """Play the captured games again.
 
         Raises:
-            ValueError: If they are of other environments, or go another way this time.
+            ValueError: If they are of other environments, or if they go another way this time.
         """
         if state.get("env") != self.spec.id or len(state["games"]) != self.count:
             raise ValueError(
@@ -170,10 +168,10 @@ class GymnasiumVectorEnv:
         return observations
 
     def render(self, index: int = 0) -> np.ndarray:
-        """What the environment draws.
+        """The picture that the environment draws.
 
         Raises:
-            ValueError: If it was made without pictures, or what draws them is not installed.
+            ValueError: If it was made without pictures, or if the package that draws them is not installed.
         """
         env = self.environments[index]
         try:
@@ -196,7 +194,7 @@ class GymnasiumVectorEnv:
     def _begin(self, index: int, observations: np.ndarray, start: Any = None) -> None:
         """Begin an episode in one environment; what the agent sees goes into its row of `observations`.
 
-        It begins from a seed, from what `_random_state` gave once, or, without a start, where the random numbers stand.
+        `start` is a seed, an earlier `_random_state`, or None to go on with the environment's random numbers.
         """
         env = self.environments[index]
         try:
@@ -206,7 +204,7 @@ class GymnasiumVectorEnv:
                 self._games[index] = (self._random_state(env) if start is None else start, [])
             seen, _ = env.reset(seed=start if isinstance(start, int) else None)
             observations[index] = self._view(seen)
-        except Exception as error:  # the environment is other people's code
+        except Exception as error:  # the environment is not our code
             raise ValueError(f"{self.spec.id} failed in {_RESET}: {error!r}") from error
 
     def _act(self, index: int, action: int, observations: np.ndarray) -> tuple[float, bool, bool]:
@@ -214,16 +212,16 @@ class GymnasiumVectorEnv:
         try:
             seen, reward, terminated, truncated, _ = self.environments[index].step(action + self._first_action)
             observations[index] = self._view(seen)
-            if not isinstance(reward, float):  # an array of one number counts as that number
+            if not isinstance(reward, float):  # an array of one number is accepted
                 reward = float(np.asarray(reward).item())
-        except Exception as error:  # the environment is other people's code
+        except Exception as error:  # the environment is not our code
             raise ValueError(f"{self.spec.id} failed in {_STEP}: {error!r}") from error
         if self._games is not None:
             self._games[index][1].append(action)
         return reward, bool(terminated), bool(truncated)
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
-        """Where its random numbers stand, between two episodes."""
+        """The state of its random numbers between two episodes."""
         return env.unwrapped.np_random.bit_generator.state
 
     def _set_random_state(self, env: gymnasium.Env, state: Mapping[str, Any]) -> None:
@@ -237,7 +235,7 @@ def _made(make: Callable[[], Any], name: str) -> gymnasium.Env:
         if isinstance(env, gymnasium.Env):
             checked = any(isinstance(layer, PassiveEnvChecker) for layer in _layers(env))
             return env if checked else PassiveEnvChecker(env)
-    except Exception as error:  # anything may happen in other people's constructors
+    except Exception as error:  # the constructor is not our code
         raise ValueError(f"{name} could not be made: {error!r}") from error
     raise ValueError(f"The function of {name} must return a gymnasium.Env, got {env!r}.")
 
@@ -251,7 +249,7 @@ def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 
 
 def _is_replayed(env: gymnasium.Env) -> bool:
-    """Whether it is one of those that are restored by playing again, in the wrappers that `gymnasium.make` puts on."""
+    """Whether it is restored by playing again: one of `_REPLAYED`, in no other wrappers than `gymnasium.make` adds."""
     *wrappers, bare = _layers(env)
     usual = all(type(wrapper) in (TimeLimit, OrderEnforcing, PassiveEnvChecker) for wrapper in wrappers)
     return usual and type(bare).__module__.startswith(_REPLAYED)

@@ -1,8 +1,7 @@
 """Environments by name: make_env("atari/breakout", 8, seed=0).
 
-A name is atari/GAME, minatar/GAME, control/TASK, or the id of any Gymnasium environment with discrete
-actions; a function that makes a Gymnasium environment does as well. Libraries are imported only for the family that
-is asked for.
+A name is atari/GAME, minatar/GAME, control/TASK, or the id of any Gymnasium environment with discrete actions. You can
+also pass a function that makes a Gymnasium environment. Only the libraries of the family that you name are imported.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ CONTROL = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole"
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1")
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held while environments are made: registries and imports of other libraries are not made for several threads."""
+"""Held while environments are made: registries and imports of other libraries are not thread-safe."""
 
 
 def known_environments() -> list[str]:
-    """Names to offer: every game and task, and some of Gymnasium's, which knows many more."""
+    """Names to suggest: every game and task, and some of Gymnasium's many environments."""
     families = (("atari", tuple(GAMES)), ("minatar", MINATAR), ("control", CONTROL))
     return [*(f"{family}/{name}" for family, names in families for name in names), *CLASSIC]
 
 
 def name_of(source: EnvSource) -> str:
-    """What to call an environment in run directories and tables."""
+    """The name of an environment in run directories and tables."""
     return source if isinstance(source, str) else getattr(source, "__name__", type(source).__name__)
 
 
@@ -56,13 +55,13 @@ def make_env(
             function without arguments that makes a `gymnasium.Env` with discrete actions, a new one at each call.
             "package:Name-v0" imports the package: do not pass such a name on from a file.
         count: N.
-        seed: Of everything random in them, as far as they draw from their own generator. The k-th environment of a
-            seed is the same for every N, but in control tasks.
+        seed: For everything random in them, as far as they draw from their own generator. Environment k of a seed is
+            the same for every N, except in control tasks.
         sticky: Probability that Atari or MinAtar repeats the last action.
-        actions: Discretised actions of a control task; 0 takes the task's own number.
-        threads: Native threads of Atari, which change no result; with 0 ale-py takes one for each environment, as long
-            as there are cores. The others have none.
-        render: Whether pictures will be wanted; Gymnasium has to know beforehand.
+        actions: Discretised actions of a control task; 0 is the task's own number.
+        threads: Native threads of Atari, which change no result; with 0 ale-py uses one for each environment, as far
+            as there are cores.
+        render: Whether you will ask for pictures; Gymnasium has to know beforehand.
 
     Raises:
         ValueError: With the nearest name, if there is no such environment; with the pip command, if its package is
@@ -80,11 +79,11 @@ def make_env(
     family, _, short = id.partition("/") if isinstance(id, str) else ("", "", "")
     if actions and family != "control":
         raise ValueError(
-            f"{name_of(id)} has its own actions; their number can be set for control/TASK alone, got {actions}."
+            f"{name_of(id)} has its own actions. Their number can only be set for control/TASK; got {actions}."
         )
     if sticky and family not in ("atari", "minatar"):
         raise ValueError(
-            f"{name_of(id)} has no sticky actions, only Atari and MinAtar do; got sticky {sticky}. Set it to 0."
+            f"{name_of(id)} has no sticky actions; only Atari and MinAtar do. Got sticky {sticky}. Set it to 0."
         )
     from svrl.envs.vector import env_seeds
 
@@ -110,10 +109,10 @@ def make_env(
 
 
 def describe_env(id: EnvSource, actions: int = 0) -> EnvSpec:  # noqa: A002
-    """What an environment looks like from outside; one is made and closed for it, as by `make_env`.
+    """What an environment looks like from outside. It is made, as by `make_env`, and closed.
 
     Raises:
-        ValueError: As `make_env`.
+        ValueError: As in `make_env`.
     """
     env = make_env(id, 1, seed=0, actions=actions)
     env.close()
@@ -131,6 +130,6 @@ def _registered(name: str, *, render: bool) -> Callable[[], Any]:
             near = near_names(name, known_environments())
             hint = f"Did you mean {near[0]}?" if near else str(error)
             raise ValueError(f"There is no environment {name!r}. {hint}") from error
-    # A class that draws nothing need not know the argument.
+    # A class that draws nothing may not accept the argument.
     pictures: dict[str, Any] = {"render_mode": "rgb_array"} if render else {}
     return lambda: gymnasium.make(name, **pictures)

@@ -1,11 +1,11 @@
 """MinAtar: five Atari games on a 10x10 grid, for which a laptop is enough. Young and Tian, 2019.
 
-A frame is (channels, 10, 10), 0 or 1, one channel for each kind of object. All games have the same six
-actions, as published, also where some do nothing. Difficulty rises during a game.
+A frame is (channels, 10, 10), 0 or 1, one channel for each kind of object. All games have the same six actions, as
+published, even where some do nothing. Difficulty rises during a game.
 
-Freeway ends after 2,500 frames. The others end only when the player fails, and a player who does not
-fail plays for ever: in Breakout it is enough to stay under the ball. So every game is cut off after
-100,000 frames, which is a truncation.
+Freeway ends after 2,500 frames. The others end only when the player fails, and a player who does not fail plays for
+ever: in Breakout it is enough to stay under the ball. So every game is cut off after 100,000 frames, which is a
+truncation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MinAtarGame(gymnasium.Env[np.ndarray, Any]):
     """One game.
 
     Attributes:
-        game: The game itself, as MinAtar makes it.
+        game: MinAtar's own object.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
@@ -63,7 +63,8 @@ class MinAtarGame(gymnasium.Env[np.ndarray, Any]):
         grid = self.game.state()
         picture = np.zeros((10, 10, 3), dtype=np.uint8)
         for channel in range(grid.shape[2]):
-            picture[grid[:, :, channel]] = _colour(channel, grid.shape[2])
+            colour = colorsys.hsv_to_rgb(channel / grid.shape[2], 0.7, 1.0)
+            picture[grid[:, :, channel]] = [int(255 * part) for part in colour]
         return picture.repeat(_PIXELS, axis=0).repeat(_PIXELS, axis=1)
 
     def _observation(self) -> np.ndarray:
@@ -86,7 +87,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
         Args:
             game: One of `MINATAR`; hyphens count as underscores.
             seeds: One for each game.
-            sticky: Probability with which the action before is repeated.
+            sticky: Probability that the last action is repeated.
             frame_limit: Frames after which a game is cut off.
 
         Raises:
@@ -108,19 +109,19 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
         )
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
-        """Of one generator, which serves the game and its stickiness, and the action that may be repeated."""
+        """The state of the generator, which game and stickiness share, and the action that may be repeated."""
         game = env.get_wrapper_attr("game")
         return {"random": game.random.get_state(legacy=False), "last_action": game.last_action}
 
     def _set_random_state(self, env: gymnasium.Env, state: Mapping[str, Any]) -> None:
         game = env.get_wrapper_attr("game")
-        game.seed(0)  # game and stickiness have generators apart until they are seeded
+        game.seed(0)  # game and stickiness have separate generators until they are seeded
         game.random.set_state(state["random"])
         game.last_action = state["last_action"]
 
 
 def _environment_class() -> Any:
-    """MinAtar's class. Its import would warn that windows of its own need seaborn, and set up logging to say so."""
+    """MinAtar's class. Its import would log a warning that its windows need seaborn, and set up logging for it."""
     root, silence = logging.getLogger(), logging.NullHandler()
 
     def keep(record: logging.LogRecord) -> bool:
@@ -136,8 +137,3 @@ def _environment_class() -> Any:
         root.removeFilter(keep)
         root.removeHandler(silence)
     return Environment
-
-
-def _colour(channel: int, channels: int) -> tuple[int, int, int]:
-    red, green, blue = colorsys.hsv_to_rgb(channel / channels, 0.7, 1.0)
-    return int(255 * red), int(255 * green), int(255 * blue)

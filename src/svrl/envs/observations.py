@@ -1,4 +1,4 @@
-"""What an agent sees of the observations that a Gymnasium environment gives.
+"""What an agent sees of the observations of a Gymnasium environment.
 
 By the kind of observation space:
 
@@ -6,7 +6,7 @@ By the kind of observation space:
 - any other Box: its numbers, float32;
 - Discrete: one-hot, float32; MultiDiscrete, MultiBinary, Tuple, Dict: flattened as Gymnasium does it, float32.
 
-Training shows it one observation at a time. Acting shows one, or a batch of a vector environment, which has one axis
+Training passes one observation at a time. Acting passes one, or a batch from a vector environment, which has one axis
 more in every part of a Tuple or Dict.
 """
 
@@ -31,7 +31,7 @@ _FIELDS: dict[type[spaces.Space], tuple[str, ...]] = {
     spaces.Tuple: (),
     spaces.Dict: (),
 }
-"""Kinds of spaces, and what an agent's file says of each beside its parts. Bounds of a Box are not looked at."""
+"""The kinds of spaces, and what an agent's file stores of each beside its parts. Bounds of a Box do not matter."""
 
 
 class Observations:
@@ -46,7 +46,7 @@ class Observations:
     high: float = 1.0
 
     def __init__(self, space: spaces.Space, owner: str) -> None:
-        """Choose the way; the module says which for which space.
+        """Choose how to show the observations of a space; `owner` is the environment's name, for messages.
 
         Raises:
             ValueError: If the space has no fixed size.
@@ -73,7 +73,7 @@ class Observations:
 
     @classmethod
     def of(cls, spec: EnvSpec) -> Observations:
-        """Those of an environment. Where it describes no observation space, an agent sees what it gives."""
+        """The observations of an environment. Without a `space` in its spec an agent sees them as they are."""
         if spec.space is not None:
             return cls(space_from_json(spec.space), spec.id)
         found = cls(spaces.Box(0, 1, spec.observation_shape, np.dtype(spec.dtype).type), spec.id)
@@ -84,7 +84,7 @@ class Observations:
         """What the agent sees of one observation, `shape`, or of N of a vector environment, (N, *shape).
 
         Raises:
-            ValueError: If it is not of the space.
+            ValueError: If the observation is not in the space.
         """
         what = f"{self._owner}: the observation"
         if not isinstance(self._space, spaces.Box):
@@ -96,14 +96,14 @@ class Observations:
         return array if array.shape == shape else array.reshape(shape)
 
     def batch(self, given: Any) -> tuple[np.ndarray, bool]:
-        """As a network takes them, (N, *shape), finite, and whether it was one alone.
+        """What a network takes, (N, *shape), finite; and whether a single observation was given.
 
         Raises:
-            ValueError: If it is not of the space, or a number is not finite.
+            ValueError: If the observation is not in the space, or a number is not finite.
         """
         seen = self(given)
         alone = seen.ndim == len(self.shape)
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
             seen = np.array(seen[None] if alone else seen, self.dtype)
         if not np.isfinite(seen).all():
             raise ValueError(
@@ -115,43 +115,27 @@ class Observations:
 
 def _flat(space: spaces.Space, given: Any, what: str) -> np.ndarray:
     """All numbers of an observation in one row, (size,), or of N of them, (N, size); whole numbers are one-hot."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        _check_parts(space, given, what)
-        rows = [_flat(part, given[key], f"{what}[{key!r}]") for key, part in _parts(space)]
-        if len({row.shape[:-1] for row in rows}) > 1:
-            raise ValueError(f"{what} has parts of one and of several environments, or of several numbers of them.")
+    if parts := _parts(space):
+        try:
+            rows = [_flat(part, given[key], f"{what}[{key!r}]") for key, part in parts]
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"{what} must be of {space}, got {_text_of(given)}.") from error
         return np.concatenate(rows, axis=-1)
     array = _numbers(space, given, what)
-    rows_of = array.shape[: array.ndim - len(space.shape or ())]
     if isinstance(space, spaces.Discrete):
         return np.asarray(np.arange(space.n) == array[..., None] - space.start)
+    flat = array.reshape(*array.shape[: array.ndim - len(space.shape or ())], -1)
     if isinstance(space, spaces.MultiDiscrete):
-        chosen = (array - space.start).reshape(*rows_of, -1)
+        chosen = flat - space.start.reshape(-1)
         return np.concatenate([np.arange(n) == chosen[..., k, None] for k, n in enumerate(space.nvec.flat)], axis=-1)
-    return array.reshape(*rows_of, -1)
-
-
-def _parts(space: spaces.Space) -> list[tuple[Any, spaces.Space]]:
-    """Keys and spaces of the parts of a Dict or Tuple."""
-    if isinstance(space, spaces.Dict):
-        return list(space.spaces.items())
-    return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else []
-
-
-def _check_parts(space: spaces.Dict | spaces.Tuple, given: Any, what: str) -> None:
-    if isinstance(space, spaces.Tuple):
-        if not isinstance(given, tuple | list) or len(given) != len(space.spaces):
-            raise ValueError(f"{what} must be a tuple of {len(space.spaces)} parts, got {_text_of(given)}.")
-    elif not isinstance(given, Mapping) or set(given) != set(space.spaces):
-        found = f"one with {', '.join(map(str, given))}" if isinstance(given, Mapping) else _text_of(given)
-        raise ValueError(f"{what} must be a dictionary with {', '.join(map(str, space.spaces))}, got {found}.")
+    return flat
 
 
 def _numbers(space: spaces.Space, given: Any, what: str) -> np.ndarray:
-    """The numbers of a space that has no parts, with its axes or one more.
+    """The numbers of an observation in a space without parts, with the axes of the space or one more.
 
     Raises:
-        ValueError: With what was wanted and what came.
+        ValueError: With what was expected and what was given.
     """
     try:
         array = given.numpy(force=True) if isinstance(given, Tensor) else np.asarray(given)
@@ -183,7 +167,7 @@ def _numbers(space: spaces.Space, given: Any, what: str) -> np.ndarray:
 
 
 def _text_of(value: Any) -> str:
-    """What something is, in a few words."""
+    """A value in a few words."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     return " ".join(reprlib.repr(value).split())
@@ -193,47 +177,51 @@ def _is_picture(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
 
 
-def _kind(space: spaces.Space) -> type[spaces.Space] | None:
-    return next((kind for kind in _FIELDS if isinstance(space, kind)), None)
+def _parts(space: spaces.Space) -> list[tuple[Any, spaces.Space]]:
+    """Keys and spaces of the parts of a Dict or Tuple."""
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else []
 
 
 def _unknown(space: spaces.Space) -> str | None:
-    """The class of the part that an agent cannot see, and of what it is in."""
+    """The class of a part that an agent cannot see, and the classes around it; None if it can see all of them."""
     inner = next((found for _, part in _parts(space) if (found := _unknown(part))), None)
     if inner is not None:
         return f"{type(space).__name__} with {inner}"
-    return None if _kind(space) else type(space).__name__
+    return None if isinstance(space, tuple(_FIELDS)) else type(space).__name__
 
 
 def space_as_json(space: spaces.Space) -> dict[str, Any]:
-    """What an agent's file says of an observation space."""
-    kind = _kind(space)
-    assert kind is not None
+    """What an agent's file stores of an observation space."""
+    kind, fields = next((kind, fields) for kind, fields in _FIELDS.items() if isinstance(space, kind))
     about: dict[str, Any] = {"kind": kind.__name__}
     if parts := _parts(space):
         about["parts"] = [[key, space_as_json(part)] for key, part in parts]
-    for field in _FIELDS[kind]:
+    for field in fields:
         value = getattr(space, field)
         about[field] = str(value) if field == "dtype" else np.asarray(value).tolist()
     return about
 
 
 def space_from_json(about: Mapping[str, Any]) -> spaces.Space:
-    """A space that `space_as_json` described, but for the bounds of a Box.
+    """The space that `space_as_json` described, except for the bounds of a Box.
 
     Raises:
         KeyError, TypeError, ValueError: If it is not such a description.
     """
-    kind = about["kind"]
-    if kind in ("Dict", "Tuple"):
-        parts = [(key, space_from_json(part)) for key, part in about["parts"]]
-        return spaces.Dict(parts) if kind == "Dict" else spaces.Tuple([part for _, part in parts])
-    if kind == "Box":
-        return spaces.Box(0, 1, tuple(about["shape"]), np.dtype(about["dtype"]).type)
-    if kind == "Discrete":
-        return spaces.Discrete(about["n"], start=about["start"])
-    if kind == "MultiDiscrete":
-        return spaces.MultiDiscrete(about["nvec"], start=about["start"])
-    if kind == "MultiBinary":
-        return spaces.MultiBinary(about["shape"])
-    raise ValueError(f"There is no such kind of space: {kind!r}.")
+    parts = [(key, space_from_json(part)) for key, part in about.get("parts", ())]
+    match about["kind"]:
+        case "Dict":
+            return spaces.Dict(parts)
+        case "Tuple":
+            return spaces.Tuple([part for _, part in parts])
+        case "Box":
+            return spaces.Box(0, 1, tuple(about["shape"]), np.dtype(about["dtype"]).type)
+        case "Discrete":
+            return spaces.Discrete(about["n"], start=about["start"])
+        case "MultiDiscrete":
+            return spaces.MultiDiscrete(about["nvec"], start=about["start"])
+        case "MultiBinary":
+            return spaces.MultiBinary(about["shape"])
+    raise ValueError(f"There is no such kind of space: {about['kind']!r}.")

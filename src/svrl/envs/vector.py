@@ -1,9 +1,8 @@
 """The one interface between environments and agents: N copies of an environment, stepped together.
 
-An environment that ends starts again at once, inside the same step. So every step is one true
-transition of each of the N, and says everything about it: the observation to act on next, the
-observation that the action led to (the last of an episode, where one ended), the raw reward, and
-three flags that are easily confused:
+An environment that ends starts again at once, inside the same step. So every step is one true transition of each of the
+N, and contains everything about it: the observation to act on next, the observation that the action led to (the last of
+an episode, where one ended), the raw reward, and three flags that are easily confused:
 
 - terminal: the episode is over and nothing comes after it;
 - truncated: the episode was cut off by a limit, and its value goes on;
@@ -12,7 +11,6 @@ three flags that are easily confused:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -31,14 +29,14 @@ class EnvSpec:
         id: Its name, as in "atari/breakout" or "CartPole-v1".
         family: Where it comes from; decides the default preset.
         frame_shape: Shape of one frame.
-        dtype: "uint8" or "float32", of observations.
-        stack: Frames in an observation, the newest last. 1: an observation is one frame, without an axis for it.
+        dtype: Type of the observations.
+        stack: Frames in an observation, the newest last. With 1 an observation is one frame, without an axis for it.
             Frames from before the episode's first are zero.
         high: The number that a network should see as 1: 255 for pictures, 1 otherwise.
         n_actions: A.
         action_names: A names, for people.
-        first_action: What the environment calls action 0.
-        space: Of a Gymnasium environment, its observation space as `svrl.envs.observations.space_as_json` gives it.
+        first_action: The environment's number of action 0.
+        space: A Gymnasium environment's observation space, as `svrl.envs.observations.space_as_json` describes it.
     """
 
     id: str
@@ -57,21 +55,16 @@ class EnvSpec:
         """Shape of one observation: (stack, *frame_shape), or frame_shape where nothing is stacked."""
         return self.frame_shape if self.stack == 1 else (self.stack, *self.frame_shape)
 
-    @property
-    def frame_size(self) -> int:
-        """Numbers in a frame."""
-        return math.prod(self.frame_shape)
-
 
 class Step(NamedTuple):
-    """What one step of N environments led to. Arrays are the caller's until the next step.
+    """The result of one step of N environments. The arrays stay as they are until the next step.
 
     Attributes:
         observations: (N, *observation_shape), what to act on next; where an episode ended, the first of the new one.
         final_observations: (N, *observation_shape), what the action led to. The same array as `observations`
             when no episode ended.
-        rewards: (N,), float64, as the environment gives them.
-        terminal, truncated, life_lost: (N,), bool; the module says what they mean.
+        rewards: (N,), float64, as the environment returns them.
+        terminal, truncated, life_lost: (N,), bool; the module explains them.
     """
 
     observations: np.ndarray
@@ -83,12 +76,12 @@ class Step(NamedTuple):
 
     @property
     def ended(self) -> np.ndarray:
-        """(N,), bool: the episode is over, one way or the other."""
+        """(N,), bool: the episode is terminal or truncated."""
         return self.terminal | self.truncated
 
 
 class VectorEnv(Protocol):
-    """N environments. Everything random in them follows from the seed they were made with."""
+    """N environments. Everything random in them follows from the seed that they were made with."""
 
     spec: EnvSpec
     count: int
@@ -98,7 +91,7 @@ class VectorEnv(Protocol):
         ...
 
     def send(self, actions: np.ndarray) -> None:
-        """Start a step with actions (N,), int64. Native environments work on it while the caller does other things."""
+        """Start a step with actions (N,), int64. Native environments compute it while you do other things."""
         ...
 
     def recv(self) -> Step:
@@ -106,11 +99,11 @@ class VectorEnv(Protocol):
         ...
 
     def capture(self) -> Mapping[str, Any] | None:
-        """Everything the steps to come depend on, as arrays and JSON types; None if that cannot be had."""
+        """Everything that later steps depend on, as arrays and JSON types; None if it cannot be saved."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Go back to what `capture` saw; the observations to act on."""
+        """Go back to a captured state; returns the observations to act on."""
         ...
 
     def render(self, index: int = 0) -> np.ndarray:
@@ -118,7 +111,7 @@ class VectorEnv(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of threads and windows."""
+        """Release threads and windows."""
         ...
 
 
@@ -129,7 +122,7 @@ def step(env: VectorEnv, actions: np.ndarray) -> Step:
 
 
 def env_seeds(seed: int, count: int) -> tuple[int, ...]:
-    """A seed in [0, 2^31) for each of `count` environments: the k-th from SeedSequence([seed, k]), whatever the count.
+    """A seed in [0, 2^31) for each of `count` environments: number k from SeedSequence([seed, k]), for any count.
 
     Raises:
         ValueError: If the seed is negative or there is no environment.
@@ -145,7 +138,7 @@ def checked_actions(actions: np.ndarray, spec: EnvSpec, count: int) -> list[int]
     """Actions (N,) as a list.
 
     Raises:
-        ValueError: If they are not N whole numbers, each that of an action.
+        ValueError: If they are not N whole numbers, each the number of an action.
     """
     given = np.asarray(actions)
     if given.shape != (count,) or given.dtype.kind not in "iu":
@@ -160,10 +153,10 @@ def checked_actions(actions: np.ndarray, spec: EnvSpec, count: int) -> list[int]
 
 
 def check_finite(name: str, what: str, numbers: np.ndarray) -> None:
-    """Refuse nan and infinity: from them an agent would learn nothing, and say nothing.
+    """Refuse nan and infinity, from which an agent would silently learn nothing.
 
     Raises:
-        ValueError: If a number is not finite; it says that the environment `name` gave `what`, as in "a reward".
+        ValueError: If a number is not finite; the message says that environment `name` gave `what`, as in "a reward".
     """
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         wrong = numbers[~np.isfinite(numbers)][0]
