@@ -1,7 +1,7 @@
-"""What training tells the world, one record after another.
+"""What happens in a training, one record after another.
 
-Training is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints
-are consumers. Every step ends in a `Stepped`: by then a consumer has had every event of the steps so far, and may save.
+Training is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints are consumers.
+Every step ends with a `Stepped`: by then a consumer has had every event of the steps so far, and may save.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Stepped(Event):
-    """All environments have stepped once, and what was due has been learned. Cheap and frequent.
+    """All environments have stepped once, and the updates that were due have been made. Cheap and frequent.
 
     Attributes:
         epsilon: Probability of a random action.
@@ -40,10 +40,10 @@ class EpisodeEnded(Event):
     """A whole game is over.
 
     Attributes:
-        env: Which environment.
+        env: Number of the environment.
         score: Sum of raw rewards.
         length: Agent steps.
-        truncated: Cut off by a limit.
+        truncated: Whether a limit cut it off.
     """
 
     env: int
@@ -54,16 +54,16 @@ class EpisodeEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Learned(Event):
-    """How learning stands, every `log_every` agent steps once it has begun; values are of states drawn for this row.
+    """How learning stands, every `log_every` agent steps once it has begun, on states drawn for this row.
 
     Attributes:
         epsilon: Probability of a random action.
         loss: Mean loss since the last such event.
         q_mean, q_max: Mean and mean row maximum of the online network's values.
         target_mean: Mean target.
-        p: p, or None for a plain agent.
-        target_bias: Mean of what the structured rule makes the next states worth, less what the plain rule does; 0 for
-            a plain agent.
+        p: Probability that an entry is observed, or None for a plain agent.
+        target_bias: Mean value of the next states by the structured rule, less that by the plain rule; 0 for a plain
+            agent.
         target_gap: Mean absolute difference of the same two.
         targets_changed: Share of the targets that structure changed.
         row_max_bias: Mean of the largest entry of a completed row, less the largest of the network's row; 0 for a
@@ -72,7 +72,7 @@ class Learned(Event):
         estimate_rank: Mean rank of the estimates, or None.
         estimates_converged: Share of the estimations that converged, or None.
         rank_99, rank_9999: Mean approximate rank of the target network's matrices at energy .99 and .9999.
-        row_centred_rank_99: The same with each row's mean taken out, at energy .99.
+        row_centred_rank_99: The same with each row's mean removed, at energy .99.
         feature_rank: Effective rank of the online network's last features.
         dormant: Share of the last features' units that are dormant.
     """
@@ -104,7 +104,7 @@ class Evaluated(Event):
     Attributes:
         scores: Raw score of each game.
         lengths: Agent steps of each game.
-        human_normalised: Mean score with 0 for a random and 1 for a human player, or None where nobody knows.
+        human_normalised: Mean score with 0 for a random and 1 for a human player, or None except for Atari games.
     """
 
     scores: tuple[float, ...]
@@ -118,7 +118,7 @@ class Evaluated(Event):
 
 
 def warn(sentence: str) -> None:
-    """Warn at the line outside svrl that led here: what happens to notes if the caller names no `say`."""
+    """Warn at the line outside svrl that led here: the default for notes, if you pass no `say`."""
     level, frame = 2, inspect.currentframe()
     while (frame := frame and frame.f_back) and frame.f_globals["__name__"].partition(".")[0] == "svrl":
         level += 1

@@ -1,15 +1,15 @@
 """The numbers of a row of the learning log: values, targets, what structure does to them, ranks and features.
 
 They are computed when a row is due, on transitions drawn for this alone. Ranks are the paper's approximate rank of
-batches of values B x A. A large mean alone often carries 99% of the energy, so they are also taken at .9999 and with
-each row's mean taken out (the advantages).
+batches of values B x A. A large mean alone often carries 99% of the energy, so ranks are also computed at .9999 and
+with each row's mean removed (the advantages).
 
 Features are the last hidden activations of a network, N x F. A unit is dormant (Sokar et al., 2023) if
 
     score_i = mean_n |h_ni| / mean_j mean_n |h_nj|  <=  threshold
 
 and srank (Kumar et al., 2021) is the smallest k with sigma_1 + ... + sigma_k >= (1 - delta) sum of all. Ranks and
-features are small and wanted on the host, so they are computed on the CPU, in float64.
+features are small and needed on the host, so they are computed on the CPU, in float64.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from svrl.matrix.estimate import Outcome
 from svrl.matrix.rank import PAPER_ENERGY, effective_rank, energies, ranks_at, spectrum
 
 METRIC_STATES = 512
-"""Transitions that a row looks at, about."""
+"""Transitions that a row looks at, approximately."""
 TIGHT_ENERGY = 0.9999
 DORMANT = 0.025
 DELTA = 0.01
@@ -40,10 +40,10 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
     """The fields of `svrl.agents.events.Learned` that are about values; reading them waits for the device.
 
     Args:
-        learner: Whose values.
+        learner: Gives networks and structure.
         batch: K * B transitions, on the learner's device.
-        count: K minibatches that they are looked at in, as in training.
-        masks: For the observed sets, on the learner's device.
+        count: K, the number of minibatches that they are split into, as in training.
+        masks: Generator for the observed sets, on the learner's device.
     """
     structure, online, network = learner.structure, None, learner.online
     mask = learner.draw_masks(count, masks)
@@ -77,7 +77,7 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
 
 
 def _completed(completion: Completion | None, before: Tensor) -> dict[str, float | None]:
-    """What completion did to the matrices (K, B, A) themselves."""
+    """What completion did to the matrices (K, B, A)."""
     names = ("row_max_bias", "held_out_error", "estimate_rank", "estimates_converged")
     if completion is None:
         return {**dict.fromkeys(names), "row_max_bias": 0.0}
@@ -93,7 +93,7 @@ class BatchRanks(NamedTuple):
 
     Attributes:
         rank_99, rank_9999: At energy .99 and .9999.
-        row_centred_99: With each row's mean taken out, at energy .99.
+        row_centred_99: With each row's mean removed, at energy .99.
     """
 
     rank_99: Tensor
@@ -102,7 +102,7 @@ class BatchRanks(NamedTuple):
 
 
 def batch_ranks(q: Tensor) -> BatchRanks:
-    """Ranks (...) of matrices of values (..., B, A). A network that diverged has none, which must not stop training."""
+    """Ranks (...) of matrices of values (..., B, A). Those of a diverged network are NaN: training goes on."""
     q = q.detach().cpu()
     finite = torch.isfinite(q).flatten(-2).all(-1)
     q = torch.where(finite[..., None, None], q, 0.0)
@@ -112,9 +112,9 @@ def batch_ranks(q: Tensor) -> BatchRanks:
 
 
 def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:
-    """Share of the units that are dormant on features (N, F); 1 where every unit is silent, NaN if not finite.
+    """Share of dormant units on features (N, F); 1 if every unit is silent, NaN if a feature is not finite.
 
-    A unit is held against its own layer: give the widths of the layers where several stand side by side.
+    A unit is compared with its own layer: give the widths of the layers if several stand side by side.
     """
     activity = features.detach().cpu().double().abs().mean(0)
     if not bool(torch.isfinite(activity).all()):
@@ -130,25 +130,22 @@ def feature_rank(features: Tensor) -> float:
 
 
 def srank(features: Tensor, delta: float = DELTA) -> int:
-    """The fewest singular values of features (N, F) that sum to at least 1 - delta of the sum of all; 0 of nothing."""
-    if not 0.0 <= delta < 1.0:
-        raise ValueError(f"srank leaves out a share delta in [0, 1), got {delta}.")
+    """The fewest singular values of features (N, F) with at least 1 - delta of the sum of all; 0 if all are 0."""
     sigma = torch.as_tensor(spectrum(features.detach().cpu().double()))
     tail = sigma.flip(-1).cumsum(-1).flip(-1)
     return int((tail > delta * tail[:1]).sum())
 
 
 def held_out_error(estimate: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
-    """Relative error of an estimator on what it did not see, |estimate - truth|_F / |truth|_F over unobserved entries.
+    """Relative error of an estimator on hidden entries, |estimate - truth|_F / |truth|_F over unobserved entries.
 
     Args:
         estimate: (..., B, A).
         truth: (..., B, A).
-        mask: (..., B, A), bool: what was observed.
+        mask: (..., B, A), bool: the observed entries.
 
     Returns:
-        (M,), float64: one number for each of the M matrices that have unobserved entries which are not all zero.
-        Where everything was observed there is nothing to judge by, and M is 0.
+        (M,), float64: one number for each of the M matrices whose unobserved entries are not all zero.
     """
     wrong = torch.where(mask, 0.0, estimate - truth).detach().double().flatten(-2).norm(dim=-1)
     right = torch.where(mask, 0.0, truth).detach().double().flatten(-2).norm(dim=-1)

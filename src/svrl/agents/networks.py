@@ -1,20 +1,19 @@
 """Networks from observations to the values of all actions.
 
-A trunk (convolutions, or nothing) is followed by fully connected layers. A plain network ends in
-one stream, a dueling one (Wang et al., 2016) in two, of the value and of the advantage,
+A trunk (convolutions, or nothing) is followed by fully connected layers. A plain network ends in one stream, a dueling
+one (Wang et al., 2016) in two, the value and the advantage,
 
     Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .)
 
-and that is all they differ in. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames;
-`minatar` that of Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights are drawn as torch
-draws them by default, but from the generator that you give.
+and that is their only difference. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames; `minatar` that of
+Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights are drawn as torch draws them by default, but from the
+generator that you give.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -57,7 +56,7 @@ class Stream(nn.Module):
 
 
 class QNetwork(nn.Module):
-    """Observations (N, *observation_shape), in the environment's own type, to values (N, A), float32."""
+    """Observations (N, *observation_shape), in the environment's type, to values (N, A), float32."""
 
     def __init__(self, trunk: nn.Module, inputs: int, width: int, n_actions: int, *, high: float, dueling: bool):
         super().__init__()
@@ -73,7 +72,7 @@ class QNetwork(nn.Module):
 
     @property
     def feature_widths(self) -> tuple[int, ...]:
-        """Widths of the layers that `features` puts side by side."""
+        """Widths of the layers in `features`, which stand side by side."""
         return tuple(stream.hidden.out_features for stream in self._streams)
 
     @property
@@ -90,7 +89,7 @@ class QNetwork(nn.Module):
         return self.of_scaled(self.scaled(observations))
 
     def of_scaled(self, x: Tensor) -> Tensor:
-        """Values (N, A) of what `scaled` gave."""
+        """Values (N, A) of scaled observations."""
         x = self.trunk(x)
         advantage: Tensor = self.action_stream(x)
         if self.value_stream is None:
@@ -98,16 +97,16 @@ class QNetwork(nn.Module):
         return self.value_stream(x) + advantage - advantage.mean(-1, keepdim=True)
 
     def features(self, observations: Tensor) -> Tensor:
-        """The last hidden activations (N, F); those of both streams, side by side, of a dueling network."""
+        """The last hidden activations (N, F); in a dueling network those of both streams, side by side."""
         x = self.trunk(self.scaled(observations))
         return torch.cat([stream.activations(x) for stream in self._streams], -1)
 
 
 def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator | None) -> QNetwork:
-    """A network for an environment, with weights drawn from a CPU generator; without one they are still to be loaded.
+    """A network for an environment, with weights drawn from a CPU generator. Without one you have to load them.
 
     Raises:
-        ValueError: If the network cannot look at such observations.
+        ValueError: If the network cannot take such observations.
     """
     trunk, inputs = _trunk_for(spec, config)
     network = QNetwork(
@@ -116,7 +115,7 @@ def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator
     if generator is not None:
         _draw_weights(network, generator)
     if config.network == "nature":
-        # The layout in which a CPU convolves large pictures faster, and small ones not; values and names stay.
+        # A CPU convolves large pictures faster in this layout, though not small ones. Values and names stay.
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
@@ -128,7 +127,12 @@ def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
         inputs = math.prod(spec.observation_shape)
     else:
         convolutions = NATURE if config.network == "nature" else MINATAR
-        channels, height, width = _picture(spec, config.network)
+        if len(spec.observation_shape) != 3:
+            raise ValueError(
+                f"Network {config.network} takes pictures (channels, height, width), and {spec.id} has observations "
+                f"of shape {spec.observation_shape}. Take network mlp."
+            )
+        channels, height, width = spec.observation_shape
         for k, (outputs, kernel, stride) in enumerate(convolutions, 1):
             height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if min(height, width) < 1:
@@ -148,26 +152,10 @@ def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
     return nn.Sequential(layers), inputs
 
 
-def _picture(spec: EnvSpec, network: str) -> tuple[int, int, int]:
-    shape = spec.observation_shape
-    if len(shape) != 3:
-        raise ValueError(
-            f"The network {network} looks at pictures (channels, height, width), and {spec.id} has observations "
-            f"of shape {shape}. Take network mlp."
-        )
-    return shape[0], shape[1], shape[2]
-
-
 def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
     """torch's own rule for linear and convolutional layers: uniform within 1 / sqrt(inputs of a unit)."""
-    for layer in _layers(network):
-        bound = 1.0 / math.sqrt(layer.weight[0].numel())
-        for parameter in (layer.weight, layer.bias):
-            if parameter is not None:
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            bound = 1.0 / math.sqrt(layer.weight[0].numel())
+            for parameter in layer.parameters():
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
-
-
-def _layers(network: nn.Module) -> Iterator[nn.Linear | nn.Conv2d]:
-    for module in network.modules():
-        if isinstance(module, nn.Linear | nn.Conv2d):
-            yield module

@@ -1,4 +1,4 @@
-"""One seed for a run, many generators: each part of it draws from its own, so that none disturbs another."""
+"""One seed for a run, many generators: each part draws from its own, so that no part disturbs another."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def derived_seed(seed: int, name: str) -> int:
 
 
 def generator_for(seed: int, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """A torch generator of its own for the part `name` of a run."""
+    """A separate torch generator for the part `name` of a run."""
     return torch.Generator(device).manual_seed(derived_seed(seed, name))
