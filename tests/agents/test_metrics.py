@@ -72,10 +72,10 @@ def test_batch_ranks_see_the_mean_and_see_past_it() -> None:
     value = torch.linspace(10.0, 20.0, 32)[:, None].expand(32, 6)
     advantage = 0.2 * matrices((32, 6), 3)
     ranks = batch_ranks(torch.stack([value, value + advantage, torch.zeros(32, 6)]))
-    assert ranks.rank_99.tolist() == [1, 1, 0]
-    assert ranks.row_centred_99[0] == 0
-    assert ranks.row_centred_99[1] >= 2
-    assert ranks.rank_9999[1] > ranks.rank_99[1]
+    assert ranks["rank_99"].tolist() == [1, 1, 0]
+    assert ranks["row_centred_rank_99"][0] == 0
+    assert ranks["row_centred_rank_99"][1] >= 2
+    assert ranks["rank_9999"][1] > ranks["rank_99"][1]
 
 
 def test_actions_that_differ_by_rounding_have_no_rank_once_centred() -> None:
@@ -85,9 +85,9 @@ def test_actions_that_differ_by_rounding_have_no_rank_once_centred() -> None:
     rounded[::3, 4:] = torch.nextafter(rounded[::3, 4:], torch.tensor(math.inf))
     small = equal + 1e-4 * matrices((32, 6), 3)
     ranks = batch_ranks(torch.stack([rounded, 1e-30 * rounded, 1e30 * rounded, small]))
-    assert ranks.rank_99.tolist() == [1, 1, 1, 1]
-    assert ranks.row_centred_99[:3].tolist() == [0, 0, 0]
-    assert ranks.row_centred_99[3] >= 2
+    assert ranks["rank_99"].tolist() == [1, 1, 1, 1]
+    assert ranks["row_centred_rank_99"][:3].tolist() == [0, 0, 0]
+    assert ranks["row_centred_rank_99"][3] >= 2
 
 
 def test_a_diverged_batch_has_no_rank_and_spoils_no_other() -> None:
@@ -95,8 +95,8 @@ def test_a_diverged_batch_has_no_rank_and_spoils_no_other() -> None:
     q[1, 2, 3] = math.nan
     q[2, 0, 0] = math.inf
     ranks = batch_ranks(q)
-    assert ranks.rank_99[0] == 1
-    assert all(bool(part[1:].isnan().all()) for part in ranks)
+    assert ranks["rank_99"][0] == 1
+    assert all(bool(part[1:].isnan().all()) for part in ranks.values())
     assert math.isnan(feature_rank(q[1]))
 
 

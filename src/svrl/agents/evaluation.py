@@ -57,13 +57,6 @@ class Games:
     scores: tuple[float, ...]
     lengths: tuple[int, ...]
 
-    def __post_init__(self) -> None:
-        if not self.scores or len(self.scores) != len(self.lengths):
-            raise ValueError(
-                f"Games need a score and a length each, and at least one game; got {len(self.scores)} scores "
-                f"and {len(self.lengths)} lengths."
-            )
-
     @property
     def mean(self) -> float:
         """Mean score."""
@@ -158,7 +151,7 @@ def evaluate(
     env_seed = derived_seed(seed, "evaluation environments")
     envs = make_env(env, min(episodes, MOST_ENVS), seed=env_seed, threads=env_threads, **config.env_options)
     try:
-        limited = _limit_games(envs)
+        limited = envs.limit_games(STEP_LIMIT)
         generator = generator_for(seed, "evaluation actions")
         with at_rest(network):
             moves = play(network, envs, epsilon=epsilon, generator=generator, device=device)
@@ -171,15 +164,6 @@ def evaluate(
             f"{STEP_LIMIT:,}. gymnasium.wrappers.TimeLimit sets another."
         )
     return games
-
-
-def _limit_games(envs: VectorEnv) -> bool:
-    """Limit the steps of a game if the environment does not; returns whether that was so."""
-    if envs.spec.family != "gymnasium":
-        return False
-    from svrl.envs.gymnasium import GymnasiumVectorEnv
-
-    return isinstance(envs, GymnasiumVectorEnv) and envs.limit_games(STEP_LIMIT)
 
 
 def _whole_games(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +58,6 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
     change = (values - plain).double()
     targets = bellman_targets(ready.rewards, ready.continues, values, learner.config.gamma)
     q, features = network(observations(batch)), network.features(observations(batch))
-    ranks = batch_ranks(ready.target_q)
     return {
         "q_mean": float(q.mean()),
         "q_max": float(q.max(-1).values.mean()),
@@ -68,9 +67,7 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
         "target_gap": float(change.abs().mean()),
         "targets_changed": float((change != 0).double().mean()),
         **_completed(completion, completed_q),
-        "rank_99": float(ranks.rank_99.float().mean()),
-        "rank_9999": float(ranks.rank_9999.float().mean()),
-        "row_centred_rank_99": float(ranks.row_centred_99.float().mean()),
+        **{name: float(ranks.float().mean()) for name, ranks in batch_ranks(ready.target_q).items()},
         "feature_rank": float(feature_rank(features)),
         "dormant": dormant_share(features, widths=network.feature_widths),
     }
@@ -88,27 +85,21 @@ def _completed(completion: Completion | None, before: Tensor) -> dict[str, float
     return {name: None if number is None else float(number) for name, number in zip(names, numbers, strict=True)}
 
 
-class BatchRanks(NamedTuple):
-    """Approximate ranks of matrices of values, each (...), float64; NaN where a matrix is not finite.
+def batch_ranks(q: Tensor) -> dict[str, Tensor]:
+    """Approximate ranks (...) of matrices of values (..., B, A), as they are and with each row's mean removed.
 
-    Attributes:
-        rank_99, rank_9999: At energy .99 and .9999.
-        row_centred_99: With each row's mean removed, at energy .99.
+    The keys are those of `Learned`. Ranks are float64, and NaN for matrices that are not finite: training goes on.
     """
-
-    rank_99: Tensor
-    rank_9999: Tensor
-    row_centred_99: Tensor
-
-
-def batch_ranks(q: Tensor) -> BatchRanks:
-    """Ranks (...) of matrices of values (..., B, A). Those of a diverged network are NaN: training goes on."""
     q = q.detach().cpu()
     finite = torch.isfinite(q).flatten(-2).all(-1)
     q = torch.where(finite[..., None, None], q, 0.0)
     raw, centred = energies(q), energies(q, centre_rows=True)
-    found = ranks_at(raw, PAPER_ENERGY), ranks_at(raw, TIGHT_ENERGY), ranks_at(centred, PAPER_ENERGY)
-    return BatchRanks(*(torch.where(finite, ranks.double(), math.nan) for ranks in found))
+    found = {
+        "rank_99": ranks_at(raw, PAPER_ENERGY),
+        "rank_9999": ranks_at(raw, TIGHT_ENERGY),
+        "row_centred_rank_99": ranks_at(centred, PAPER_ENERGY),
+    }
+    return {name: torch.where(finite, ranks.double(), math.nan) for name, ranks in found.items()}
 
 
 def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:

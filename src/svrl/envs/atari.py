@@ -112,6 +112,10 @@ class AtariVectorEnv:
         self._lives, self._newest = info["lives"], observations
         return Step(observations, final, rewards.astype(np.float64), terminal, truncated, life_lost)
 
+    def limit_games(self, steps: int) -> bool:
+        """False: every game has a limit."""
+        return False
+
     def capture(self) -> None:
         """None: the emulators cannot be saved."""
 

@@ -104,6 +104,10 @@ class ControlVectorEnv:
         never = np.zeros((2, self.count), dtype=bool)
         return Step(observations, final, rewards, never[0], truncated, never[1])
 
+    def limit_games(self, steps: int) -> bool:
+        """False: every copy has a limit."""
+        return False
+
     def capture(self) -> dict[str, Any]:
         """States, steps taken and the generator."""
         return {

@@ -131,7 +131,7 @@ class GymnasiumVectorEnv:
         return Step(observations, final, rewards, terminal, truncated & ~terminal, life_lost)
 
     def limit_games(self, steps: int) -> bool:
-        """Cut games off after this many steps unless they have a limit already; returns whether it was set."""
+        """Cut games off after this many steps unless Gymnasium knows of a limit; returns whether it was set."""
         env = self.environments[0]
         of_atari = env.spec is not None and "max_num_frames_per_episode" in env.spec.kwargs
         if of_atari or any(isinstance(layer, TimeLimit) for layer in _layers(env)):

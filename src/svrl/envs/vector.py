@@ -98,6 +98,10 @@ class VectorEnv(Protocol):
         """Wait for the step that `send` started."""
         ...
 
+    def limit_games(self, steps: int) -> bool:
+        """Cut games off after this many steps unless they have a limit already; returns whether it was set."""
+        ...
+
     def capture(self) -> Mapping[str, Any] | None:
         """Everything that later steps depend on, as arrays and JSON types; None if it cannot be saved."""
         ...
