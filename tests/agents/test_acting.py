@@ -1,4 +1,4 @@
-"""The actor on the CPU: whose network it asks, and when a copy follows."""
+"""Acting: epsilon-greedy actions, whose network the actor asks, and when its copy follows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,47 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.agents.acting import Actor
+from svrl.agents.acting import Actor, epsilon_at, epsilon_greedy, explore
 from svrl.agents.config import AgentConfig
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.vector import EnvSpec
+
+CONFIG = AgentConfig(epsilon_start=1.0, epsilon_final=0.1, epsilon_steps=100)
+
+
+def test_epsilon_falls_linearly_and_stays() -> None:
+    assert [epsilon_at(CONFIG, steps) for steps in (0, 50, 100, 10**9)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert epsilon_at(CONFIG.replace(epsilon_steps=0), 0) == 0.1
+
+
+def test_shares_of_random_and_greedy_actions() -> None:
+    q = torch.zeros(20_000, 4)
+    q[:, 2] = 1.0
+    actions = epsilon_greedy(q, 0.4, torch.Generator().manual_seed(0))
+    shares = torch.bincount(actions, minlength=4) / len(actions)
+    assert shares.tolist() == pytest.approx([0.1, 0.1, 0.7, 0.1], abs=0.01)
+
+
+def test_both_ways_draw_the_same() -> None:
+    q = torch.randn(50, 6, generator=torch.Generator().manual_seed(3))
+    for epsilon in (0.0, 0.3, 1.0):
+        one = epsilon_greedy(q, epsilon, torch.Generator().manual_seed(5))
+        two = explore(lambda: q.argmax(-1), 50, 6, epsilon, torch.Generator().manual_seed(5))
+        assert one.tolist() == two.tolist()
+
+
+def test_greedy_actions_are_not_computed_if_all_are_random() -> None:
+    explore(lambda: pytest.fail("asked"), 8, 4, 1.0, torch.Generator().manual_seed(0))
+
+
+def test_epsilon_does_not_change_how_much_is_drawn() -> None:
+    left = []
+    for epsilon in (0.0, 1.0):
+        source = torch.Generator().manual_seed(0)
+        explore(lambda: torch.zeros(8, dtype=torch.int64), 8, 4, epsilon, source)
+        left.append(source.get_state())
+    assert torch.equal(*left)
+
 
 SPEC = EnvSpec(id="v", family="gymnasium", frame_shape=(3,), dtype="float32", n_actions=6)
 

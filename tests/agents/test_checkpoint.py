@@ -187,15 +187,3 @@ def test_numbers_that_would_lead_astray_are_refused(tmp_path: Path, name: str):
     write_arrays(path, tree)
     with pytest.raises(ValueError, match="contradicts itself"):
         rig.checkpoints.load(rig.empty())
-
-
-def test_a_second_memory_in_the_same_folder_starts_anew(tmp_path: Path):
-    rig = Rig(tmp_path)
-    rig.step(15)
-    rig.save()
-    other = Rig(tmp_path, end=0.3)
-    other.step(8)
-    rig.checkpoints.save({"steps": 8}, other.replay)
-    loaded = rig.empty()
-    Checkpoints(tmp_path).load(loaded)
-    assert_equal_memories(other.replay, loaded)

@@ -107,3 +107,53 @@ def test_families(env: str, family: str) -> None:
 def test_an_environment_of_your_own_has_the_preset_of_gymnasium() -> None:
     assert AgentConfig.for_env(dict, "smoke") == AgentConfig.for_env("CartPole-v1", "smoke")
     assert AgentConfig.for_env(lambda: None).preset == "classic"
+
+
+PLAIN = AgentConfig.for_env("CartPole-v1", "smoke")
+STRUCTURED = PLAIN.replace(structured=True, scale="minmax")
+
+
+@pytest.mark.parametrize(
+    ("config", "actions", "words"),
+    [
+        (STRUCTURED, 2, "on it 2 actions leave little structure to find"),
+        (STRUCTURED, 1, "on it 1 action leaves little structure to find"),
+        (STRUCTURED.replace(scale="row"), 1, "on it 1 action leaves little structure to find"),  # no rank was asked for
+        (
+            STRUCTURED.replace(estimator="hard-impute", rank=6),
+            6,
+            "every 32 x 6 matrix has a rank of 6 or less, so rank 6",
+        ),
+        (
+            STRUCTURED.replace(batch_size=4, estimator="factor-als", rank=5),
+            9,
+            "every 4 x 9 matrix has a rank of 4 or less",
+        ),
+        (
+            STRUCTURED.replace(scale="row", estimator="hard-impute", rank=5),
+            6,
+            "less its row means has a rank of 5 or less",
+        ),
+        (PLAIN.replace(steps=67), 2, "no update is due within 67 steps: 64 come before the first (learning_starts)"),
+        (PLAIN.replace(updates_per_step=0.01, learning_starts=90, steps=99), 2, "no update is due within 99 steps"),
+    ],
+)
+def test_a_training_that_cannot_work_is_warned_of(config: AgentConfig, actions: int, words: str) -> None:
+    (said,) = config.warnings("it", actions)
+    assert words in said
+    assert said.startswith("Warning: ")
+
+
+@pytest.mark.parametrize(
+    ("config", "actions"),
+    [
+        (PLAIN, 1),
+        (STRUCTURED, 3),
+        (STRUCTURED.replace(estimator="hard-impute", rank=5), 6),
+        (STRUCTURED.replace(scale="row", estimator="hard-impute", rank=4), 6),
+        (PLAIN.replace(rank=9, estimator="hard-impute"), 2),
+        (PLAIN.replace(steps=68), 2),
+    ],
+)
+def test_others_are_not(config: AgentConfig, actions: int) -> None:
+    assert config.warnings("it", actions) == []

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.evaluation import evaluate
 from svrl.agents.events import Evaluated, Learned
 from svrl.agents.training import Training, train
 from svrl.envs.atari_games import GAMES
@@ -28,7 +27,7 @@ def test_cart_pole_is_solved_from_two_of_three_seeds(agent: str, structured: boo
     means = []
     for seed in SEEDS:
         found = train("CartPole-v1", config, seed=seed)
-        means.append(evaluate(found.network, "CartPole-v1", config, episodes=20, seed=seed).mean)
+        means.append(found.evaluate(episodes=20, seed=seed).mean)
     assert sum(mean >= 475 for mean in means) >= 2, means
 
 
@@ -38,8 +37,8 @@ def test_minatar_breakout_is_far_above_random(structured: bool) -> None:
     pytest.importorskip("minatar")
     config = AgentConfig.for_env("minatar/breakout", structured=structured, steps=100_000, eval_every=0)
     found = train("minatar/breakout", config, seed=0)
-    learned = evaluate(found.network, "minatar/breakout", config, episodes=30, seed=1)
-    random = evaluate(found.network, "minatar/breakout", config, episodes=30, seed=1, epsilon=1.0)
+    learned = found.evaluate(episodes=30, seed=1)
+    random = found.evaluate(episodes=30, seed=1, epsilon=1.0)
     assert learned.interval()[0] > 2 * random.mean
 
 

@@ -1,24 +1,13 @@
-"""Diagnostics against singular values, closed forms and a network whose rank is known."""
+"""Diagnostics against singular values and closed forms."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
-from collections import Counter
-from itertools import combinations
 
-import gymnasium
-import numpy as np
 import pytest
 import torch
 
-from svrl.agents.agent import Agent
-from svrl.agents.config import AgentConfig
 from svrl.agents.metrics import batch_ranks, dormant_share, feature_rank, held_out_error, srank
-from svrl.agents.networks import build_network
-from svrl.agents.study import RankStudy, distinct_rows, rank_study
-from svrl.envs.make import make_env
 from svrl.matrix.rank import approximate_rank, energies, ranks_at, spectrum
 
 
@@ -135,118 +124,3 @@ def test_held_out_error_is_over_hidden_entries_only() -> None:
     assert held_out_error(estimate[0], truth[0], mask[0]).tolist() == pytest.approx([0.2])
     assert held_out_error(estimate, truth, torch.ones_like(mask)).numel() == 0
     assert held_out_error(estimate[0], torch.zeros(2, 2), mask[0]).numel() == 0
-
-
-def test_batches_have_distinct_states_and_every_set_is_as_likely() -> None:
-    rows = distinct_rows(30_000, 3, 6, generator())
-    sets = Counter(tuple(sorted(row)) for row in rows.tolist())
-    assert set(sets) == set(combinations(range(6), 3))
-    expected = 30_000 / 20
-    chi_square = sum((count - expected) ** 2 / expected for count in sets.values())
-    assert chi_square < 43.8  # the .999 quantile at 19 degrees of freedom
-    everything = distinct_rows(50, 6, 6, generator(1))
-    assert everything.sort(1).values.tolist() == [list(range(6))] * 50
-
-
-class Drift(gymnasium.Env):
-    """A point that drifts in the plane by five actions; the game is over once it is far out."""
-
-    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(5)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at = self.np_random.normal(size=2)
-        return self.at.astype(np.float32), {}
-
-    def step(self, action):
-        angle = 2 * np.pi * action / 5
-        self.at = self.at + 0.3 * np.array([np.cos(angle), np.sin(angle)]) + 0.1 * self.np_random.normal(size=2)
-        return self.at.astype(np.float32), 1.0, bool(np.abs(self.at).max() > 8.0), False, {}
-
-
-def drifter() -> Agent:
-    config = AgentConfig.of("smoke", network="mlp", hidden=(16, 16))
-    env = make_env(Drift, 1, seed=0)
-    env.close()
-    network = build_network(env.spec, config, generator(3))
-    return Agent(source=Drift, spec=env.spec, config=config, network=network, steps=0, updates=0, seed=0)
-
-
-def study(agent: Agent, **changes: object) -> RankStudy:
-    return rank_study(agent, **{"batches": 300, "states": 500, **changes})
-
-
-def test_a_study_is_consistent_with_itself_and_its_seed() -> None:
-    agent = drifter()
-    found = study(agent)
-    for kind in ("", "tight_", "row_centred_", "tight_row_centred_"):
-        histogram, cdf = getattr(found, f"{kind}histogram"), getattr(found, f"{kind}cdf")
-        assert len(histogram) == len(cdf) == 6
-        assert sum(histogram) == 300
-        assert cdf == pytest.approx(np.cumsum(histogram) / 300)
-        assert getattr(found, f"{kind}mean") == float(np.dot(histogram, range(6)) / 300)
-    assert found.tight_mean >= found.mean
-    assert found.tight_row_centred_mean >= found.row_centred_mean
-    assert found.q_min <= found.q_mean <= found.q_max
-    assert study(agent) == found
-    assert study(agent, seed=1) != found
-    written = json.loads(json.dumps(found.as_json()))
-    assert {"energy", "batches", "batch_size", "mean", "histogram", "row_centred_mean"} <= set(written)
-    assert written["histogram"] == list(found.histogram)
-
-
-def test_a_study_finds_the_rank_that_a_network_was_given() -> None:
-    agent = drifter()
-    out = agent.network.action_stream.out
-    direction = torch.tensor([1.0, -2.0, 0.5, 3.0, 1.5])
-    with torch.no_grad():
-        out.weight.copy_(torch.outer(direction, torch.rand(16, generator=generator())))
-        out.bias.zero_()
-    found = study(agent)
-    assert found.histogram == found.tight_histogram == found.row_centred_histogram == (0, 300, 0, 0, 0, 0)
-    with torch.no_grad():
-        out.weight.copy_(torch.outer(torch.ones(5), out.weight[0]))
-    found = study(agent)
-    assert found.mean == 1.0
-    assert found.row_centred_mean == 0.0
-    assert agent.network.training
-    with torch.no_grad():
-        agent.network.action_stream.hidden.weight.zero_()
-        agent.network.action_stream.hidden.bias.fill_(-1.0)
-    assert study(agent).dormant == 1.0
-
-
-def test_a_study_that_cannot_be_made_says_so() -> None:
-    agent = drifter()
-    with pytest.raises(ValueError, match="1 to 20 distinct states"):
-        rank_study(agent, states=20, batch_size=32)
-    with pytest.raises(ValueError, match="energy is a share"):
-        study(agent, energy=99)
-    with torch.no_grad():
-        agent.network.action_stream.out.bias.fill_(math.nan)
-    with pytest.raises(ValueError, match="diverged"):
-        study(agent)
-
-
-class Rich(Drift):
-    """Five for every step, for ever."""
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        at, _, _, truncated, info = super().step(action)
-        return at, 5.0, False, truncated, info
-
-
-@pytest.mark.parametrize(("clip", "most"), [(True, 10.0), (False, 50.0)])
-def test_optimism_is_in_the_units_that_the_agent_learns_from(clip: bool, most: float) -> None:
-    agent = dataclasses.replace(drifter(), source=Rich, config=drifter().config.replace(clip_rewards=clip, gamma=0.9))
-    with torch.no_grad():
-        agent.network.action_stream.out.weight.zero_()
-        agent.network.action_stream.out.bias.fill_(7.0)
-    found = study(agent, states=800).optimism
-    assert found is not None
-    assert found.states == 8 * (100 - 44)
-    assert found.value == 7.0
-    assert 0.99 * most < found.gained < most
-    assert found.optimism == pytest.approx(7.0 - found.gained)
-    assert study(agent, states=300).optimism is None

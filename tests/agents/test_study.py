@@ -1,28 +1,166 @@
-"""What matrix estimation makes of values, against sums by hand and matrices whose answer is known."""
+"""The study of a learned Q: ranks, what matrix estimation makes of values, and overestimation."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
+from collections import Counter
+from itertools import combinations
+
+import gymnasium
+import numpy as np
 import pytest
 import torch
 
+from svrl.agents.agent import Agent
+from svrl.agents.config import AgentConfig
+from svrl.agents.networks import build_network
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.agents.study import BATCHES, SCALES, estimate_batches
+from svrl.agents.study import (
+    BATCHES,
+    SCALES,
+    RankStudy,
+    discounted_returns,
+    distinct_rows,
+    estimate_batches,
+    overestimation,
+    rank_study,
+)
+from svrl.envs.make import make_env
+
+NEVER = torch.zeros(4, 1, dtype=torch.bool)
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def test_batches_have_distinct_states_and_every_set_is_as_likely() -> None:
+    rows = distinct_rows(30_000, 3, 6, generator())
+    sets = Counter(tuple(sorted(row)) for row in rows.tolist())
+    assert set(sets) == set(combinations(range(6), 3))
+    expected = 30_000 / 20
+    chi_square = sum((count - expected) ** 2 / expected for count in sets.values())
+    assert chi_square < 43.8  # the .999 quantile at 19 degrees of freedom
+    everything = distinct_rows(50, 6, 6, generator(1))
+    assert everything.sort(1).values.tolist() == [list(range(6))] * 50
+
+
+class Drift(gymnasium.Env):
+    """A point that drifts in the plane by five actions; the game is over once it is far out."""
+
+    observation_space = gymnasium.spaces.Box(-9.0, 9.0, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(5)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = self.np_random.normal(size=2)
+        return self.at.astype(np.float32), {}
+
+    def step(self, action):
+        angle = 2 * np.pi * action / 5
+        self.at = self.at + 0.3 * np.array([np.cos(angle), np.sin(angle)]) + 0.1 * self.np_random.normal(size=2)
+        return self.at.astype(np.float32), 1.0, bool(np.abs(self.at).max() > 8.0), False, {}
+
+
+def drifter() -> Agent:
+    config = AgentConfig.of("smoke", network="mlp", hidden=(16, 16))
+    env = make_env(Drift, 1, seed=0)
+    env.close()
+    network = build_network(env.spec, config, generator(3))
+    return Agent(source=Drift, spec=env.spec, config=config, network=network, steps=0, updates=0, seed=0)
+
+
+def study(agent: Agent, **changes: object) -> RankStudy:
+    return rank_study(agent, **{"batches": 300, "states": 500, **changes})
+
+
+def test_a_study_is_consistent_with_itself_and_its_seed() -> None:
+    agent = drifter()
+    found = study(agent)
+    for kind in ("", "tight_", "row_centred_", "tight_row_centred_"):
+        histogram, cdf = getattr(found, f"{kind}histogram"), getattr(found, f"{kind}cdf")
+        assert len(histogram) == len(cdf) == 6
+        assert sum(histogram) == 300
+        assert cdf == pytest.approx(np.cumsum(histogram) / 300)
+        assert getattr(found, f"{kind}mean") == float(np.dot(histogram, range(6)) / 300)
+    assert found.tight_mean >= found.mean
+    assert found.tight_row_centred_mean >= found.row_centred_mean
+    assert found.q_min <= found.q_mean <= found.q_max
+    assert study(agent) == found
+    assert study(agent, seed=1) != found
+    written = json.loads(json.dumps(found.as_json()))
+    assert {"energy", "batches", "batch_size", "mean", "histogram", "row_centred_mean"} <= set(written)
+    assert written["histogram"] == list(found.histogram)
+
+
+def test_a_study_finds_the_rank_that_a_network_was_given() -> None:
+    agent = drifter()
+    out = agent.network.action_stream.out
+    direction = torch.tensor([1.0, -2.0, 0.5, 3.0, 1.5])
+    with torch.no_grad():
+        out.weight.copy_(torch.outer(direction, torch.rand(16, generator=generator())))
+        out.bias.zero_()
+    found = study(agent)
+    assert found.histogram == found.tight_histogram == found.row_centred_histogram == (0, 300, 0, 0, 0, 0)
+    with torch.no_grad():
+        out.weight.copy_(torch.outer(torch.ones(5), out.weight[0]))
+    found = study(agent)
+    assert found.mean == 1.0
+    assert found.row_centred_mean == 0.0
+    assert agent.network.training
+    with torch.no_grad():
+        agent.network.action_stream.hidden.weight.zero_()
+        agent.network.action_stream.hidden.bias.fill_(-1.0)
+    assert study(agent).dormant == 1.0
+
+
+def test_a_study_that_cannot_be_made_says_so() -> None:
+    agent = drifter()
+    with pytest.raises(ValueError, match="1 to 20 distinct states"):
+        rank_study(agent, states=20, batch_size=32)
+    with pytest.raises(ValueError, match="energy is a share"):
+        study(agent, energy=99)
+    with torch.no_grad():
+        agent.network.action_stream.out.bias.fill_(math.nan)
+    with pytest.raises(ValueError, match="diverged"):
+        study(agent)
+
+
+class Rich(Drift):
+    """Five for every step, for ever."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        at, _, _, truncated, info = super().step(action)
+        return at, 5.0, False, truncated, info
+
+
+@pytest.mark.parametrize(("clip", "most"), [(True, 10.0), (False, 50.0)])
+def test_overestimation_is_in_the_units_that_the_agent_learns_from(clip: bool, most: float) -> None:
+    agent = dataclasses.replace(drifter(), source=Rich, config=drifter().config.replace(clip_rewards=clip, gamma=0.9))
+    with torch.no_grad():
+        agent.network.action_stream.out.weight.zero_()
+        agent.network.action_stream.out.bias.fill_(7.0)
+    found = study(agent, states=800).optimism
+    assert found is not None
+    assert found.states == 8 * (100 - 44)
+    assert found.value == 7.0
+    assert 0.99 * most < found.gained < most
+    assert found.optimism == pytest.approx(7.0 - found.gained)
+    assert study(agent, states=300).optimism is None
+
+
 def batches(count: int, size: int, states: int) -> torch.Tensor:
-    return torch.stack([torch.randperm(states, generator=seeded(k))[:size] for k in range(count)])
+    return torch.stack([torch.randperm(states, generator=generator(k))[:size] for k in range(count)])
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_numbers_are_the_sums_over_all_batches(scale: str) -> None:
-    q = torch.randn(60, 5, generator=seeded(1)).double() + 2.0
+    q = torch.randn(60, 5, generator=generator(1)).double() + 2.0
     rows = batches(7, 20, 60)
-    found = estimate_batches(q, rows, seeded(3), scale=scale)  # type: ignore[arg-type]
-    completion = StructuredTargets(scale=scale)(q.float()[rows], seeded(3))  # type: ignore[arg-type]
+    found = estimate_batches(q, rows, generator(3), scale=scale)  # type: ignore[arg-type]
+    completion = StructuredTargets(scale=scale)(q.float()[rows], generator(3))  # type: ignore[arg-type]
     wrong = right = spread = moved = kept = 0.0
     for batch in range(7):
         for row in range(20):
@@ -45,17 +183,17 @@ def test_the_numbers_are_the_sums_over_all_batches(scale: str) -> None:
 
 def test_equal_actions_are_found_by_their_row_and_leave_nothing_to_beat() -> None:
     q = torch.arange(40.0)[:, None].expand(40, 6) + 1 / 3
-    found = estimate_batches(q, batches(4, 16, 40), seeded(), scale="row")
+    found = estimate_batches(q, batches(4, 16, 40), generator(), scale="row")
     assert found.held_out == pytest.approx(0.0, abs=1e-6)
     assert found.beyond_row_mean is None
     assert found.row_max_bias == pytest.approx(0.0, abs=1e-5)
 
 
 def test_noise_cannot_be_completed_and_a_factor_can() -> None:
-    noise = torch.randn(500, 12, generator=seeded(0))
-    rank_one = torch.randn(500, 1, generator=seeded(1)) * torch.randn(1, 12, generator=seeded(2))
+    noise = torch.randn(500, 12, generator=generator(0))
+    rank_one = torch.randn(500, 1, generator=generator(1)) * torch.randn(1, 12, generator=generator(2))
     rows = batches(50, 32, 500)
-    errors = [estimate_batches(q, rows, seeded(5), scale="row").beyond_row_mean for q in (noise, rank_one)]
+    errors = [estimate_batches(q, rows, generator(5), scale="row").beyond_row_mean for q in (noise, rank_one)]
     assert errors[0] is not None
     assert errors[0] > 0.9
     assert errors[1] is not None
@@ -63,10 +201,75 @@ def test_noise_cannot_be_completed_and_a_factor_can() -> None:
 
 
 def test_where_all_is_seen_nothing_is_judged_and_nothing_moves() -> None:
-    found = estimate_batches(torch.randn(40, 4, generator=seeded()), batches(3, 8, 40), seeded(), p=1.0)
+    found = estimate_batches(torch.randn(40, 4, generator=generator()), batches(3, 8, 40), generator(), p=1.0)
     assert (found.held_out, found.beyond_row_mean, found.row_max_bias, found.best_kept) == (None, None, 0.0, 1.0)
 
 
 def test_many_batches_are_cut() -> None:
-    found = estimate_batches(torch.randn(9, 2, generator=seeded()), batches(4, 3, 9).repeat(500, 1), seeded())
+    found = estimate_batches(torch.randn(9, 2, generator=generator()), batches(4, 3, 9).repeat(500, 1), generator())
     assert found.batches == BATCHES < 2_000
+
+
+def column(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers).view(-1, 1)
+
+
+def test_returns_by_hand_with_an_end_and_a_cut() -> None:
+    stops, cuts = column(0, 1, 0, 0, 0).bool(), column(0, 0, 0, 1, 0).bool()
+    gained, weight = discounted_returns(column(1, 2, 3, 4, 5), stops, cuts, 0.5)
+    assert gained.flatten().tolist() == [1 + 0.5 * 2, 2, 3 + 0.5 * 4, 4, 5]
+    assert weight.flatten().tolist() == [0, 0, 0.25, 0.5, 0.5]
+
+
+def test_environments_do_not_mix() -> None:
+    rewards = torch.tensor([[1.0, 10.0], [1.0, 10.0]])
+    stops = torch.tensor([[True, False], [False, False]])
+    gained, _ = discounted_returns(rewards, stops, torch.zeros_like(stops), 0.5)
+    assert gained.tolist() == [[1.0, 15.0], [1.0, 10.0]]
+
+
+def test_a_constant_reward_has_its_closed_form() -> None:
+    long, gamma = 400, 0.9
+    rewards, never = torch.ones(long, 3), torch.zeros(long, 3, dtype=torch.bool)
+    found = overestimation(torch.full((long, 3), 12.0), rewards, never, never, never, gamma)
+    assert found is not None
+    late = math.ceil(math.log(0.01) / math.log(gamma))
+    assert found.states == 3 * (long - late)
+    assert found.value == 12.0
+    assert found.gained == pytest.approx(10.0, rel=0.01)
+    assert found.gained < 10.0, "what comes after the record is missing"
+    assert found.optimism == pytest.approx(12.0 - found.gained)
+
+
+def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> None:
+    rewards, stops = torch.ones(60, 1), torch.ones(60, 1, dtype=torch.bool)
+    found = overestimation(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), stops, 0.9)
+    assert found is not None
+    assert (found.states, found.gained, found.optimism, found.error) == (60 - 44, 1.0, -1.0, 1.0)
+
+
+def test_states_before_a_cut_do_not_count() -> None:
+    never, cuts = torch.zeros(200, 1, dtype=torch.bool), torch.zeros(200, 1, dtype=torch.bool)
+    cuts[99] = True
+    found = overestimation(torch.zeros(200, 1), torch.ones(200, 1), never, cuts, cuts, 0.9)
+    assert found is not None
+    # 0.9^44 is the first weight of at most 1%: ages 0 to 56 count, of the second episode those that are not late.
+    assert found.states == 57 + min(57, 100 - 44)
+
+
+def test_exact_values_are_no_overestimates_however_episodes_are_cut() -> None:
+    # A step fails with chance .02 and gains 1, an episode is cut after 60: V = 1 / (1 - .9 * .98).
+    draws = torch.Generator().manual_seed(0)
+    fails = torch.rand(4000, 50, generator=draws) < 0.02
+    cuts, age = torch.zeros_like(fails), torch.zeros(50, dtype=torch.int64)
+    for t in range(4000):
+        cuts[t] = (age == 59) & ~fails[t]
+        age = torch.where(cuts[t] | fails[t], 0, age + 1)
+    values = torch.full((4000, 50), 1 / (1 - 0.9 * 0.98))
+    found = overestimation(values, torch.ones(4000, 50), fails, cuts, fails | cuts, 0.9)
+    assert found is not None
+    assert found.optimism == pytest.approx(0.0, abs=0.1), "what comes after the cut is at most 1% of 8.5"
+
+
+def test_a_short_record_says_nothing() -> None:
+    assert overestimation(torch.zeros(4, 1), torch.ones(4, 1), NEVER, NEVER, NEVER, 0.99) is None

@@ -51,7 +51,7 @@ def same_weights(a: Training, b: Training) -> bool:
 @pytest.mark.parametrize(("agent", "structured"), ARMS)
 def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
     found = train(identity, SMALL.replace(agent=agent, structured=structured))
-    games = evaluate(found.network, identity, found.config, episodes=20, seed=1)
+    games = found.evaluate(episodes=20, seed=1)
     assert games.mean > 9.5
     assert np.array_equal(found.act(np.arange(4)), np.arange(4))
 
@@ -311,3 +311,37 @@ def test_too_many_environments_are_refused_before_one_is_made(source: Source, mo
         ValueError, match="A replay buffer for 2001 environments holds at least 2001 transitions, got 2000"
     ):
         Training(source, SMALL.replace(n_envs=2001))
+
+
+WARNED = AgentConfig.for_env("CartPole-v1", "smoke")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"steps": 67},
+        {"steps": 68},
+        {"steps": 67, "n_envs": 8},
+        {"steps": 68, "n_envs": 4, "act_lag": 1},
+        {"steps": 72, "n_envs": 8, "act_lag": 1},
+        {"steps": 80, "n_envs": 8, "act_lag": 1},
+    ],
+    ids=str,
+)
+def test_trainings_that_make_no_update_are_warned_of_and_no_others(settings: dict[str, int]) -> None:
+    config = WARNED.replace(**settings)
+    said: list[str] = []
+    training = Training("CartPole-v1", config, say=said.append)
+    for _ in training.events():
+        pass
+    training.close()
+    assert bool(said) == (training.updates == 0)
+
+
+@pytest.mark.parametrize("call", [train, Training])
+def test_a_library_call_warns_at_the_line_that_made_it(call: Callable[..., Agent | Training]) -> None:
+    with pytest.warns(UserWarning, match=r"^no update is due within 40 steps") as caught:
+        made = call("CartPole-v1", WARNED.replace(steps=40))
+    if isinstance(made, Training):
+        made.close()
+    assert [warning.filename for warning in caught] == [__file__]

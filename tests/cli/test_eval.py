@@ -10,7 +10,6 @@ import pytest
 
 from svrl.agents.agent import load_agent
 from svrl.agents.config import AgentConfig
-from svrl.agents.evaluation import evaluate
 from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.training.session import Habits, train_in_directory
 
@@ -21,7 +20,7 @@ def test_the_games_are_those_of_the_library(svrl_json, trained):
     row = svrl_json("eval", trained, "--episodes", 9, "--seed", 4)
     assert set(row) >= KEYS
     agent = load_agent(trained)
-    games = evaluate(agent.network, agent.env, agent.config, episodes=9, seed=4)
+    games = agent.evaluate(episodes=9, seed=4)
     assert row["scores"] == list(games.scores)
     assert row["mean"] == pytest.approx(np.mean(games.scores))
     assert (row["ci_low"], row["ci_high"]) == games.interval()

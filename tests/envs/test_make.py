@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import svrl.envs
 from svrl.envs.make import describe_env, known_environments, make_env
+from svrl.envs.vector import step
 
 
 def test_names_to_offer() -> None:
@@ -66,7 +68,12 @@ class Broken(CartPoleEnv):
     def __init__(self):
         raise KeyError("licence")
 
+class Blind(CartPoleEnv):
+    def __init__(self):
+        super().__init__()
+
 gymnasium.register("Broken-v0", entry_point=Broken)
+gymnasium.register("Blind-v0", entry_point=Blind, max_episode_steps=5)
 gymnasium.register("Pole-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv")
 """
 
@@ -83,3 +90,8 @@ def test_a_name_with_a_module_imports_it(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(ValueError, match=sentence):
             describe_env(name)
     assert describe_env("toy_games:Pole-v0").n_actions == 2
+    env = make_env("toy_games:Blind-v0", 2, seed=0)
+    env.reset()
+    assert [step(env, np.array([k % 2] * 2)).truncated.all() for k in range(5)] == [False] * 4 + [True]
+    with pytest.raises(ValueError, match=r"could not be made: .*render_mode"):
+        make_env("toy_games:Blind-v0", 1, seed=0, render=True)

@@ -14,11 +14,9 @@ whole with its segments.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,40 +30,37 @@ FORMAT = 1
 KEPT = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loaded:
-    """What was found.
+class Loaded(NamedTuple):
+    """A checkpoint that was found.
 
     Attributes:
         state: The tree that was saved; tensors have become NumPy arrays.
         note: What was damaged and what was used instead, an older checkpoint or the rows that are left; None if
-            nothing.
+            nothing was.
     """
 
     state: Any
     note: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Checkpoint:
+class _Checkpoint(NamedTuple):
     """A checkpoint that is known to be whole: its file, and the entries of its segments."""
 
     path: Path
-    segments: tuple[dict[str, Any], ...]
+    segments: list[dict[str, Any]]
 
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run and its one replay buffer.
 
     Attributes:
-        folder: Of the run.
+        folder: The folder of the run.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
         self._checkpoints, self._segments = (self.folder / name for name in STATE)
         self._whole: list[_Checkpoint] = []  # oldest first
-        self._memory: weakref.ref[Replay] | None = None  # the one that the segments are of
 
     @property
     def exists(self) -> bool:
@@ -73,18 +68,17 @@ class Checkpoints:
         return bool(self._files())
 
     def save(self, state: Any, replay: Replay) -> None:
-        """Write a checkpoint of a tree (see `svrl.runtime.arrays`) and a replay memory, between two of its steps.
+        """Write a checkpoint of a tree (see `svrl.runtime.arrays`) and the replay buffer, between two of its steps.
 
         The rows up to this step are in their files already.
 
         Raises:
-            OSError: If the disk is full, say. The checkpoints before it are as they were.
-            ValueError: If the state holds what cannot be written.
+            OSError: For instance if the disk is full. The earlier checkpoints stay as they were.
+            ValueError: If the state holds something that cannot be written.
         """
         self._checkpoints.mkdir(parents=True, exist_ok=True)
         self._segments.mkdir(exist_ok=True)
-        same = self._memory is not None and self._memory() is replay
-        earlier = self._whole[-1].segments if same and self._whole else ()
+        earlier = self._whole[-1].segments if self._whole else []
         since = earlier[-1]["last"] if earlier else None
         oldest = needed_from(replay)
         entries = [entry for entry in earlier if (entry["last"] > oldest).any()]
@@ -99,17 +93,16 @@ class Checkpoints:
             for entry in entries[begun:] if not path.exists() else ():
                 (self._segments / entry["name"]).unlink(missing_ok=True)
             raise
-        self._memory = weakref.ref(replay)
-        self._whole = [*self._whole, _Checkpoint(path=path, segments=tuple(entries))][-KEPT:]
+        self._whole = [*self._whole, _Checkpoint(path, entries)][-KEPT:]
         self._remove_the_rest()
 
     def load(self, replay: Replay | None) -> Loaded | None:
-        """Read the newest whole checkpoint and fill the replay memory from it; None if there is none at all.
+        """Read the newest whole checkpoint and fill the replay buffer from it; None if there is no checkpoint.
 
-        Without a memory only the state is read, and the segments are not looked at.
+        Without a buffer only the state is read, and the segments are not checked.
 
         Raises:
-            ValueError: If all are damaged, or if the buffer is laid out otherwise than the saved one.
+            ValueError: If all are damaged, or if the buffer has another layout than the saved one.
         """
         files = self._files()[::-1]
         damage: dict[Path, str] = {}
@@ -125,7 +118,7 @@ class Checkpoints:
                 break
             if lost := self._lost_rows(trees[path]):
                 damage[path] = rows[path] = lost
-        for path in sorted(trees, key=rows.__contains__):  # going on before the rows were lost makes them again
+        for path in sorted(trees, key=rows.__contains__):  # resuming from before the rows were lost makes them again
             tree = trees[path]
             if replay is not None:
                 refuse_another_layout(replay, tree["replay"])
@@ -134,17 +127,17 @@ class Checkpoints:
                 except (ValueError, OSError) as error:
                     damage[path] = str(error)
                     continue
-                self._memory = weakref.ref(replay)
-                self._whole = [_Checkpoint(path=path, segments=tuple(tree["segments"]))]
+                self._whole = [_Checkpoint(path, tree["segments"])]
             note = rows.get(path)
             if path != files[0]:
                 note = f"{damage[files[0]]} Used the checkpoint before it, {path.name}."
             return Loaded(state=tree["state"], note=note)
         if damage:
-            left = "Start a new run" + (
-                ", or evaluate the agent, which is whole." if trees and replay is not None else "."
+            agent = ", or evaluate the agent, which is whole" if trees and replay is not None else ""
+            raise ValueError(
+                f"No checkpoint in {self._checkpoints} can be used. Start a new run{agent}. The newest: "
+                f"{damage[files[0]]}"
             )
-            raise ValueError(f"No checkpoint in {self._checkpoints} can be used. {left} The newest: {damage[files[0]]}")
         return None
 
     def _lost_rows(self, tree: dict[str, Any]) -> str:
@@ -156,7 +149,7 @@ class Checkpoints:
         )
 
     def _restore(self, replay: Replay, tree: dict[str, Any]) -> None:
-        for entry in tree["segments"]:  # all before the first is read, which takes much longer
+        for entry in tree["segments"]:  # check all before the first is read, which takes much longer
             self._check_segment(entry)
         restore(replay, tree["replay"], map(self._read_segment, tree["segments"]))
 
@@ -187,7 +180,7 @@ class Checkpoints:
         return piece
 
     def _remove_the_rest(self) -> None:
-        """Remove what the whole checkpoints do not need, with what a killed process may have left half written."""
+        """Remove what the whole checkpoints do not need, and what a killed process has left half written."""
         needed = {entry["name"] for checkpoint in self._whole for entry in checkpoint.segments}
         needed |= {checkpoint.path.name for checkpoint in self._whole}
         for folder in (self._checkpoints, self._segments):
