@@ -203,7 +203,7 @@ def test_the_arithmetic_is_what_is_allocated():
     memory = Replay(ATARI, n_envs=8, capacity=10_000)
     arrays = (memory.heads, memory.tails, memory.ends, memory.order, memory.ages)
     tensors = (memory.frames, memory.actions, memory.rewards, memory.terminal, memory.life_lost)
-    assert memory.nbytes == sum(array.nbytes for array in arrays) + sum(tensor.nbytes for tensor in tensors)
+    assert memory.layout.nbytes == sum(array.nbytes for array in arrays) + sum(tensor.nbytes for tensor in tensors)
 
 
 def test_untouched_memory_costs_nothing():
@@ -212,7 +212,7 @@ def test_untouched_memory_costs_nothing():
     memory = Replay(ATARI, n_envs=8, capacity=1_000_000)
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = 4096 * int(file.read().split()[1])
-    assert resident < 3e9 < memory.nbytes
+    assert resident < 3e9 < memory.layout.nbytes
 
 
 def test_too_much_is_refused_with_what_to_lower():

@@ -184,11 +184,6 @@ class Agent:
         )
 
 
-def save_agent(path: Path, training: Training) -> None:
-    """Write the agent of a training to `path`."""
-    Agent.of(training).save(path)
-
-
 def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
     """The agent of a run directory: that of a finished run, or the newest checkpoint of an unfinished one.
 

@@ -62,11 +62,6 @@ class Checkpoints:
         self._checkpoints, self._segments = (self.folder / name for name in STATE)
         self._whole: list[_Checkpoint] = []  # oldest first
 
-    @property
-    def exists(self) -> bool:
-        """Whether there is any checkpoint, whole or damaged."""
-        return bool(self._files())
-
     def save(self, state: Any, replay: Replay) -> None:
         """Write a checkpoint of a tree (see `svrl.runtime.arrays`) and the replay buffer, between two of its steps.
 

@@ -165,11 +165,6 @@ class Replay:
         """Transitions that can be drawn."""
         return int(self.ends[-1])
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device when the buffer is full."""
-        return self.layout.nbytes
-
     def begin(self, observations: np.ndarray) -> None:
         """An episode begins in every environment, with observations (N, *observation_shape).
 

@@ -121,19 +121,13 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
 
 
 def _environment_class() -> Any:
-    """MinAtar's class. Its import would log a warning that its windows need seaborn, and set up logging for it."""
+    """MinAtar's class. Its import logs that its windows need seaborn, which nobody asked for."""
     root, silence = logging.getLogger(), logging.NullHandler()
-
-    def keep(record: logging.LogRecord) -> bool:
-        return "minatar" not in record.pathname
-
-    root.addHandler(silence)
-    root.addFilter(keep)
+    root.addHandler(silence)  # without a handler the message would set up logging
     try:
         from minatar import Environment  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError as error:
         raise ValueError('MinAtar needs minatar: pip install "svrl[minatar]"') from error
     finally:
-        root.removeFilter(keep)
         root.removeHandler(silence)
     return Environment

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
-from svrl.agents.agent import save_agent
+from svrl.agents.agent import Agent
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.evaluation import with_evaluation
@@ -328,7 +328,7 @@ class TrainingSession:
         if self.habits.keep_replay:
             self._save()
         path, config = self.run.path, self.training.config
-        save_agent(path / files.AGENT, self.training)
+        Agent.of(self.training).save(path / files.AGENT)
         curves, evaluations = ([read_rows(path / name)] for name in (files.EPISODES, files.EVALUATIONS))
         title = f"{self.training.env}, {config.arm}, seed {self.training.seed}"
         with _ONE_AT_A_TIME, self.run.writing(files.CURVE) as temporary:
