@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from svrl.agents.config import AUTHORS_STRUCTURE, BY_FAMILY, OUR_STRUCTURE, PRESETS, AgentConfig, family_of
+from svrl.agents.config import ARMS, AUTHORS_STRUCTURE, BY_FAMILY, OUR_STRUCTURE, PRESETS, AgentConfig, family_of
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -90,9 +90,15 @@ def test_wrong_names_are_answered_with_the_nearest() -> None:
         AgentConfig.of("authors", learning_rte=1.0)
 
 
-def test_arms() -> None:
-    assert AgentConfig(agent="double", structured=True).arm == "sv-double"
-    assert AgentConfig().arm == "dqn"
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_arm_is_the_same_algorithm_in_every_preset(preset: str, arm: str) -> None:
+    config = AgentConfig.of(preset, agent=arm)
+    assert config.arm == arm
+    assert config.structured == arm.startswith("sv-")
+    if config.structured:  # sv-dqn is the paper's SV-RL: completed values enter the targets
+        assert config.next_value_from == ("network" if arm.endswith("-network") else "completed")
+    assert config.replace(structured=False).arm == config.agent
 
 
 @pytest.mark.parametrize(

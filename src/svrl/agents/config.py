@@ -327,28 +327,6 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 """The agents that are compared: plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
 
-_CLASSIC: dict[str, Any] = {
-    **OUR_STRUCTURE,
-    "network": "mlp",
-    "hidden": (256, 256),
-    "clip_rewards": False,
-    "gamma": 0.98,
-    "batch_size": 64,
-    "learning_rate": 1e-3,
-    "learning_rate_left": 0.05,
-    "gradient_clamp": 0.0,
-    "target_update_interval": 50,
-    "updates_per_step": 0.5,
-    "learning_starts": 1_000,
-    "buffer_size": 50_000,
-    "n_envs": 8,
-    "epsilon_final": 0.05,
-    "epsilon_steps": 8_000,
-    "steps": 50_000,
-    "log_every": 1_000,
-    "eval_every": 10_000,
-}
-
 PRESETS: dict[str, dict[str, Any]] = {
     "authors": {},
     # Copies every 10,000 agent steps are 2,500 updates; p rises over 2e6 agent steps, 500,000 updates.
@@ -389,7 +367,27 @@ PRESETS: dict[str, dict[str, Any]] = {
         "eval_every": 50_000,
         "log_every": 2_000,
     },
-    "classic": _CLASSIC,
+    "classic": {
+        **OUR_STRUCTURE,
+        "network": "mlp",
+        "hidden": (256, 256),
+        "clip_rewards": False,
+        "gamma": 0.98,
+        "batch_size": 64,
+        "learning_rate": 1e-3,
+        "learning_rate_left": 0.05,
+        "gradient_clamp": 0.0,
+        "target_update_interval": 50,
+        "updates_per_step": 0.5,
+        "learning_starts": 1_000,
+        "buffer_size": 50_000,
+        "n_envs": 8,
+        "epsilon_final": 0.05,
+        "epsilon_steps": 8_000,
+        "steps": 50_000,
+        "log_every": 1_000,
+        "eval_every": 10_000,
+    },
     "smoke": {
         "learning_starts": 64,
         "buffer_size": 1_000,
@@ -409,7 +407,7 @@ BY_FAMILY = {"atari": "authors", "minatar": "minatar", "control": "classic", "gy
 """The default preset of each family of environments."""
 
 SMOKE_BY_FAMILY: dict[str, dict[str, Any]] = {
-    "atari": {"network": "nature"},
+    "atari": {},
     "minatar": {**OUR_STRUCTURE, "network": "minatar", "hidden": (128,), "clip_rewards": False},
     "control": {**OUR_STRUCTURE, "network": "mlp", "hidden": (64,), "clip_rewards": False},
     "gymnasium": {**OUR_STRUCTURE, "network": "mlp", "hidden": (64,), "clip_rewards": False},

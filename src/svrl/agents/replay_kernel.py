@@ -37,12 +37,8 @@ def open_slots(
         begins: An episode begins in every environment; a slot that was open keeps its frame as a final one.
         ended: (N,), bool: the episode is over, so that a final frame needs a slot between the two.
         most: What ages are cut off at.
-        made: Transitions that each environment has seen so far.
-        heads: (N,), the open slot of each environment, -1 before the first; changed.
-        tails: (N,), the number of the oldest transition that can be drawn; changed.
-        ends: (N,), cumulative counts of transitions that can be drawn; changed.
-        order: (N, C), slots of the transitions, number t at t modulo C; changed.
-        ages: (N, M), frames of the same episode before a slot's own, as far as a stack needs them; changed.
+        made: As in `Replay`, before this step.
+        heads, tails, ends, order, ages: As in `Replay`; changed.
         at: (N,), out: row of the slot that the action was taken in, among all N * M.
         final_at: (N,), out: row for the final frame, where the episode ended.
         next_at: (N,), out: row of the slot that is open now.
