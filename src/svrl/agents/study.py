@@ -113,8 +113,9 @@ class RankStudy:
     optimism: Overestimation | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, as JSON can hold them."""
-        return dataclasses.asdict(self)
+        """All fields, as JSON types."""
+        fields = dataclasses.asdict(self).items()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
 
 
 def rank_study(
