@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svrl.agents.replay import Layout, Replay, _OnGpu, next_observations, observations
-from svrl.agents.replay_io import restore, segments, standing
+from svrl.agents.replay_io import positions, restore, segments
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.memory import free_ram
 
@@ -89,7 +89,7 @@ def test_both_ways_store_and_draw_the_same(stack: int, n_envs: int, end: float):
             memory.append(actions, step)
         if number == 70:
             loaded = as_on_a_gpu(stack, n_envs)
-            restore(loaded, standing(memories[1]), segments(memories[1]))
+            restore(loaded, positions(memories[1]), segments(memories[1]))
             memories.append(loaded)
         one, *others = (memory.sample(6, generator(number)) for memory in memories)
         for other in others:

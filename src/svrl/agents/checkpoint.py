@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svrl.agents.replay import Replay
-from svrl.agents.replay_io import needed_from, refuse_another_layout, restore, segments, standing
+from svrl.agents.replay_io import needed_from, positions, refuse_another_layout, restore, segments
 from svrl.runtime.arrays import arrays_checksum, read_arrays, write_arrays
 from svrl.runtime.rows import read_rows, rows_mark
 from svrl.runtime.run_directory import ROWS, STATE, remove_written
@@ -82,7 +82,7 @@ class Checkpoints:
         try:
             entries.extend(map(self._write_segment, segments(replay, since)))
             rows = {name: rows_mark(self.folder / name) for name in ROWS}
-            tree = {"format": FORMAT, "state": state, "replay": standing(replay), "segments": entries, "rows": rows}
+            tree = {"format": FORMAT, "state": state, "replay": positions(replay), "segments": entries, "rows": rows}
             write_arrays(path, tree)
         except BaseException:
             for entry in entries[begun:] if not path.exists() else ():

@@ -8,7 +8,7 @@ Games are counted without bias. If you stop n environments after the first m gam
 collected short games. Here game k belongs to environment k mod n, which plays it whatever the others do.
 
 A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after 200 steps, most
-Gymnasium tasks after a limit of theirs. In an environment without a limit a game is cut off after 10,000 steps, and a
+Gymnasium tasks after their own limit. In an environment without a limit a game is cut off after 10,000 steps, and a
 note says so.
 """
 

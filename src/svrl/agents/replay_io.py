@@ -61,7 +61,7 @@ def segments(replay: Replay, since: np.ndarray | None = None) -> Iterator[dict[s
         first = last
 
 
-def standing(replay: Replay) -> dict[str, Any]:
+def positions(replay: Replay) -> dict[str, Any]:
     """All that segments do not hold: the layout, where each environment stands, and its open slot's frame and age."""
     rows = _rows(replay, replay.heads, replay.heads + 1)
     return {
@@ -74,10 +74,10 @@ def standing(replay: Replay) -> dict[str, Any]:
     }
 
 
-def refuse_another_layout(replay: Replay, stands: Mapping[str, Any]) -> None:
+def refuse_another_layout(replay: Replay, saved: Mapping[str, Any]) -> None:
     """Raise ValueError, with what differs, unless the buffer is laid out as the one that was saved."""
     now = asdict(replay.layout)
-    changed = [f"{name} was {was} and is {now.get(name)}" for name, was in stands["layout"].items() if was != now[name]]
+    changed = [f"{name} was {was} and is {now.get(name)}" for name, was in saved["layout"].items() if was != now[name]]
     if changed:
         raise ValueError(
             f"The saved replay buffer is laid out otherwise: {', '.join(changed)}. "
@@ -85,13 +85,13 @@ def refuse_another_layout(replay: Replay, stands: Mapping[str, Any]) -> None:
         )
 
 
-def restore(replay: Replay, stands: Mapping[str, Any], pieces: Iterable[Mapping[str, Any]]) -> None:
-    """Fill a buffer of the same layout from what `standing` and `segments` gave, the segments in their order.
+def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[str, Any]]) -> None:
+    """Fill a buffer of the same layout from what `positions` and `segments` gave, the segments in their order.
 
     Raises:
         ValueError: If what was saved is incomplete or contradicts itself.
     """
-    layout, made, heads, tails = replay.layout, int(stands["made"]), stands["heads"], stands["tails"]
+    layout, made, heads, tails = replay.layout, int(saved["made"]), saved["heads"], saved["tails"]
     counts = made - tails
     # The kernels trust these numbers, and files may come from strangers.
     if not ((heads >= -1) & (tails >= 0) & (counts >= 0) & (counts <= layout.per_env)).all():
@@ -112,7 +112,7 @@ def restore(replay: Replay, stands: Mapping[str, Any], pieces: Iterable[Mapping[
             raise ValueError(
                 f"The saved replay buffer has {len(found)} of the {count} transitions of environment {env}."
             )
-    _write(replay, _rows(replay, heads, heads + 1), stands["open_ages"], {"frames": stands["open_frames"]})
+    _write(replay, _rows(replay, heads, heads + 1), saved["open_ages"], {"frames": saved["open_frames"]})
     for env, found in enumerate(slots):  # of the slots that can be drawn the newest are listed
         numbers = np.arange(tails[env], made)
         replay.order[env, numbers % layout.per_env] = found[len(found) - len(numbers) :]

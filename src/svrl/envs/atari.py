@@ -7,7 +7,7 @@ al., JAIR 2018, discuss all of these.
 
 Three pitfalls of the native environment:
 
-- Its own report of a lost life ends the episode as far as its flags tell. So lives are compared here, step by step.
+- Its own report of a lost life also sets the flags of an ended episode. So lives are compared here, step by step.
   Some games count down to 0 and go on (Bank Heist plays its last life at 0): any fall counts while the game goes on. At
   the end of a game the lives are those of the next one, and say nothing.
 - It reports last observations of all games once any has ended; only those of ended ones mean anything.

@@ -61,7 +61,7 @@ def make_env(
         actions: Discretised actions of a control task; 0 is the task's own number.
         threads: Native threads of Atari, which change no result; with 0 ale-py uses one for each environment, as far
             as there are cores.
-        render: Whether you will ask for pictures; Gymnasium has to know beforehand.
+        render: Whether you will ask for pictures, which Gymnasium has to know when it makes the environment.
 
     Raises:
         ValueError: With the nearest name, if there is no such environment; with the pip command, if its package is
