@@ -13,7 +13,6 @@ generator that you give.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -22,9 +21,8 @@ from torch import Tensor, nn
 from svrl.agents.config import AgentConfig
 from svrl.envs.vector import EnvSpec
 
-NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Channels, width and stride of each convolution."""
-MINATAR = ((16, 3, 1),)
+CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16, 3, 1),), "mlp": ()}
+"""Channels, width and stride of each convolution of a trunk."""
 
 
 def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
@@ -121,35 +119,28 @@ def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator
 
 
 def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
-    layers: OrderedDict[str, nn.Module] = OrderedDict()
-    if config.network == "mlp":
-        layers["flatten"] = nn.Flatten()
-        inputs = math.prod(spec.observation_shape)
-    else:
-        convolutions = NATURE if config.network == "nature" else MINATAR
-        if len(spec.observation_shape) != 3:
+    """What comes before the streams, and how many numbers it gives."""
+    layers: list[nn.Module] = []
+    shape = spec.observation_shape
+    if CONVOLUTIONS[config.network] and len(shape) != 3:
+        raise ValueError(
+            f"Network {config.network} takes pictures (channels, height, width), and {spec.id} has observations "
+            f"of shape {shape}. Take network mlp."
+        )
+    for outputs, kernel, stride in CONVOLUTIONS[config.network]:
+        layers += [skip_init(nn.Conv2d, shape[0], outputs, kernel, stride=stride), nn.ReLU()]
+        shape = (outputs, *((side - kernel) // stride + 1 for side in shape[1:]))
+        if min(shape) < 1:
             raise ValueError(
-                f"Network {config.network} takes pictures (channels, height, width), and {spec.id} has observations "
-                f"of shape {spec.observation_shape}. Take network mlp."
+                f"Network {config.network} needs larger pictures than {spec.id} has, {spec.observation_shape}. "
+                "Take network minatar or mlp."
             )
-        channels, height, width = spec.observation_shape
-        for k, (outputs, kernel, stride) in enumerate(convolutions, 1):
-            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
-            if min(height, width) < 1:
-                raise ValueError(
-                    f"The network {config.network} needs larger pictures than {spec.id} has, {spec.observation_shape}. "
-                    "Take network minatar or mlp."
-                )
-            layers[f"convolution_{k}"] = skip_init(nn.Conv2d, channels, outputs, kernel, stride=stride)
-            layers[f"relu_{k}"] = nn.ReLU()
-            channels = outputs
-        layers["flatten"] = nn.Flatten()
-        inputs = channels * height * width
-    for k, units in enumerate(config.hidden[:-1], 1):
-        layers[f"linear_{k}"] = skip_init(nn.Linear, inputs, units)
-        layers[f"linear_relu_{k}"] = nn.ReLU()
+    layers.append(nn.Flatten())
+    inputs = math.prod(shape)
+    for units in config.hidden[:-1]:
+        layers += [skip_init(nn.Linear, inputs, units), nn.ReLU()]
         inputs = units
-    return nn.Sequential(layers), inputs
+    return nn.Sequential(*layers), inputs
 
 
 def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
