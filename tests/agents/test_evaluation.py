@@ -122,6 +122,8 @@ def test_an_agent_plays_its_own_environment_unless_you_name_another() -> None:
     assert agent.evaluate(episodes=20) == agent.evaluate(episodes=20, seed=0)
     elsewhere = agent.evaluate(lambda: TimeLimit(Dice(), 5), episodes=20, seed=4, epsilon=1.0)
     assert max(elsewhere.lengths) <= 5
+    with pytest.raises(ValueError, match=r"does not fit CartPole-v1: .* observations \(3,\) .* got \(4,\)"):
+        agent.evaluate("CartPole-v1")
 
 
 def test_the_network_is_asked_in_evaluation_mode_and_left_in_its_own() -> None:

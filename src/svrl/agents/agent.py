@@ -109,13 +109,18 @@ class Agent:
         """Play whole games, as `svrl.evaluate` does.
 
         Args:
-            env: Where to play; by default the agent's own environment.
+            env: Where to play, by name or as a function; by default the agent's own environment.
             episodes: Games to play; by default the configuration's `eval_episodes`.
             seed: For environments and actions.
             epsilon: Probability of a random action; by default the configuration's `eval_epsilon`.
             progress: Called with (games over, games to play).
-            say: Called with the note that games were cut off, if the environment knows no limit.
+            say: Called with the note that games were cut off, if the environment has no limit.
+
+        Raises:
+            ValueError: If the agent does not fit the environment.
         """
+        if env is not None:
+            self.check_fits(env, name_of(env))
         return evaluate(
             self.network,
             self.source if env is None else env,
@@ -126,6 +131,16 @@ class Agent:
             progress=progress,
             say=say,
         )
+
+    def check_fits(self, env: EnvSource, called: str) -> None:
+        """Raise ValueError, which calls the environment `called`, unless it looks like the one of the training."""
+        spec = describe_env(env, self.config.actions)
+        seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, self.spec))
+        if seen != wanted:
+            raise ValueError(
+                f"The agent does not fit {called}: it was trained on observations {wanted[0]} ({wanted[1]}) and "
+                f"{wanted[2]} actions, got {seen[0]} ({seen[1]}) and {seen[2]}. Name the environment of the run."
+            )
 
     @torch.no_grad()
     def _values(self, seen: np.ndarray) -> Tensor:

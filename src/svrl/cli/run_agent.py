@@ -82,22 +82,10 @@ def _agent_of(run: Path, device: str, env: str | None) -> Agent:
         named = re.search(r"'([\w./:-]+)'", str(error))
         raise ValueError(f"{error} Or repeat it: --env {named[1] if named else 'NAME'}") from error
     if env is not None:
-        _refuse_another(agent, env, f"--env {env}")
+        agent.check_fits(env, f"--env {env}")
     elif (run / AGENT).exists():
         try:
-            _refuse_another(agent, agent.env, f"its environment, {agent.env}")
+            agent.check_fits(agent.env, f"its environment, {agent.env}")
         except ValueError as error:
             raise ValueError(f"{run / AGENT}: {error}") from error
     return agent
-
-
-def _refuse_another(agent: Agent, env: str, called: str) -> None:
-    from svrl.envs.make import describe_env
-
-    spec = describe_env(env, agent.config.actions)
-    seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, agent.spec))
-    if seen != wanted:
-        raise ValueError(
-            f"The agent does not fit {called}: it was trained on observations {wanted[0]} ({wanted[1]}) and "
-            f"{wanted[2]} actions, got {seen[0]} ({seen[1]}) and {seen[2]}. Name the environment of the run."
-        )
