@@ -114,7 +114,7 @@ def test_epsilon_is_the_configuration_s_unless_given() -> None:
 
 
 def test_an_agent_plays_its_own_environment_unless_you_name_another() -> None:
-    training = Training.begin(Dice, CONFIG.replace(eval_episodes=3), seed=0)
+    training = Training(Dice, CONFIG.replace(eval_episodes=3), seed=0)
     training.close()
     agent = Agent.of(training)
     assert agent.evaluate(episodes=20, seed=4) == evaluate(agent.network, Dice, CONFIG, episodes=20, seed=4)
