@@ -1,4 +1,4 @@
-"""A replay memory as a plain list, and environments whose every frame is different."""
+"""A replay buffer as a plain list, and environments whose every frame is different."""
 
 from __future__ import annotations
 

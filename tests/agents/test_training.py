@@ -304,7 +304,7 @@ def test_what_is_easily_mixed_up_is_one_sentence(call: Callable[[], object], sen
 def test_too_many_environments_are_refused_before_one_is_made(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("svrl.agents.training.make_env", lambda *_, **__: pytest.fail("made"))
     with pytest.raises(
-        ValueError, match=r"^1,000,000,000,000 environments .* at least .* GB of RAM are free\. Lower envs"
+        ValueError, match=r"^1,000,000,000,000 environments .* at least .* GB of RAM are free\. Lower n_envs"
     ):
         Training(source, SMALL.replace(n_envs=10**12))
     with pytest.raises(

@@ -1,8 +1,8 @@
-"""Checkpoints of training, with the replay memory: a process killed at any moment leaves a whole one behind.
+"""Checkpoints of training, with the replay buffer: a process killed at any moment leaves a whole one behind.
 
-    checkpoints/000000123.npz   the state, where the replay memory stands, which segments it needs, and which rows
+    checkpoints/000000123.npz   the state, where the replay buffer stands, which segments it needs, and which rows
                                 the run had, as the size and the checksum of each file
-    replay/segment-000001.npz   slots of the replay memory; written once, never changed
+    replay/segment-000001.npz   slots of the replay buffer; written once, never changed
 
 A save writes the segments that are new, then the checkpoint that lists them with their sizes and checksums, and
 only then removes what neither of the two newest checkpoints needs. Every file appears whole or not at all.

@@ -107,7 +107,13 @@ def sample_windows(
     # Small reads first: they wait for memory side by side, which they could not between long copies.
     for b in range(count):
         index = draws[b] % ends[-1]
-        env = np.searchsorted(ends, index, side="right")
+        env, last = 0, len(ends) - 1  # the first environment whose count is above the index
+        while env < last:
+            middle = (env + last) // 2
+            if ends[middle] > index:
+                last = middle
+            else:
+                env = middle + 1
         if env > 0:
             index -= ends[env - 1]
         envs[b] = env

@@ -310,7 +310,7 @@ class Training:
         return metrics(self.learner, _moved(batch, self.device), count, masks)
 
     def capture(self) -> dict[str, Any]:
-        """Everything but the replay memory, as arrays and numbers; `Checkpoints` writes both."""
+        """Everything but the replay buffer, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
         self._refuse_divergence(self._losses)  # such a checkpoint would be of no use
         return {
@@ -396,7 +396,7 @@ def _refuse_too_many(env: str, count: int, capacity: int) -> None:
     if need > free:
         raise ValueError(
             f"{count:,} environments {env} take at least {need / 1e9:,.1f} GB, and {free / 1e9:.1f} GB of RAM are "
-            "free. Lower envs."
+            "free. Lower n_envs."
         )
     refuse_few_transitions(count, capacity)
 

@@ -121,7 +121,7 @@ def train(
         float, typer.Option(metavar="SECONDS", help="Seconds between two checkpoints, more than 0.")
     ] = 600.0,
     keep_replay: Annotated[
-        bool, typer.Option("--keep-replay", help="Keep the replay memory at the end, so that the run can be extended.")
+        bool, typer.Option("--keep-replay", help="Keep the replay buffer at the end, so that the run can be extended.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard.")] = False,
     wandb: Annotated[

@@ -54,7 +54,7 @@ class Habits:
 
     Attributes:
         checkpoint_every: Seconds between two checkpoints, more than 0.
-        keep_replay: Keep checkpoints and replay memory after the end, so that the run can be extended.
+        keep_replay: Keep checkpoints and replay buffer after the end, so that the run can be extended.
         tensorboard: Write scalars for TensorBoard.
         wandb: Project of Weights & Biases, or None.
     """

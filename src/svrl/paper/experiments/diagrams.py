@@ -56,9 +56,9 @@ def _svrl() -> Figure:
 
 
 def _update(panel: Axes, structured: bool) -> None:
-    """From the replay memory to the gradient step; with structure two more parts on the way to the targets."""
+    """From the replay buffer to the gradient step; with structure two more parts on the way to the targets."""
     name = "SV-RL" if structured else "value-based RL"
-    _box(panel, 0.0, 0.8, 1.75, 1.0, "replay memory:\nbatch of B", GREY, name)
+    _box(panel, 0.0, 0.8, 1.75, 1.0, "replay buffer:\nbatch of B", GREY, name)
     _box(panel, 2.25, 0.8, 1.75, 1.0, "target network\nat next states", GREY, name)
     _matrix(panel, 4.6, 0.45, np.ones_like(SEEN), r"$\hat Q$,  B x A", name, size=0.28)
     if structured:

@@ -170,7 +170,7 @@ FULL = TrainingPlan(preset="authors", steps=15_000_000, seeds=3)
 PLANS = {"smoke": SMOKE, "laptop": LAPTOP, "screen": SCREEN, "short": SHORT, "full": FULL}
 WORDS = {
     "smoke": "80 agent steps, preset smoke, 1 seed",
-    "laptop": "20,000 agent steps, preset authors with a small replay memory, 1 seed",
+    "laptop": "20,000 agent steps, preset authors with a small replay buffer, 1 seed",
     "screen": "200,000 agent steps, preset short with settings fitted to that length on Boxing and Road Runner, 1 seed",
     "short": "1,000,000 agent steps, preset short with 64 environments, 3 seeds",
     "full": "15,000,000 agent steps, preset authors, 3 seeds",
