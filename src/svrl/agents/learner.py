@@ -477,4 +477,6 @@ def _eager(kind: type[torch.optim.Optimizer]) -> Any:
     """
     names = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
     methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
-    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    step.hooked = True  # torch then leaves it alone, instead of opening a record of its profiler in every step
+    return type(kind.__name__, (kind,), {**methods, "step": step})

@@ -269,7 +269,9 @@ class Training:
         """Close all games that ended, and return their events."""
         self._returns += step.rewards
         self._lengths += 1
-        ended = []
+        ended: list[EpisodeEnded] = []
+        if not step.ended.any():
+            return ended
         for env in np.flatnonzero(step.ended):
             self.episodes += 1
             score, length = float(self._returns[env]), int(self._lengths[env])
