@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -56,7 +57,7 @@ def open_regular(path: Path) -> BinaryIO:
         ValueError: If it is a pipe, a folder or a device.
         OSError: If it cannot be opened.
     """
-    if path.exists() and not path.is_file():
+    if not stat.S_ISREG(path.stat().st_mode):  # one look: another process may remove the file meanwhile
         raise ValueError(f"{path} is not a regular file, and nothing else is read.")
     return path.open("rb")
 
