@@ -123,20 +123,23 @@ class StructuredTargets:
             return self.p
         return min(1.0, self.p + (1.0 - self.p) * updates / self.rise)
 
-    def __call__(self, q: Tensor, generator: torch.Generator, *, updates: int = 0) -> Completion:
+    def __call__(
+        self, q: Tensor, generator: torch.Generator, *, updates: int = 0, action_mask: Tensor | None = None
+    ) -> Completion:
         """Complete matrices of values.
 
         Args:
             q: (B, A), or (K, B, A) for K updates in a row; not changed.
             generator: For the masks, on q's device.
             updates: Made before the first of these.
+            action_mask: bool, of q's shape: the valid actions; None if all are.
         """
         check_values(q)
         if not isinstance(generator, torch.Generator):
             raise ValueError(
                 f"StructuredTargets draws masks from a torch.Generator on {q.device}, got {type(generator).__name__}."
             )
-        return self.complete(q, self.draw(q.shape, generator, updates=updates))
+        return self.complete(q, self.draw(q.shape, generator, updates=updates), action_mask)
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator, *, updates: int = 0) -> Tensor:
         """What is observed of matrices (B, A), or (K, B, A) for K updates in a row; on the generator's device."""
@@ -146,14 +149,25 @@ class StructuredTargets:
             return uniform < pinned(steps, uniform).to(uniform.device, non_blocking=True).view(-1, 1, 1)
         return uniform < self.probability(updates)
 
-    def complete(self, q: Tensor, mask: Tensor) -> Completion:
+    def complete(self, q: Tensor, mask: Tensor, action_mask: Tensor | None = None) -> Completion:
         """Complete matrices (..., B, A) of which the entries in `mask` are observed.
 
         Half precision is computed in float32. On a GPU Soft-Impute does all of it in one launch.
+
+        Args:
+            q: The matrices.
+            mask: bool, of q's shape: the observed entries.
+            action_mask: bool, of q's shape: the valid actions. The others are never observed and keep their values.
         """
         if q.dtype in (torch.float16, torch.bfloat16):
-            whole = self.complete(q.float(), mask)
+            whole = self.complete(q.float(), mask, action_mask)
             return whole._replace(matrix=whole.matrix.to(q.dtype))  # what was kept comes back bit for bit
+        if action_mask is not None:
+            # The mean of the valid actions stands in for the others: they must not change the range of the scaling.
+            count = action_mask.sum(-1, keepdim=True).clamp(min=1)
+            mean = torch.where(action_mask, q, 0.0).sum(-1, keepdim=True) / count
+            whole = self.complete(torch.where(action_mask, q, mean), mask & action_mask)
+            return whole._replace(matrix=torch.where(action_mask, whole.matrix, q))
         found = complete_scaled(self.estimator, q, mask, scale=self.scale, fill=self.output == "fill")
         return Completion(found.matrix, mask, found.estimate, found.rank, found.code)
 

@@ -14,10 +14,13 @@ and the agents differ only in who chooses the next action and who says what it i
 | double structured, network   | completed ONLINE matrix  | target network       |
 
 `completed` is the paper's; `network` takes away the bias that the maximum over a completed row has.
+
+With an action mask only valid actions are chosen.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from svrl.agents.config import Kind, Value
@@ -30,6 +33,7 @@ def next_values(
     online_q: Tensor | None = None,
     completed: Tensor | None = None,
     next_value_from: Value = "completed",
+    action_mask: Tensor | None = None,
 ) -> Tensor:
     """What the next states are worth, (..., B).
 
@@ -39,7 +43,8 @@ def next_values(
         online_q: Values of the online network there; only double looks at them.
         completed: A completed matrix, or None for a plain agent: of the online network's values where the agent is
             double and `next_value_from` is "network", else of the target network's.
-        value: Who values, where a completed matrix is given.
+        next_value_from: Who values, where a completed matrix is given.
+        action_mask: (..., B, A), bool: the valid actions of the next states, at least one in each; None if all are.
     """
     double = kind == "double"
     if double and online_q is None and (completed is None or next_value_from == "completed"):
@@ -48,8 +53,13 @@ def next_values(
         target_q, online_q=online_q if double else None, completed=completed, next_value_from=next_value_from
     )
     if chooser is valuer:
-        return valuer.amax(-1)
-    return valuer.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
+        return only_valid(valuer, action_mask).amax(-1)
+    return valuer.gather(-1, only_valid(chooser, action_mask).argmax(-1, keepdim=True)).squeeze(-1)
+
+
+def only_valid(q: Tensor, action_mask: Tensor | None) -> Tensor:
+    """Values (..., A) with -inf for actions that are not valid, so that a maximum never takes them."""
+    return q if action_mask is None else q.masked_fill(~action_mask, -torch.inf)
 
 
 def completes_online(double: bool, next_value_from: Value) -> bool:
@@ -66,7 +76,7 @@ def chooser_and_valuer(
         target_q: Values of the target network.
         online_q: Values of the online network where the agent is double, else None.
         completed: A completed matrix, of the network that `completes_online` says, or None for a plain agent.
-        value: Who values, where a completed matrix is given.
+        next_value_from: Who values, where a completed matrix is given.
     """
     if completed is None:
         return (target_q if online_q is None else online_q), target_q
