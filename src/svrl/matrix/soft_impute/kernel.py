@@ -55,6 +55,8 @@ COMPILE: dict[str, Any] = {
     "nogil": True,
     "cache": True,
 }
+INNER: dict[str, Any] = {**COMPILE, "cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""For functions that only compiled code calls. Without entry points all compile in two thirds of the time."""
 
 CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
     outcome.code for outcome in (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
@@ -114,9 +116,9 @@ def _too_fine(values: np.ndarray, shrinkage: float | np.ndarray | None, ratio: f
     return bool(np.min(shrinkage) < FINEST_IN_SINGLE * np.abs(values).max())
 
 
-# Compiled code. Array helpers are inlined by numba: a call that passes arrays costs 80 ns, an inner loop here 5.
-# What is called from one place is inlined before types are known: LLVM works on it once, not once more for every
-# function around it, and all of it compiles in five sixths of the time. Rows are padded to whole blocks of 32 zeros,
+# Compiled code. Array helpers are inlined by LLVM (forceinline): a call that passes arrays costs 80 ns, an inner loop
+# here 5. What is long and called from one place is inlined before types are known (inline="always"): LLVM works on it
+# once, not once more for every function around it. Rows are padded to whole blocks of 32 zeros,
 # because shorter loops fall out of the vector code.
 
 
@@ -142,7 +144,7 @@ class Workspace(NamedTuple):
 # The singular vectors.
 
 
-@njit(inline="always", **COMPILE)
+@njit(forceinline=True, **INNER)
 def dot(a, i, b, j, width):
     """The product of row i of a and row j of b."""
     total = a.dtype.type(0)
@@ -151,14 +153,28 @@ def dot(a, i, b, j, width):
     return total
 
 
-@njit(inline="always", **COMPILE)
+@njit(forceinline=True, **INNER)
+def clear_row(a, i):
+    """Set row i of a to zero."""
+    for k in range(a.shape[1]):
+        a[i, k] = 0
+
+
+@njit(forceinline=True, **INNER)
+def clear(a):
+    """Set a to zero."""
+    for i in range(a.shape[0]):
+        clear_row(a, i)
+
+
+@njit(forceinline=True, **INNER)
 def add_multiple(a, i, factor, b, j, width):
     """Add a multiple of row j of b to row i of a."""
     for k in range(width):
         a[i, k] += factor * b[j, k]
 
 
-@njit(inline="always", **COMPILE)
+@njit(forceinline=True, **INNER)
 def rotate(a, p, q, cosine, sine, width):
     """Rotate rows p and q of a."""
     for k in range(width):
@@ -168,13 +184,13 @@ def rotate(a, p, q, cosine, sine, width):
         a[q, k] = sine * x + cosine * y
 
 
-@njit(inline="always", **COMPILE)
+@njit(forceinline=True, **INNER)
 def keep_share(square, shrinkage):
     """The share of a direction with squared length `square` that survives the shrinkage."""
     return 1.0 - shrinkage / math.sqrt(square) if square > shrinkage * shrinkage else 0.0
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
     """The square of the largest singular value, by the Lanczos method with full orthogonalisation.
 
@@ -184,7 +200,7 @@ def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
     """
     tall = columns.shape[1]
     wide = krylov.shape[1]
-    krylov[:, :] = 0
+    clear(krylov)
     for j in range(n):
         # Irregular, so that a matrix with some symmetry has no top direction orthogonal to it.
         krylov[0, j] = 0.5 + (0.6180339887 * (j + 1) * (j + 2)) % 1.0
@@ -196,7 +212,7 @@ def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
     top = 0.0
     count = 1
     for step in range(n):
-        y[0, :] = 0
+        clear_row(y, 0)
         for j in range(n):
             add_multiple(y, 0, krylov[step, j], columns, j, tall)
         diagonal[step] = dot(y, 0, y, 0, tall)
@@ -225,7 +241,7 @@ def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
     return top, count
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def complete_basis(basis, count, upto, uncovered, n):
     """Add orthonormal rows to the first `count` of `basis`, up to `upto` rows; uncovered (n,) is scratch."""
     wide = basis.shape[1]
@@ -238,7 +254,7 @@ def complete_basis(basis, count, upto, uncovered, n):
         for j in range(1, n):
             if uncovered[j] > uncovered[best]:
                 best = j
-        basis[row, :] = 0
+        clear_row(basis, row)
         basis[row, best] = 1
         for _ in range(2):
             for k in range(row):
@@ -253,7 +269,7 @@ def complete_basis(basis, count, upto, uncovered, n):
             uncovered[j] -= np.float64(basis[row, j]) ** 2
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _largest_root(diagonal, beside, size):
     """The largest eigenvalue of a symmetric tridiagonal matrix, by Newton's method from above.
 
@@ -282,7 +298,7 @@ def _largest_root(diagonal, beside, size):
     return x
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def clean(basis, count):
     """Gram-Schmidt on the first `count` rows of `basis`; a row that depends on those before it becomes zero.
 
@@ -309,10 +325,10 @@ def clean(basis, count):
                 kept = True
                 break
         if not kept:
-            basis[p, :] = 0
+            clear_row(basis, p)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def sweep(turned, basis, squares, keep, shrinkage, skip, n):
     """One cyclic sweep of one-sided Jacobi; returns how many rotations it took.
 
@@ -368,11 +384,11 @@ def sweep(turned, basis, squares, keep, shrinkage, skip, n):
     return done
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def hat_matrix(basis, keep, hat, count, n):
     """Set `hat` to V diag(keep) V'; returns how many directions survive."""
     wide = basis.shape[1]
-    hat[:, :] = 0
+    clear(hat)
     rank = 0
     for k in range(count):
         if keep[k] > 0.0:
@@ -382,7 +398,7 @@ def hat_matrix(basis, keep, hat, count, n):
     return rank
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def turn(columns, basis, turned, count, n):
     """Set the first `count` rows of `turned` to F v_k."""
     tall = columns.shape[1]
@@ -393,7 +409,7 @@ def turn(columns, basis, turned, count, n):
             add_multiple(turned, k, basis[k, j], columns, j, tall)
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def power_step(columns, basis, turned, count, n):
     """One step of orthogonal iteration: the first `count` rows v_k become F'F v_k, orthonormalised.
 
@@ -410,7 +426,7 @@ def power_step(columns, basis, turned, count, n):
 # The missing entries.
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def relax_rows(rows, columns, missing, first, hat, before, pull, last):
     """Gauss-Seidel on each row's missing entries, W frozen.
 
@@ -451,7 +467,7 @@ def relax_rows(rows, columns, missing, first, hat, before, pull, last):
     return moved, size, uphill
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def extrapolate(rows, columns, missing, first, last, momentum):
     """Move the missing entries on along their last step, and remember where they were."""
     factor = rows.dtype.type(momentum)
@@ -465,7 +481,7 @@ def extrapolate(rows, columns, missing, first, last, momentum):
             columns[j, i] = ahead
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def go_back(rows, columns, missing, first, last):
     """Undo the last extrapolation."""
     for i in range(rows.shape[0]):
@@ -475,12 +491,12 @@ def go_back(rows, columns, missing, first, last):
             columns[j, i] = last[at]
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def load(values, mask, scale, rows, columns, missing, first):
     """Copy the observed entries, divided by `scale`, into both layouts; list the missing ones."""
     m, n = values.shape
-    rows[:, :] = 0
-    columns[:, :] = 0
+    clear(rows)
+    clear(columns)
     count = 0
     for i in range(m):
         first[i] = count
@@ -495,7 +511,7 @@ def load(values, mask, scale, rows, columns, missing, first):
     return count
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def guess(start, warm, scale, rows, columns, missing, first, n):
     """Fill the missing entries from `start`, or from each row's observed mean."""
     for i in range(rows.shape[0]):
@@ -514,7 +530,7 @@ def guess(start, warm, scale, rows, columns, missing, first, n):
             columns[j, i] = rows[i, j]
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def largest(values, mask):
     """The largest observed magnitude: dividing by it keeps squares inside float32."""
     top = 0.0
@@ -528,7 +544,7 @@ def largest(values, mask):
 # The iteration.
 
 
-@njit(inline="always", **COMPILE)
+@njit(inline="always", **INNER)
 def _workspace(values):
     m, n = values.shape[1], values.shape[2]
     dtype = values.dtype
@@ -552,7 +568,7 @@ def _workspace(values):
     )
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _energy(columns, n):
     """The squared Frobenius norm."""
     total = 0.0
@@ -561,7 +577,7 @@ def _energy(columns, n):
     return total
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _sort_to_front(basis, squares, keep, wanted, count):
     """Bring the `wanted` longest of the first `count` directions to the front."""
     for front in range(wanted):
@@ -576,7 +592,7 @@ def _sort_to_front(basis, squares, keep, wanted, count):
             keep[front], keep[longest] = keep[longest], keep[front]
 
 
-@njit(inline="always", **COMPILE)
+@njit(inline="always", **INNER)
 def _freeze(w, shrinkage, skip, early, count, n):
     """Bring the basis and what survives up to date with the filled matrix.
 
@@ -590,7 +606,9 @@ def _freeze(w, shrinkage, skip, early, count, n):
         power_step(w.columns, w.basis, w.turned, count, n)
         turn(w.columns, w.basis, w.turned, count, n)
         sweep(w.turned, w.basis, w.squares, w.keep, shrinkage, skip, count)
-        shortest = np.min(w.squares[:count])
+        shortest = w.squares[0]
+        for k in range(1, count):
+            shortest = min(shortest, w.squares[k])
         if shortest >= floor and early:
             for k in range(count):
                 w.keep[k] = keep_share(w.squares[k], math.sqrt(shortest))
@@ -618,7 +636,7 @@ def _freeze(w, shrinkage, skip, early, count, n):
     return bound + 0.5 * tail, follow, sure
 
 
-@njit(inline="always", **COMPILE)
+@njit(inline="always", **INNER)
 def _iterate(w, shrinkage, tolerance, max_steps, count, n):
     """Outer iterations until the missing entries settle.
 
@@ -665,7 +683,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, count, n):
     return max_steps, rank, change, count
 
 
-@njit(**COMPILE)
+@njit(**INNER)
 def _shrink_exactly(w, shrinkage, tolerance, count, n):
     """Sweep until nothing turns any more, so that F W is the minimiser; returns its rank."""
     complete_basis(w.basis, count, n, w.uncovered, n)
@@ -677,13 +695,13 @@ def _shrink_exactly(w, shrinkage, tolerance, count, n):
     return hat_matrix(w.basis, w.keep, w.hat, n, n)
 
 
-@njit(inline="always", **COMPILE)
+@njit(inline="always", **INNER)
 def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps, fill, w, out):
     """One matrix (m, n); returns shrinkage, steps, rank and the last change."""
     m, n = values.shape
     scale = largest(values, mask)
     if scale == 0.0:
-        out[:, :] = 0
+        clear(out)
         return (1.0 if ratio > 0.0 else shrinkage), 0, 0, 0.0
     count = 0
     absent = load(values, mask, scale, w.rows, w.columns, w.missing, w.first)
