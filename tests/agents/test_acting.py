@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.agents.acting import Actor, epsilon_at, epsilon_greedy, explore
 from svrl.agents.config import AgentConfig
+from svrl.agents.evaluation import epsilon_greedy, explore
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.training import Actor
 from svrl.envs.vector import EnvSpec
 
 CONFIG = AgentConfig(epsilon_start=1.0, epsilon_final=0.1, epsilon_steps=100)
 
 
 def test_epsilon_falls_linearly_and_stays() -> None:
-    assert [epsilon_at(CONFIG, steps) for steps in (0, 50, 100, 10**9)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
-    assert epsilon_at(CONFIG.replace(epsilon_steps=0), 0) == 0.1
+    assert [CONFIG.epsilon_at(steps) for steps in (0, 50, 100, 10**9)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert CONFIG.replace(epsilon_steps=0).epsilon_at(0) == 0.1
 
 
 def test_shares_of_random_and_greedy_actions() -> None:
@@ -25,14 +26,6 @@ def test_shares_of_random_and_greedy_actions() -> None:
     actions = epsilon_greedy(q, 0.4, torch.Generator().manual_seed(0))
     shares = torch.bincount(actions, minlength=4) / len(actions)
     assert shares.tolist() == pytest.approx([0.1, 0.1, 0.7, 0.1], abs=0.01)
-
-
-def test_both_ways_draw_the_same() -> None:
-    q = torch.randn(50, 6, generator=torch.Generator().manual_seed(3))
-    for epsilon in (0.0, 0.3, 1.0):
-        one = epsilon_greedy(q, epsilon, torch.Generator().manual_seed(5))
-        two = explore(lambda: q.argmax(-1), 50, 6, epsilon, torch.Generator().manual_seed(5))
-        assert one.tolist() == two.tolist()
 
 
 def test_greedy_actions_are_not_computed_if_all_are_random() -> None:
@@ -68,19 +61,13 @@ def test_actions_are_the_best_of_the_network(lag: bool) -> None:
         assert torch.equal(actor(seen), learning(torch.from_numpy(seen)).argmax(-1))
 
 
-def test_without_a_lag_the_network_that_learns_is_asked() -> None:
+@pytest.mark.parametrize("lag", [False, True])
+def test_a_lagging_actor_keeps_its_weights_until_it_follows(lag: bool) -> None:
     learning = network()
-    actor = Actor(learning, SPEC, n_envs=40, lag=False, precision="float32")
-    learning.load_state_dict(network(1).state_dict())
-    assert torch.equal(actor(look()), network(1)(torch.from_numpy(look())).argmax(-1))
-
-
-def test_with_a_lag_it_acts_as_it_was_until_it_follows() -> None:
-    learning = network()
-    actor = Actor(learning, SPEC, n_envs=40, lag=True, precision="float32")
+    actor = Actor(learning, SPEC, n_envs=40, lag=lag, precision="float32")
     learning.load_state_dict(network(1).state_dict())
     old, new = (network(seed)(torch.from_numpy(look())).argmax(-1) for seed in (0, 1))
     assert not torch.equal(old, new)
-    assert torch.equal(actor(look()), old)
+    assert torch.equal(actor(look()), old if lag else new)
     actor.follow(learning)
     assert torch.equal(actor(look()), new)

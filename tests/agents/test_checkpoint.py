@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svrl.agents import replay_io
+from svrl.agents import checkpoint as checkpoint_module
 from svrl.agents.checkpoint import Checkpoints
 from svrl.runtime.arrays import read_arrays, write_arrays
 
@@ -33,7 +33,7 @@ def test_a_loaded_memory_draws_and_goes_on_as_the_saved_one(
     folder = tmp_path_factory.mktemp("run")
     rig = Rig(folder, stack=stack, n_envs=n_envs, capacity=capacity, end=end)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replay_io, "PIECE_BYTES", piece)
+        patch.setattr(checkpoint_module, "PIECE_BYTES", piece)
         for pause in pauses:
             rig.step(pause)
             rig.save()

@@ -5,8 +5,6 @@ On a GPU the same comparison is made with graphs, in tests/gpu.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -51,7 +49,7 @@ def _noisy(observations: np.ndarray, rng: np.random.Generator, spec: EnvSpec) ->
 def learner(spec: EnvSpec, config: AgentConfig, *, as_on_gpu: bool = False) -> Learner:
     network = build_network(spec, config, torch.Generator().manual_seed(0))
     structure = StructuredTargets.from_config(config)
-    return Learner(network, copy.deepcopy(network), config, structure, scale_at_once=as_on_gpu)
+    return Learner(network, config, structure, scale_at_once=as_on_gpu)
 
 
 def both(spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int) -> tuple[Learner, Learner]:
@@ -117,12 +115,3 @@ def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
     work()
     work()
     assert len(calls) == 2
-
-
-def test_a_burst_longer_than_allowed_is_refused() -> None:
-    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_update_interval=3)
-    graphed = GraphedBursts(learner(VECTORS, config), memory(VECTORS), most=2)
-    with pytest.raises(ValueError, match="1 to 3 updates"):
-        graphed.burst(4, torch.Generator(), torch.Generator())
-    with pytest.raises(ValueError, match="at most 2 updates"):
-        graphed.burst(3, torch.Generator(), torch.Generator())

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from svrl.agents.checkpoint import positions, restore, segments
 from svrl.agents.replay import Layout, Replay, _OnGpu, next_observations, observations
-from svrl.agents.replay_io import positions, restore, segments
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.memory import free_ram
 

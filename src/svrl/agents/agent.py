@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.acting import epsilon_greedy
 from svrl.agents.config import AgentConfig
-from svrl.agents.evaluation import Games, evaluate
+from svrl.agents.evaluation import Games, epsilon_greedy, evaluate
 from svrl.agents.events import warn
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network

@@ -139,6 +139,12 @@ class AgentConfig:
         """Updates that are due after this many agent steps."""
         return max(0, int(steps * self.updates_per_step) - int(self.learning_starts * self.updates_per_step))
 
+    def epsilon_at(self, steps: int) -> float:
+        """The probability of a random action after this many agent steps."""
+        if steps >= self.epsilon_steps:
+            return self.epsilon_final
+        return self.epsilon_start + (self.epsilon_final - self.epsilon_start) * steps / self.epsilon_steps
+
     def learning_rate_at(self, updates: int) -> float:
         """The learning rate after this many updates."""
         done = min(1.0, updates / max(1, self.updates_after(self.steps)))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from numpy.random import SeedSequence
 from torch import Tensor, nn
 
-from svrl.agents.acting import epsilon_greedy
 from svrl.agents.config import AgentConfig
 from svrl.agents.events import Evaluated, Event, Stepped, warn
-from svrl.agents.seeds import derived_seed, generator_for
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import Step, VectorEnv, step
 from svrl.stats import bootstrap_interval
@@ -70,6 +70,35 @@ class Games:
         """
         low, high = bootstrap_interval(self.scores, resamples=RESAMPLES, level=level, seed=seed)
         return float(low), float(high)
+
+
+def derived_seed(seed: int, name: str) -> int:
+    """A seed in 0..2^63-1 for the part `name` of a run, independent of those of the other parts."""
+    words = SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(2, np.uint32)
+    return (int(words[0]) << 31) ^ int(words[1])
+
+
+def generator_for(seed: int, name: str, device: str | torch.device = "cpu") -> torch.Generator:
+    """A torch generator of its own for the part `name` of a run, so that no part disturbs another."""
+    return torch.Generator(device).manual_seed(derived_seed(seed, name))
+
+
+def explore(
+    greedy: Callable[[], Tensor], n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator
+) -> np.ndarray:
+    """Actions (N,), int64, random with probability epsilon; `greedy` gives the others, and is called only if needed.
+
+    The amount of randomness drawn does not depend on epsilon.
+    """
+    random = (torch.rand(n_envs, generator=generator) < epsilon).numpy()
+    actions = torch.randint(n_actions, (n_envs,), generator=generator).numpy()
+    return actions if random.all() else np.where(random, actions, greedy().numpy())
+
+
+def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Actions (N,), int64, for values (N, A), on the device of q; the generator is a CPU one."""
+    actions = explore(lambda: q.argmax(-1).cpu(), *q.shape, epsilon, generator)
+    return torch.from_numpy(actions).to(q.device)
 
 
 class Move(NamedTuple):

@@ -28,62 +28,18 @@ def check_precision(precision: str, device: str | torch.device) -> None:
         raise ValueError(f"precision {precision} needs a CUDA device, and the device is {device}. Take float32.")
 
 
-class _Switches:
-    """torch's switches hold for the whole process; several trainings may be at work under them at the same time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._precision: Precision = "float32"
-        self._earlier: tuple[Any, Any] = (False, False)
-
-    def take(self, precision: Precision) -> None:
-        with self._lock:
-            if self._users and self._precision != precision:
-                raise ValueError(
-                    f"Trainings in one process multiply alike: one is at work in {self._precision}, "
-                    f"and {precision} was asked for. Give all of them the same precision."
-                )
-            if not self._users:
-                self._earlier = self._get()
-                rounded = precision != "float32"
-                both = rounded if isinstance(self._earlier[0], bool) else ("tf32" if rounded else "ieee")
-                self._set(both, both)
-            self._users, self._precision = self._users + 1, precision
-
-    def give_back(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self._set(*self._earlier)
-
-    @staticmethod
-    def _get() -> tuple[Any, Any]:
-        """Of products and convolutions; words where a program has used torch's newer switches, which lock the old."""
-        try:
-            return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        except RuntimeError:
-            return torch.backends.cuda.matmul.fp32_precision, _convolutions().fp32_precision
-
-    @staticmethod
-    def _set(products: Any, convolutions: Any) -> None:
-        if isinstance(products, bool):
-            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
-        else:
-            torch.backends.cuda.matmul.fp32_precision = products
-            _convolutions().fp32_precision = convolutions
-
-
-def _convolutions() -> Any:
-    return torch.backends.cudnn.conv  # type: ignore[attr-defined, unused-ignore]
-
-
-_SWITCHES = _Switches()
+_LOCK = threading.Lock()
+_AT_WORK: list[Precision] = []
+"""The precision of each block of `computing_in` that has begun, in any thread."""
+_EARLIER: list[Any] = []
 
 
 @contextmanager
 def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Multiply so for a while, on a GPU.
+    """Multiply in this precision inside the block, on a GPU.
+
+    torch's switches hold for the whole process, and several trainings may be at work at the same time: the first sets
+    the switches, and the last sets them back.
 
     Raises:
         ValueError: If another thread is at work in another precision.
@@ -91,11 +47,44 @@ def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    _SWITCHES.take(precision)
+    with _LOCK:
+        if _AT_WORK and _AT_WORK[0] != precision:
+            raise ValueError(
+                f"Trainings in one process multiply alike: one is at work in {_AT_WORK[0]}, "
+                f"and {precision} was asked for. Give all of them the same precision."
+            )
+        if not _AT_WORK:
+            _EARLIER[:] = _switches()
+            rounded = precision != "float32"
+            _set_switches(*[rounded if isinstance(_EARLIER[0], bool) else ("tf32" if rounded else "ieee")] * 2)
+        _AT_WORK.append(precision)
     try:
         yield
     finally:
-        _SWITCHES.give_back()
+        with _LOCK:
+            _AT_WORK.pop()
+            if not _AT_WORK:
+                _set_switches(*_EARLIER)
+
+
+def _switches() -> tuple[Any, Any]:
+    """Those of products and convolutions: words if a program has used torch's newer switches, which lock the old."""
+    try:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        return torch.backends.cuda.matmul.fp32_precision, _convolutions().fp32_precision
+
+
+def _set_switches(products: Any, convolutions: Any) -> None:
+    if isinstance(products, bool):
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
+    else:
+        torch.backends.cuda.matmul.fp32_precision = products
+        _convolutions().fp32_precision = convolutions
+
+
+def _convolutions() -> Any:
+    return torch.backends.cudnn.conv  # type: ignore[attr-defined, unused-ignore]
 
 
 def values_of(network: QNetwork, x: Tensor, precision: Precision) -> Tensor:

@@ -36,9 +36,8 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import Scale
-from svrl.agents.evaluation import MOST_ENVS, Move, at_rest, play
+from svrl.agents.evaluation import MOST_ENVS, Move, at_rest, derived_seed, generator_for, play
 from svrl.agents.metrics import TIGHT_ENERGY, dormant_share, feature_rank, srank
-from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import make_env
 from svrl.matrix.rank import PAPER_ENERGY, check_energy, energies, ranks_at

@@ -25,18 +25,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.acting import Actor, epsilon_at, explore
 from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig, Precision, default_precision, family_of
-from svrl.agents.cuda_graph import stream_of
-from svrl.agents.evaluation import with_evaluation
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, stream_of
+from svrl.agents.evaluation import derived_seed, explore, generator_for, with_evaluation
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
-from svrl.agents.learner import GraphedBursts, Learner, can_capture
+from svrl.agents.learner import GraphedBursts, Learner, can_capture, copy_weights
 from svrl.agents.metrics import METRIC_STATES, metrics
 from svrl.agents.networks import QNetwork, build_network
-from svrl.agents.precision import check_precision, computing_in
+from svrl.agents.precision import check_precision, computing_in, values_of
 from svrl.agents.replay import Batch, Layout, Replay, refuse_few_transitions
-from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
@@ -47,6 +45,55 @@ WINDOW = 100
 """Training episodes in the paper's score."""
 ROOM = 1.25
 """A replay buffer goes to a GPU that has this many times its size free."""
+
+
+class Actor:
+    """Observations (N, *observation_shape) to actions (N,).
+
+    Attributes:
+        network: The one that learns, or with a lag its copy.
+    """
+
+    def __init__(self, network: QNetwork, spec: EnvSpec, *, n_envs: int, lag: bool, precision: Precision) -> None:
+        self.network = copy.deepcopy(network).requires_grad_(False) if lag else network
+        device = next(network.parameters()).device
+        self._precision = precision
+        self._seen = torch.zeros((n_envs, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
+        self._shown = torch.zeros_like(self._seen, device="cpu").pin_memory() if self._seen.is_cuda else self._seen
+        self._stream = stream_of(device, first=True) if lag else None
+        self._ready, self._done = GpuEvent(device), GpuEvent(device)
+        self._greedy = CudaGraph(self._best, device, repeatable=True)
+        self._ready.record()  # the copy is made on one stream, and used on another
+
+    def follow(self, network: QNetwork) -> None:
+        """Take over the weights of `network` as the current stream leaves them, once the last actions are chosen."""
+        if self.network is not network:
+            self._done.wait()
+            copy_weights(network, self.network)
+            self._ready.record()
+
+    @torch.no_grad()
+    def __call__(self, observations: np.ndarray) -> Tensor:
+        """The best actions (N,), int64, on the host; waits for nothing else."""
+        with self._beside():
+            if self._stream is not None:
+                self._ready.wait()
+            np.copyto(self._shown.numpy(), observations)
+            if self._shown is not self._seen:
+                self._seen.copy_(self._shown, non_blocking=True)
+            actions = self._greedy()
+            self._done.record()
+            return actions.cpu()
+
+    def release(self) -> None:
+        """Free the graph and its memory."""
+        self._greedy.release()
+
+    def _best(self) -> Tensor:
+        return values_of(self.network, self.network.scaled(self._seen), self._precision).argmax(-1)
+
+    def _beside(self) -> Any:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
 
 class Training:
@@ -102,7 +149,7 @@ class Training:
         self._stream = stream_of(self.device)
         with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
-            self.learner = Learner(network, copy.deepcopy(network), config, structure, precision=self.precision)
+            self.learner = Learner(network, config, structure, precision=self.precision)
             memory = _replay_device(self.spec, config, self.device, self.say)
             self.replay = Replay(self.spec, n_envs=config.n_envs, capacity=config.buffer_size, device=memory)
             self._actor = Actor(
@@ -172,7 +219,7 @@ class Training:
     @property
     def epsilon(self) -> float:
         """Probability that the next action is random."""
-        return epsilon_at(self.config, self.steps)
+        return self.config.epsilon_at(self.steps)
 
     def events(self) -> Iterator[Event]:
         """Train until config.steps. You may stop at any event; the next call resumes with the one after it."""
