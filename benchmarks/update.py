@@ -25,10 +25,9 @@ from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import sb3_model
 from benchmarks.rows import Parts, Row, device_name, in_turns, median_seconds, peer, timed, wait
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
-from svrl.agents.cuda_graph import stream_of
+from svrl.agents.cuda_graph import computing_in, stream_of
 from svrl.agents.learner import GraphedBursts, Learner, copy_weights
 from svrl.agents.networks import build_network
-from svrl.agents.precision import computing_in
 from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import make_env

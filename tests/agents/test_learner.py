@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner, _eager
-from svrl.agents.metrics import metrics
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Batch
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.study import metrics
 from svrl.envs.vector import EnvSpec
 
 SPEC = EnvSpec(id="test", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=6)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from svrl.agents.metrics import batch_ranks, dormant_share, feature_rank, held_out_error, srank
+from svrl.agents.study import batch_ranks, dormant_share, feature_rank, held_out_error, srank
 from svrl.matrix.rank import approximate_rank, energies, ranks_at, spectrum
 
 

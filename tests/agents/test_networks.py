@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.metrics import dormant_share
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.study import dormant_share
 from svrl.envs.vector import EnvSpec
 
 ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)

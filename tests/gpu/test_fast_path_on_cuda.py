@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from svrl.agents.config import AgentConfig
+from svrl.agents.cuda_graph import computing_in
 from svrl.agents.learner import GraphedBursts, Learner
 from svrl.agents.networks import build_network
-from svrl.agents.precision import computing_in
 from svrl.agents.replay import Batch, Replay
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.training import Training

@@ -15,6 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from svrl.agents.config import Precision
+
 Result = TypeVar("Result")
 
 _RECORDING = threading.RLock()
@@ -137,3 +139,62 @@ class CudaGraph(Generic[Result]):
         with _recording(), torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self._result = self._work()
         self._graph = graph
+
+
+_SWITCHING = threading.Lock()
+_PRECISIONS: list[Precision] = []
+"""The precision of each block of `computing_in` that has begun, in any thread."""
+_EARLIER: list[Any] = []
+
+
+@contextmanager
+def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Multiply in this precision inside the block, on a GPU.
+
+    torch's switches hold for the whole process, and several trainings may be at work at the same time: the first sets
+    the switches, and the last sets them back.
+
+    Raises:
+        ValueError: If another thread is at work in another precision.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _SWITCHING:
+        if _PRECISIONS and _PRECISIONS[0] != precision:
+            raise ValueError(
+                f"Trainings in one process multiply alike: one is at work in {_PRECISIONS[0]}, "
+                f"and {precision} was asked for. Give all of them the same precision."
+            )
+        if not _PRECISIONS:
+            _EARLIER[:] = _switches()
+            rounded = precision != "float32"
+            _set_switches(*[rounded if isinstance(_EARLIER[0], bool) else ("tf32" if rounded else "ieee")] * 2)
+        _PRECISIONS.append(precision)
+    try:
+        yield
+    finally:
+        with _SWITCHING:
+            _PRECISIONS.pop()
+            if not _PRECISIONS:
+                _set_switches(*_EARLIER)
+
+
+def _switches() -> tuple[Any, Any]:
+    """Those of products and convolutions: words if a program has used torch's newer switches, which lock the old."""
+    try:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        return torch.backends.cuda.matmul.fp32_precision, _convolutions().fp32_precision
+
+
+def _set_switches(products: Any, convolutions: Any) -> None:
+    if isinstance(products, bool):
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
+    else:
+        torch.backends.cuda.matmul.fp32_precision = products
+        _convolutions().fp32_precision = convolutions
+
+
+def _convolutions() -> Any:
+    return torch.backends.cudnn.conv  # type: ignore[attr-defined, unused-ignore]

@@ -27,7 +27,6 @@ from svrl.agents.adam_cuda import clamped_adam, plain_step
 from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.agents.networks import QNetwork
-from svrl.agents.precision import values_of
 from svrl.agents.replay import DRAWS, Batch, Replay, next_observations, observations
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
@@ -234,7 +233,7 @@ class Learner:
         """Values (N, A) of states (N, ...) as `laid_out` keeps them, in the learner's precision."""
         if not self._scale_at_once:
             states = network.scaled(states)
-        return values_of(network, states.movedim(-1, 1) if self._channels_last else states, self.precision)
+        return network.of_scaled(states.movedim(-1, 1) if self._channels_last else states, self.precision)
 
     def _set_learning_rate(self, rate: float | Tensor) -> None:
         """For the next step; a constant rate stays as it is."""

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svrl.agents.config import AgentConfig
+from svrl.agents.config import AgentConfig, Precision
 from svrl.envs.vector import EnvSpec
 
 CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16, 3, 1),), "mlp": ()}
@@ -86,8 +86,11 @@ class QNetwork(nn.Module):
         """Values (N, A)."""
         return self.of_scaled(self.scaled(observations))
 
-    def of_scaled(self, x: Tensor) -> Tensor:
-        """Values (N, A) of scaled observations."""
+    def of_scaled(self, x: Tensor, precision: Precision = "float32") -> Tensor:
+        """Values (N, A), float32, of scaled observations; "bf16" uses autocast, the others torch's switches."""
+        if precision == "bf16":
+            with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):  # a graph would hold the cache's memory
+                return self.of_scaled(x).float()
         x = self.trunk(x)
         advantage: Tensor = self.action_stream(x)
         if self.value_stream is None:

@@ -26,16 +26,15 @@ import torch
 from torch import Tensor
 
 from svrl.agents.agent import Agent
-from svrl.agents.config import AgentConfig, Precision, default_precision, family_of
-from svrl.agents.cuda_graph import CudaGraph, GpuEvent, stream_of
+from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision, family_of
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, computing_in, stream_of
 from svrl.agents.evaluation import derived_seed, explore, generator_for, with_evaluation
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
 from svrl.agents.learner import GraphedBursts, Learner, can_capture, copy_weights
-from svrl.agents.metrics import METRIC_STATES, metrics
 from svrl.agents.networks import QNetwork, build_network
-from svrl.agents.precision import check_precision, computing_in, values_of
 from svrl.agents.replay import Batch, Layout, Replay, refuse_few_transitions
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.study import METRIC_STATES, metrics
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
 from svrl.runtime.device import check_device
@@ -90,7 +89,7 @@ class Actor:
         self._greedy.release()
 
     def _best(self) -> Tensor:
-        return values_of(self.network, self.network.scaled(self._seen), self._precision).argmax(-1)
+        return self.network.of_scaled(self.network.scaled(self._seen), self._precision).argmax(-1)
 
     def _beside(self) -> Any:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)

@@ -25,10 +25,9 @@ import torch
 
 from svrl.agents.agent import Agent
 from svrl.agents.checkpoint import Checkpoints
-from svrl.agents.config import AgentConfig, Precision, default_precision
+from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
-from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource, name_of
 from svrl.runtime import run_directory as files
