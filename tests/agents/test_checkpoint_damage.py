@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -119,40 +116,6 @@ def test_a_process_killed_between_two_writes(tmp_path: Path, monkeypatch: pytest
     else:
         rig.save()
         assert not snapshot.exists()
-
-
-ENDLESS = """
-import sys
-from pathlib import Path
-from tests.agents.checkpoint_rig import Rig
-rig = Rig(Path(sys.argv[1]), capacity=400)
-while True:
-    rig.step(37)
-    rig.save()
-    print(rig.replay.made, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_process_killed_at_any_moment(tmp_path: Path):
-    for number, after in enumerate((1, 3, 8, 15, 40)):
-        folder = tmp_path / str(number)
-        process = subprocess.Popen(
-            [sys.executable, "-c", ENDLESS, folder], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
-        )
-        assert process.stdout is not None
-        told = [int(process.stdout.readline()) for _ in range(after)]
-        time.sleep(0.0007 * number)
-        process.kill()
-        told += [int(line) for line in process.stdout.read().split()]
-        process.wait()
-        rig = Rig(tmp_path / "again", capacity=400)
-        found = Checkpoints(folder).load(loaded := rig.empty())
-        assert found is not None
-        assert found.note is None
-        assert found.state["steps"] in (told[-1], told[-1] + 37)
-        rig.step(found.state["steps"])
-        assert_equal_memories(rig.replay, loaded)
 
 
 @pytest.mark.parametrize("linked", [False, True])

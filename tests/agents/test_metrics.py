@@ -30,18 +30,9 @@ def test_energies_are_squared_singular_values(shape: tuple[int, ...], centre_row
     truth = spectrum(q.double(), centre_rows=centre_rows)
     got = energies(q, centre_rows=centre_rows)
     assert got.shape == truth.shape
-    top = truth[..., :1]
-    assert float(((got.sqrt() - truth) / top).abs().max()) < 1e-7
-
-
-@pytest.mark.parametrize("energy", [0.5, 0.9, 0.99, 0.9999, 1 - 1e-8])
-@pytest.mark.parametrize("centre_rows", [False, True])
-def test_ranks_agree_with_singular_values(energy: float, centre_rows: bool) -> None:
-    for rank in (1, 2, 5):
-        for offset in (0.0, 50.0):
-            q = matrices((200, 32, 18), rank, offset=offset, noise=0.05)
-            truth = approximate_rank(q.double(), energy=energy, centre_rows=centre_rows)
-            assert torch.equal(ranks_at(energies(q, centre_rows=centre_rows), energy), truth)
+    assert float(((got.sqrt() - truth) / truth[..., :1]).abs().max()) < 1e-7
+    for energy in (0.5, 0.9, 0.99, 0.9999, 1 - 1e-8):
+        assert torch.equal(ranks_at(got, energy), approximate_rank(q.double(), energy=energy, centre_rows=centre_rows))
 
 
 def test_an_energy_of_one_counts_what_is_above_rounding() -> None:
@@ -49,12 +40,6 @@ def test_an_energy_of_one_counts_what_is_above_rounding() -> None:
     exact = torch.zeros(32, 18)
     exact[0, 0], exact[1, 1], exact[2, 2] = 1.0, 0.1, 1e-3
     assert int(ranks_at(energies(exact), 1.0)) == 3
-
-
-def test_an_energy_that_is_no_share_is_refused() -> None:
-    for wrong in (0.0, 1.5, math.nan):
-        with pytest.raises(ValueError, match="energy is a share"):
-            ranks_at(torch.ones(3), wrong)
 
 
 def test_batch_ranks_see_the_mean_and_see_past_it() -> None:

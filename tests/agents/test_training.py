@@ -13,7 +13,6 @@ from tests.agents.small_envs import identity
 from svrl.agents.agent import Agent, load_agent
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig
-from svrl.agents.evaluation import evaluate
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
 from svrl.agents.training import Training, train
 
@@ -54,16 +53,6 @@ def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
     games = found.evaluate(episodes=20, seed=1)
     assert games.mean > 9.5
     assert np.array_equal(found.act(np.arange(4)), np.arange(4))
-
-
-@pytest.mark.parametrize("value", ["completed", "network"])
-@pytest.mark.parametrize("agent", ["dqn", "double"])
-def test_observing_everything_with_fill_is_the_plain_run_bit_for_bit(agent: str, value: str) -> None:
-    plain, events = run(identity, BRIEF.replace(agent=agent))
-    full, others = run(identity, BRIEF.replace(agent=agent, structured=True, p=1.0, next_value_from=value))
-    assert same_weights(plain, full)
-    scores = [[event.score for event in some if isinstance(event, EpisodeEnded)] for some in (events, others)]
-    assert scores[0] == scores[1]
 
 
 @pytest.mark.parametrize("act_lag", [0, 1])
@@ -284,19 +273,6 @@ def test_no_checkpoint_is_made_of_a_training_that_diverged() -> None:
     training._losses.append(torch.tensor(torch.nan))  # as a GPU, which is not asked after every burst, leaves it
     with pytest.raises(ValueError, match="seed 3: the loss is not finite by update"):
         training.capture()
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: train(identity(), BRIEF), "a function without arguments that makes one; got Identity"),
-        (lambda: train(identity, "smoke"), "train takes an AgentConfig"),
-        (lambda: evaluate("agent", identity, BRIEF, episodes=1, seed=0), r"such as agent\.network; got str"),
-    ],
-)
-def test_what_is_easily_mixed_up_is_one_sentence(call: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        call()
 
 
 @pytest.mark.parametrize("source", ["CartPole-v1", identity, "control/cart-pole", "minatar/breakout", "atari/breakout"])
