@@ -99,18 +99,6 @@ def test_segments_are_written_once_and_leave_with_the_ring(tmp_path: Path):
         assert {name for path in checkpoints for name in listed(path)} == set(files)
 
 
-def test_a_save_costs_only_what_is_new(tmp_path: Path):
-    rig = Rig(tmp_path, capacity=2000, end=0.0)
-    rig.step(900)
-    rig.save()
-    rig.step(1)
-    rig.save()
-    rig.save()
-    first, second = sorted((tmp_path / "replay").iterdir())
-    assert len(read_arrays(first)["actions"]) == 2 * 900
-    assert len(read_arrays(second)["actions"]) == 2
-
-
 def test_the_state_alone_can_be_read(tmp_path: Path):
     rig = Rig(tmp_path)
     rig.step(9)

@@ -206,22 +206,15 @@ def test_many_batches_are_cut() -> None:
     assert found.batches == BATCHES < 2_000
 
 
-def column(*numbers: float) -> torch.Tensor:
-    return torch.tensor(numbers).view(-1, 1)
-
-
-def test_returns_by_hand_with_an_end_and_a_cut() -> None:
-    stops, cuts = column(0, 1, 0, 0, 0).bool(), column(0, 0, 0, 1, 0).bool()
-    gained, weight = discounted_returns(column(1, 2, 3, 4, 5), stops, cuts, 0.5)
-    assert gained.flatten().tolist() == [1 + 0.5 * 2, 2, 3 + 0.5 * 4, 4, 5]
-    assert weight.flatten().tolist() == [0, 0, 0.25, 0.5, 0.5]
-
-
-def test_environments_do_not_mix() -> None:
-    rewards = torch.tensor([[1.0, 10.0], [1.0, 10.0]])
-    stops = torch.tensor([[True, False], [False, False]])
-    gained, _ = discounted_returns(rewards, stops, torch.zeros_like(stops), 0.5)
-    assert gained.tolist() == [[1.0, 15.0], [1.0, 10.0]]
+def test_returns_by_hand_with_an_end_and_a_cut_in_each_environment_alone() -> None:
+    rewards = torch.stack([torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), torch.tensor([10.0, 10.0, 0.0, 0.0, 0.0])], 1)
+    stops, cuts = torch.zeros(5, 2, dtype=torch.bool), torch.zeros(5, 2, dtype=torch.bool)
+    stops[1, 0] = cuts[3, 0] = True
+    gained, weight = discounted_returns(rewards, stops, cuts, 0.5)
+    assert gained[:, 0].tolist() == [1 + 0.5 * 2, 2, 3 + 0.5 * 4, 4, 5]
+    assert gained[:, 1].tolist() == [15, 10, 0, 0, 0]
+    assert weight[:, 0].tolist() == [0, 0, 0.25, 0.5, 0.5]
+    assert weight[:, 1].tolist() == [0.5**k for k in range(5, 0, -1)]
 
 
 def test_a_constant_reward_has_its_closed_form() -> None:
@@ -235,13 +228,6 @@ def test_a_constant_reward_has_its_closed_form() -> None:
     assert found.gained == pytest.approx(10.0, rel=0.01)
     assert found.gained < 10.0, "what comes after the record is missing"
     assert found.optimism == pytest.approx(12.0 - found.gained)
-
-
-def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> None:
-    rewards, stops = torch.ones(60, 1), torch.ones(60, 1, dtype=torch.bool)
-    found = overestimation(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), stops, 0.9)
-    assert found is not None
-    assert (found.states, found.gained, found.optimism, found.error) == (60 - 44, 1.0, -1.0, 1.0)
 
 
 def test_states_before_a_cut_do_not_count() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,25 +236,6 @@ def test_an_agent_survives_its_file(tmp_path: Path) -> None:
     look = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
     assert torch.equal(agent.q(look), back.q(look))
     assert (back.config, back.spec, back.steps, back.env) == (agent.config, agent.spec, 400, "CartPole-v1")
-
-
-def test_a_file_that_is_no_agent_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "agent.npz").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"agent\.npz"):
-        load_agent(tmp_path)
-    with pytest.raises(ValueError, match="not the folder of a training run"):
-        load_agent(tmp_path / "elsewhere")
-
-
-def test_nothing_is_imported_because_a_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "strange.py").write_text("raise SystemExit('executed')")
-    monkeypatch.syspath_prepend(tmp_path)
-    training, _ = run("CartPole-v1", BRIEF)
-    agent = dataclasses.replace(Agent.of(training), source="strange:CartPole-v1")
-    agent.save(tmp_path / "agent.npz")
-    with pytest.raises(ValueError, match="would import strange"):
-        load_agent(tmp_path)
-    assert Agent.load(tmp_path / "agent.npz", source="CartPole-v1").env == "CartPole-v1"
 
 
 def test_training_that_diverged_stops_with_a_sentence() -> None:

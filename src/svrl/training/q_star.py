@@ -146,8 +146,8 @@ class QStarError:
         return {"steps": learner.steps, "updates": learner.updates, **errors}
 
 
-class QStarRows:
-    """Writes a row with the error against the planned Q* at every `Learned`.
+class QStarRows(RowLog):
+    """Appends a row with the error against the planned Q* at every `Learned`.
 
     Attributes:
         last: The newest row, or None.
@@ -162,9 +162,8 @@ class QStarRows:
             self._error = QStarError.of_learner(training)
         except ValueError as error:
             self.reason = str(error)
-        self._log = RowLog(run.path / Q_STAR, up_to=training.steps)
-        rows = last_rows(run.path / Q_STAR, 1)
-        self.last: dict[str, Any] | None = rows[0] if rows else None
+        super().__init__(run.path / Q_STAR, up_to=training.steps)
+        self.last: dict[str, Any] | None = next(iter(last_rows(self.path, 1)), None)
 
     def __call__(self, event: Event) -> None:
         """Measure and append a row."""
@@ -172,18 +171,10 @@ class QStarRows:
             self.measure()
 
     def measure(self) -> None:
-        """Write a row for this step, unless it has one."""
+        """Append a row for this step, unless it has one."""
         if self._error is not None and (self.last is None or self.last["steps"] != self._training.steps):
             self.last = self._error.event_row(self._training)
-            self._log.append(self.last)
-
-    def flush(self) -> None:
-        """Hand all rows to the system."""
-        self._log.flush()
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._log.close()
+            self.append(self.last)
 
 
 def _tolerance(model: GridMDP) -> float:
