@@ -97,7 +97,8 @@ def explore(
 
 def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
     """Actions (N,), int64, for values (N, A), on the device of q; the generator is a CPU one."""
-    actions = explore(lambda: q.argmax(-1).cpu(), *q.shape, epsilon, generator)
+    n_envs, n_actions = q.shape
+    actions = explore(lambda: q.argmax(-1).cpu(), n_envs, n_actions, epsilon, generator)
     return torch.from_numpy(actions).to(q.device)
 
 

@@ -339,8 +339,9 @@ def _collect(
     finally:
         env.close()
     best = torch.stack(values).amax(-1)
-    rewards, *flags = (torch.stack(parts) for parts in zip(*moved, strict=True))
-    found = overestimation(best, rewards.sign() if config.clip_rewards else rewards, *flags, config.gamma)
+    rewards, stopped, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
+    rewards = rewards.sign() if config.clip_rewards else rewards
+    found = overestimation(best, rewards, stopped, cuts, ended, config.gamma)
     return torch.cat(values)[:states].double(), torch.cat(features)[:states], found
 
 
