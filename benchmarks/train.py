@@ -25,7 +25,6 @@ from gymnasium import spaces
 
 from benchmarks.authors import complete_targets
 from benchmarks.rows import Parts, Row, device_name, peer, timed
-from svrl.agents.acting import epsilon_at
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig
 from svrl.agents.events import Stepped
 from svrl.agents.training import Training
@@ -192,7 +191,7 @@ def sb3_dqn(name: str, config: AgentConfig, seed: int, device: torch.device) -> 
         device=device,
     )
     # Otherwise the schedule of epsilon, and with it the share of steps that ask the network, would differ.
-    model.exploration_schedule = lambda left: epsilon_at(config, model.num_timesteps)
+    model.exploration_schedule = lambda left: config.epsilon_at(model.num_timesteps)
     return model
 
 

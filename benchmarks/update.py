@@ -11,7 +11,6 @@ GPU    Bursts of updates as training makes them, from a recorded buffer and with
 
 from __future__ import annotations
 
-import copy
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +25,9 @@ from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import sb3_model
 from benchmarks.rows import Parts, Row, device_name, in_turns, median_seconds, peer, timed, wait
 from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
-from svrl.agents.cuda_graph import stream_of
-from svrl.agents.learner import GraphedBursts, Learner
+from svrl.agents.cuda_graph import computing_in, stream_of
+from svrl.agents.learner import GraphedBursts, Learner, copy_weights
 from svrl.agents.networks import build_network
-from svrl.agents.precision import computing_in
 from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import make_env
@@ -72,7 +70,7 @@ def new_learner(config: AgentConfig, spec: EnvSpec, device: torch.device) -> Lea
     """A learner with new networks, the same ones for every configuration."""
     network = build_network(spec, config, torch.Generator().manual_seed(0)).to(device)
     structure = StructuredTargets.from_config(config)
-    return Learner(network, copy.deepcopy(network), config, structure, precision=default_precision(device))
+    return Learner(network, config, structure, precision=default_precision(device))
 
 
 def measure_share(steps: int, count: int) -> Iterator[Row]:
@@ -169,7 +167,7 @@ def bursts_in_turns(
         draws, masks = torch.Generator(memory.device).manual_seed(1), torch.Generator(device).manual_seed(2)
         for _ in range(3):
             graphed.burst(length, draws, masks)
-        learner.copy_to_target()
+        copy_weights(learner.online, learner.target)
 
         def twice() -> None:
             for _ in range(2):

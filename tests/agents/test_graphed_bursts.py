@@ -5,17 +5,14 @@ On a GPU the same comparison is made with graphs, in tests/gpu.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.cuda_graph import CudaGraph
 from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.networks import build_network
-from svrl.agents.replay import Replay, _OnGpu
+from svrl.agents.replay import Replay
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec
 
@@ -51,7 +48,7 @@ def _noisy(observations: np.ndarray, rng: np.random.Generator, spec: EnvSpec) ->
 def learner(spec: EnvSpec, config: AgentConfig, *, as_on_gpu: bool = False) -> Learner:
     network = build_network(spec, config, torch.Generator().manual_seed(0))
     structure = StructuredTargets.from_config(config)
-    return Learner(network, copy.deepcopy(network), config, structure, scale_at_once=as_on_gpu)
+    return Learner(network, config, structure, scale_at_once=as_on_gpu)
 
 
 def both(spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int) -> tuple[Learner, Learner]:
@@ -95,34 +92,8 @@ def test_pictures_are_seen_alike() -> None:
     assert_equal_weights(*both(PICTURES, config, [2, 2], most=3))
 
 
-def test_what_a_gpu_would_gather_is_what_it_would_be_given() -> None:
-    """With the memory laid out as on a GPU, batches are picked inside the burst."""
-    replay = memory(VECTORS)
-    replay._gpu = _OnGpu(replay)
-    draws = torch.randint(1 << 62, (40,), generator=torch.Generator().manual_seed(3))
-    batch, again = replay.gather(draws), replay._sample_kernel(draws)
-    assert all(torch.equal(one, two) for one, two in zip(batch, again, strict=True))
-
-
 def test_estimators_that_wait_are_not_captured() -> None:
     config = AgentConfig.of("classic", batch_size=8, hidden=(32,), structured=True)
     assert can_capture(learner(VECTORS, config))
     assert can_capture(learner(VECTORS, config.replace(structured=False)))
     assert not can_capture(learner(VECTORS, config.replace(estimator="hard-impute", rank=2)))
-
-
-def test_without_a_gpu_the_work_is_done_as_it_is() -> None:
-    calls = []
-    work = CudaGraph(lambda: calls.append(1), torch.device("cpu"), repeatable=True)
-    work()
-    work()
-    assert len(calls) == 2
-
-
-def test_a_burst_longer_than_allowed_is_refused() -> None:
-    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_update_interval=3)
-    graphed = GraphedBursts(learner(VECTORS, config), memory(VECTORS), most=2)
-    with pytest.raises(ValueError, match="1 to 3 updates"):
-        graphed.burst(4, torch.Generator(), torch.Generator())
-    with pytest.raises(ValueError, match="at most 2 updates"):
-        graphed.burst(3, torch.Generator(), torch.Generator())

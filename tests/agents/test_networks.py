@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from svrl.agents.config import AgentConfig
-from svrl.agents.metrics import dormant_share
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.study import dormant_share
 from svrl.envs.vector import EnvSpec
 
 ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)
@@ -60,11 +60,6 @@ def test_dueling_is_value_plus_centred_advantage() -> None:
     assert torch.allclose(network(look(VECTOR)).mean(-1, keepdim=True), value, atol=1e-6)
 
 
-def test_double_has_the_plain_network() -> None:
-    plain, double = build(VECTOR, "classic"), build(VECTOR, "classic", agent="double")
-    assert torch.equal(plain(look(VECTOR)), double(look(VECTOR)))
-
-
 def test_pictures_are_scaled_by_their_largest_value() -> None:
     network = build(ATARI, "authors")
     white = torch.full((1, 4, 84, 84), 255, dtype=torch.uint8)
@@ -92,19 +87,6 @@ def test_weights_come_from_the_generator_alone_and_as_torch_draws_them() -> None
     bound = 3136**-0.5
     assert float(layer.weight.abs().max()) <= bound
     assert float(layer.weight.std()) == pytest.approx(bound / 3**0.5, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("spec", "network", "sentence"),
-    [(VECTOR, "nature", "Take network mlp"), (MINATAR, "nature", "larger pictures than minatar/x")],
-)
-def test_a_network_that_cannot_look_at_it(spec: EnvSpec, network: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build(spec, "classic", network=network)
-
-
-def test_an_mlp_looks_at_anything() -> None:
-    assert build(MINATAR, "classic")(look(MINATAR)).shape == (3, 6)
 
 
 def test_dormant_units_are_held_against_their_own_stream() -> None:

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from svrl.agents.checkpoint import positions, restore, segments
 from svrl.agents.replay import Layout, Replay, _OnGpu, next_observations, observations
-from svrl.agents.replay_io import positions, restore, segments
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.memory import free_ram
 
@@ -134,13 +134,6 @@ def test_all_transitions_are_equally_likely():
     assert abs(statistic - freedom) < 4.0 * np.sqrt(2.0 * freedom)
 
 
-def test_equal_generators_draw_equal_batches():
-    memory = filled()
-    first, again, other = (memory.sample(32, generator(seed)) for seed in (3, 3, 4))
-    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
-    assert not torch.equal(first.windows, other.windows)
-
-
 def test_a_batch_stays_what_it_was():
     spec = spec_of(4)
     env, memory = Counting(spec, 2, 0, 0.1), Replay(spec, n_envs=2, capacity=10)
@@ -213,27 +206,3 @@ def test_untouched_memory_costs_nothing():
     with open("/proc/self/statm", encoding="ascii") as file:
         resident = 4096 * int(file.read().split()[1])
     assert resident < 3e9 < memory.layout.nbytes
-
-
-def test_too_much_is_refused_with_what_to_lower():
-    with pytest.raises(ValueError, match=r"takes .* GB, and .* GB of RAM are free\. Lower buffer_size to"):
-        Replay(ATARI, n_envs=1, capacity=10**10)
-
-
-def test_wrong_use_is_answered_in_a_sentence():
-    spec = spec_of(4)
-    with pytest.raises(ValueError, match="for 3 environments holds at least 3 transitions, got 2"):
-        Replay(spec, n_envs=3, capacity=2)
-    env, memory = Counting(spec, 3, 0, 0.0), Replay(spec, n_envs=3, capacity=30)
-    start = env.reset()
-    actions, step = env.step()
-    with pytest.raises(ValueError, match=r"Call begin\(observations\) first"):
-        memory.append(actions, step)
-    with pytest.raises(ValueError, match="no transition to draw"):
-        memory.sample(1, generator(0))
-    with pytest.raises(ValueError, match=r"observations of shape \(3, 4, 2, 3\), got \(2, 4, 2, 3\)"):
-        memory.begin(start[:2])
-    memory.begin(start)
-    with pytest.raises(ValueError, match="3 actions and rewards"):
-        memory.append(actions[:2], step)
-    assert len(memory) == 0

@@ -1,4 +1,4 @@
-"""The study of a learned Q: ranks, what matrix estimation makes of values, and overestimation."""
+"""Ranks, features, what matrix estimation makes of values, and overestimation: against closed forms."""
 
 from __future__ import annotations
 
@@ -21,13 +21,19 @@ from svrl.agents.study import (
     BATCHES,
     SCALES,
     RankStudy,
+    batch_ranks,
     discounted_returns,
     distinct_rows,
+    dormant_share,
     estimate_batches,
+    feature_rank,
+    held_out_error,
     overestimation,
     rank_study,
+    srank,
 )
 from svrl.envs.make import make_env
+from svrl.matrix.rank import approximate_rank, energies, ranks_at, spectrum
 
 NEVER = torch.zeros(4, 1, dtype=torch.bool)
 
@@ -116,12 +122,8 @@ def test_a_study_finds_the_rank_that_a_network_was_given() -> None:
     assert study(agent).dormant == 1.0
 
 
-def test_a_study_that_cannot_be_made_says_so() -> None:
+def test_a_diverged_agent_has_no_study() -> None:
     agent = drifter()
-    with pytest.raises(ValueError, match="1 to 20 distinct states"):
-        rank_study(agent, states=20, batch_size=32)
-    with pytest.raises(ValueError, match="energy is a share"):
-        study(agent, energy=99)
     with torch.no_grad():
         agent.network.action_stream.out.bias.fill_(math.nan)
     with pytest.raises(ValueError, match="diverged"):
@@ -210,22 +212,15 @@ def test_many_batches_are_cut() -> None:
     assert found.batches == BATCHES < 2_000
 
 
-def column(*numbers: float) -> torch.Tensor:
-    return torch.tensor(numbers).view(-1, 1)
-
-
-def test_returns_by_hand_with_an_end_and_a_cut() -> None:
-    stops, cuts = column(0, 1, 0, 0, 0).bool(), column(0, 0, 0, 1, 0).bool()
-    gained, weight = discounted_returns(column(1, 2, 3, 4, 5), stops, cuts, 0.5)
-    assert gained.flatten().tolist() == [1 + 0.5 * 2, 2, 3 + 0.5 * 4, 4, 5]
-    assert weight.flatten().tolist() == [0, 0, 0.25, 0.5, 0.5]
-
-
-def test_environments_do_not_mix() -> None:
-    rewards = torch.tensor([[1.0, 10.0], [1.0, 10.0]])
-    stops = torch.tensor([[True, False], [False, False]])
-    gained, _ = discounted_returns(rewards, stops, torch.zeros_like(stops), 0.5)
-    assert gained.tolist() == [[1.0, 15.0], [1.0, 10.0]]
+def test_returns_by_hand_with_an_end_and_a_cut_in_each_environment_alone() -> None:
+    rewards = torch.stack([torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]), torch.tensor([10.0, 10.0, 0.0, 0.0, 0.0])], 1)
+    stops, cuts = torch.zeros(5, 2, dtype=torch.bool), torch.zeros(5, 2, dtype=torch.bool)
+    stops[1, 0] = cuts[3, 0] = True
+    gained, weight = discounted_returns(rewards, stops, cuts, 0.5)
+    assert gained[:, 0].tolist() == [1 + 0.5 * 2, 2, 3 + 0.5 * 4, 4, 5]
+    assert gained[:, 1].tolist() == [15, 10, 0, 0, 0]
+    assert weight[:, 0].tolist() == [0, 0, 0.25, 0.5, 0.5]
+    assert weight[:, 1].tolist() == [0.5**k for k in range(5, 0, -1)]
 
 
 def test_a_constant_reward_has_its_closed_form() -> None:
@@ -239,13 +234,6 @@ def test_a_constant_reward_has_its_closed_form() -> None:
     assert found.gained == pytest.approx(10.0, rel=0.01)
     assert found.gained < 10.0, "what comes after the record is missing"
     assert found.optimism == pytest.approx(12.0 - found.gained)
-
-
-def test_states_near_the_end_do_not_count_even_if_their_return_is_known() -> None:
-    rewards, stops = torch.ones(60, 1), torch.ones(60, 1, dtype=torch.bool)
-    found = overestimation(torch.zeros(60, 1), rewards, stops, torch.zeros_like(stops), stops, 0.9)
-    assert found is not None
-    assert (found.states, found.gained, found.optimism, found.error) == (60 - 44, 1.0, -1.0, 1.0)
 
 
 def test_states_before_a_cut_do_not_count() -> None:
@@ -273,3 +261,99 @@ def test_exact_values_are_no_overestimates_however_episodes_are_cut() -> None:
 
 def test_a_short_record_says_nothing() -> None:
     assert overestimation(torch.zeros(4, 1), torch.ones(4, 1), NEVER, NEVER, NEVER, 0.99) is None
+
+
+def matrices(shape: tuple[int, ...], rank: int, *, offset: float = 0.0, noise: float = 0.0) -> torch.Tensor:
+    *batch, m, n = shape
+    source = generator(rank)
+    left, right = torch.randn(*batch, m, rank, generator=source), torch.randn(*batch, rank, n, generator=source)
+    return left @ right + offset + noise * torch.randn(*shape, generator=source)
+
+
+@pytest.mark.parametrize("shape", [(7, 32, 18), (7, 32, 4), (7, 5, 40), (32, 18)])
+@pytest.mark.parametrize("centre_rows", [False, True])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_energies_are_squared_singular_values(shape: tuple[int, ...], centre_rows: bool, scale: float) -> None:
+    q = scale * matrices(shape, 3, offset=20.0, noise=0.3)
+    truth = spectrum(q.double(), centre_rows=centre_rows)
+    got = energies(q, centre_rows=centre_rows)
+    assert got.shape == truth.shape
+    assert float(((got.sqrt() - truth) / truth[..., :1]).abs().max()) < 1e-7
+    for energy in (0.5, 0.9, 0.99, 0.9999, 1 - 1e-8):
+        assert torch.equal(ranks_at(got, energy), approximate_rank(q.double(), energy=energy, centre_rows=centre_rows))
+
+
+def test_an_energy_of_one_counts_what_is_above_rounding() -> None:
+    assert ranks_at(energies(matrices((20, 32, 18), 3).double()), 1.0).tolist() != [18] * 20
+    exact = torch.zeros(32, 18)
+    exact[0, 0], exact[1, 1], exact[2, 2] = 1.0, 0.1, 1e-3
+    assert int(ranks_at(energies(exact), 1.0)) == 3
+
+
+def test_batch_ranks_see_the_mean_and_see_past_it() -> None:
+    value = torch.linspace(10.0, 20.0, 32)[:, None].expand(32, 6)
+    advantage = 0.2 * matrices((32, 6), 3)
+    ranks = batch_ranks(torch.stack([value, value + advantage, torch.zeros(32, 6)]))
+    assert ranks["rank_99"].tolist() == [1, 1, 0]
+    assert ranks["row_centred_rank_99"][0] == 0
+    assert ranks["row_centred_rank_99"][1] >= 2
+    assert ranks["rank_9999"][1] > ranks["rank_99"][1]
+
+
+def test_actions_that_differ_by_rounding_have_no_rank_once_centred() -> None:
+    # A layer may sum its last columns in another order than the others: MKL does on an AMD CPU.
+    equal = torch.linspace(10.0, 20.0, 32)[:, None].repeat(1, 6)
+    rounded = equal.clone()
+    rounded[::3, 4:] = torch.nextafter(rounded[::3, 4:], torch.tensor(math.inf))
+    small = equal + 1e-4 * matrices((32, 6), 3)
+    ranks = batch_ranks(torch.stack([rounded, 1e-30 * rounded, 1e30 * rounded, small]))
+    assert ranks["rank_99"].tolist() == [1, 1, 1, 1]
+    assert ranks["row_centred_rank_99"][:3].tolist() == [0, 0, 0]
+    assert ranks["row_centred_rank_99"][3] >= 2
+
+
+def test_a_diverged_batch_has_no_rank_and_spoils_no_other() -> None:
+    q = torch.ones(3, 8, 4)
+    q[1, 2, 3] = math.nan
+    q[2, 0, 0] = math.inf
+    ranks = batch_ranks(q)
+    assert ranks["rank_99"][0] == 1
+    assert all(bool(part[1:].isnan().all()) for part in ranks.values())
+    assert math.isnan(feature_rank(q[1]))
+
+
+def test_dormant_units_are_those_far_below_the_layer() -> None:
+    features = torch.ones(10, 8)
+    features[:, 0] = 0.0
+    features[:, 1] = 0.01
+    features[:, 2] = 0.0
+    features[0, 2] = 5.0
+    # Mean activity (0 + .01 + .5 + 5) / 8 = .68875: at .025 the line is .0172.
+    assert dormant_share(features) == 2 / 8
+    assert dormant_share(features, threshold=0.0) == 1 / 8
+    assert dormant_share(features, threshold=0.75) == 3 / 8
+    assert dormant_share(torch.zeros(5, 3)) == 1.0
+    assert dormant_share(100.0 * features) == dormant_share(features)
+
+
+def test_srank_counts_values_and_not_squares() -> None:
+    sigma = torch.tensor([60.0, 30.0, 9.5, 0.5])
+    rows, columns = (torch.linalg.qr(torch.randn(n, 4, generator=generator()))[0] for n in (20, 9))
+    features = rows @ torch.diag(sigma) @ columns.T
+    assert [srank(features, delta) for delta in (0.01, 0.004, 0.2, 0.5)] == [3, 4, 2, 1]
+    share = sigma / sigma.sum()
+    assert feature_rank(features) == pytest.approx(math.exp(-float((share * share.log()).sum())), rel=1e-4)
+    assert srank(torch.zeros(4, 3)) == 0
+    assert feature_rank(torch.eye(6)) == pytest.approx(6.0)
+
+
+def test_held_out_error_is_over_hidden_entries_only() -> None:
+    truth = torch.tensor([[[3.0, 4.0], [7.0, 1.0]]]).repeat(3, 1, 1)
+    mask = torch.ones(3, 2, 2, dtype=torch.bool)
+    mask[0, 0] = False  # hidden: 3 and 4, of norm 5
+    mask[2, 1, 1] = False
+    estimate = truth + torch.tensor([[[1.0, 0.0], [100.0, 100.0]]])
+    assert held_out_error(estimate, truth, mask).tolist() == pytest.approx([1 / 5, 100.0])
+    assert held_out_error(estimate[0], truth[0], mask[0]).tolist() == pytest.approx([0.2])
+    assert held_out_error(estimate, truth, torch.ones_like(mask)).numel() == 0
+    assert held_out_error(estimate[0], torch.zeros(2, 2), mask[0]).numel() == 0

@@ -1,6 +1,7 @@
+"""Training: the events, the seeds, acting, and what interruptions leave."""
+
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.agents.small_envs import identity
 
 from svrl.agents.agent import Agent, load_agent
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig
-from svrl.agents.evaluation import evaluate
+from svrl.agents.evaluation import epsilon_greedy, explore
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
-from svrl.agents.training import Training, train
+from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.training import Actor, Training, train
+from svrl.envs.vector import EnvSpec
+
+from .small_envs import identity
 
 SMALL = AgentConfig.of(
     "classic",
@@ -56,16 +60,6 @@ def test_all_six_solve_the_identity(agent: str, structured: bool) -> None:
     assert np.array_equal(found.act(np.arange(4)), np.arange(4))
 
 
-@pytest.mark.parametrize("value", ["completed", "network"])
-@pytest.mark.parametrize("agent", ["dqn", "double"])
-def test_observing_everything_with_fill_is_the_plain_run_bit_for_bit(agent: str, value: str) -> None:
-    plain, events = run(identity, BRIEF.replace(agent=agent))
-    full, others = run(identity, BRIEF.replace(agent=agent, structured=True, p=1.0, next_value_from=value))
-    assert same_weights(plain, full)
-    scores = [[event.score for event in some if isinstance(event, EpisodeEnded)] for some in (events, others)]
-    assert scores[0] == scores[1]
-
-
 @pytest.mark.parametrize("act_lag", [0, 1])
 def test_one_seed_one_run_and_another_seed_another(act_lag: int) -> None:
     config = BRIEF.replace(structured=True, act_lag=act_lag, n_envs=3)
@@ -97,8 +91,7 @@ def test_updates_keep_pace_with_the_steps(rate: float, envs: int) -> None:
 def test_bursts_are_cut_at_copies_of_the_target_network(monkeypatch: pytest.MonkeyPatch) -> None:
     copies = []
     training = Training(identity, BRIEF.replace(n_envs=8, updates_per_step=1.0, target_update_interval=5))
-    original = training.learner.copy_to_target
-    monkeypatch.setattr(training.learner, "copy_to_target", lambda: (copies.append(training.updates), original()))
+    monkeypatch.setattr("svrl.agents.learner.copy_weights", lambda *_: copies.append(training.updates))
     list(training.events())
     assert copies == list(range(5, training.updates + 1, 5))
 
@@ -251,25 +244,6 @@ def test_an_agent_survives_its_file(tmp_path: Path) -> None:
     assert (back.config, back.spec, back.steps, back.env) == (agent.config, agent.spec, 400, "CartPole-v1")
 
 
-def test_a_file_that_is_no_agent_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "agent.npz").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match=r"agent\.npz"):
-        load_agent(tmp_path)
-    with pytest.raises(ValueError, match="not the folder of a training run"):
-        load_agent(tmp_path / "elsewhere")
-
-
-def test_nothing_is_imported_because_a_file_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "strange.py").write_text("raise SystemExit('executed')")
-    monkeypatch.syspath_prepend(tmp_path)
-    training, _ = run("CartPole-v1", BRIEF)
-    agent = dataclasses.replace(Agent.of(training), source="strange:CartPole-v1")
-    agent.save(tmp_path / "agent.npz")
-    with pytest.raises(ValueError, match="would import strange"):
-        load_agent(tmp_path)
-    assert Agent.load(tmp_path / "agent.npz", source="CartPole-v1").env == "CartPole-v1"
-
-
 def test_training_that_diverged_stops_with_a_sentence() -> None:
     training = Training(identity, BRIEF.replace(learning_rate=1e30, loss="squared"), seed=0)
     with pytest.raises(ValueError, match=r"identity, seed 0: the loss is not finite at update \d+, after \d+ steps"):
@@ -285,19 +259,6 @@ def test_no_checkpoint_is_made_of_a_training_that_diverged() -> None:
     training._losses.append(torch.tensor(torch.nan))  # as a GPU, which is not asked after every burst, leaves it
     with pytest.raises(ValueError, match="seed 3: the loss is not finite by update"):
         training.capture()
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: train(identity(), BRIEF), "a function without arguments that makes one; got Identity"),
-        (lambda: train(identity, "smoke"), "train takes an AgentConfig"),
-        (lambda: evaluate("agent", identity, BRIEF, episodes=1, seed=0), r"such as agent\.network; got str"),
-    ],
-)
-def test_what_is_easily_mixed_up_is_one_sentence(call: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        call()
 
 
 @pytest.mark.parametrize("source", ["CartPole-v1", identity, "control/cart-pole", "minatar/breakout", "atari/breakout"])
@@ -345,3 +306,64 @@ def test_a_library_call_warns_at_the_line_that_made_it(call: Callable[..., Agent
     if isinstance(made, Training):
         made.close()
     assert [warning.filename for warning in caught] == [__file__]
+
+
+FALLING = AgentConfig(epsilon_start=1.0, epsilon_final=0.1, epsilon_steps=100)
+
+
+def test_epsilon_falls_linearly_and_stays() -> None:
+    assert [FALLING.epsilon_at(steps) for steps in (0, 50, 100, 10**9)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    assert FALLING.replace(epsilon_steps=0).epsilon_at(0) == 0.1
+
+
+def test_shares_of_random_and_greedy_actions() -> None:
+    q = torch.zeros(20_000, 4)
+    q[:, 2] = 1.0
+    actions = epsilon_greedy(q, 0.4, torch.Generator().manual_seed(0))
+    shares = torch.bincount(actions, minlength=4) / len(actions)
+    assert shares.tolist() == pytest.approx([0.1, 0.1, 0.7, 0.1], abs=0.01)
+
+
+def test_greedy_actions_are_not_computed_if_all_are_random() -> None:
+    explore(lambda: pytest.fail("asked"), 8, 4, 1.0, torch.Generator().manual_seed(0))
+
+
+def test_epsilon_does_not_change_how_much_is_drawn() -> None:
+    left = []
+    for epsilon in (0.0, 1.0):
+        source = torch.Generator().manual_seed(0)
+        explore(lambda: torch.zeros(8, dtype=torch.int64), 8, 4, epsilon, source)
+        left.append(source.get_state())
+    assert torch.equal(*left)
+
+
+SPEC = EnvSpec(id="v", family="gymnasium", frame_shape=(3,), dtype="float32", n_actions=6)
+
+
+def network(seed: int = 0) -> QNetwork:
+    return build_network(SPEC, AgentConfig.of("classic", hidden=(16,)), torch.Generator().manual_seed(seed))
+
+
+def observations_of(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((40, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("lag", [False, True])
+def test_actions_are_the_best_of_the_network(lag: bool) -> None:
+    learning = network()
+    actor = Actor(learning, SPEC, n_envs=40, lag=lag, precision="float32")
+    for seed in (0, 1):
+        seen = observations_of(seed)
+        assert torch.equal(actor(seen), learning(torch.from_numpy(seen)).argmax(-1))
+
+
+@pytest.mark.parametrize("lag", [False, True])
+def test_a_lagging_actor_keeps_its_weights_until_it_follows(lag: bool) -> None:
+    learning = network()
+    actor = Actor(learning, SPEC, n_envs=40, lag=lag, precision="float32")
+    learning.load_state_dict(network(1).state_dict())
+    old, new = (network(seed)(torch.from_numpy(observations_of())).argmax(-1) for seed in (0, 1))
+    assert not torch.equal(old, new)
+    assert torch.equal(actor(observations_of()), old if lag else new)
+    actor.follow(learning)
+    assert torch.equal(actor(observations_of()), new)

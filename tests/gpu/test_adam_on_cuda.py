@@ -170,16 +170,6 @@ def test_what_is_not_finite_goes_where_torch_takes_it(clamp: float) -> None:
     assert bool(ends[0][1:3].isfinite().all()) == (clamp > 0)
 
 
-def test_autograd_hears_of_the_change() -> None:
-    parameters = [nn.Parameter(torch.ones(3, device=DEVICE))]
-    step = ClampedAdam(parameters, adam(parameters), 0.0)
-    loss = (parameters[0] ** 2).sum()
-    parameters[0].grad = torch.ones(3, device=DEVICE)
-    step()
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss.backward()
-
-
 def test_without_a_compiler_torch_does_it_and_that_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise NoCompilerError("No compiler, for this test.")

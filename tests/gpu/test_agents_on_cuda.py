@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -73,7 +71,7 @@ def test_the_memory_on_the_gpu_holds_what_the_one_in_ram_holds(spec: EnvSpec) ->
 def burst_on(device: str, config: AgentConfig, spec: EnvSpec, batch: Batch, count: int, masks: torch.Tensor):
     network = build_network(spec, config, torch.Generator().manual_seed(0)).to(device)
     structure = StructuredTargets.from_config(config)
-    learner = Learner(network, copy.deepcopy(network), config, structure)
+    learner = Learner(network, config, structure)
     if structure is not None:
 
         class Told:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from svrl.agents.config import AgentConfig
+from svrl.agents.cuda_graph import computing_in
 from svrl.agents.learner import GraphedBursts, Learner
 from svrl.agents.networks import build_network
-from svrl.agents.precision import computing_in
 from svrl.agents.replay import Batch, Replay
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.training import Training
@@ -45,7 +45,7 @@ def filled(spec: EnvSpec, device: str, n_envs: int = 4, steps: int = 300) -> Rep
 def learner(spec: EnvSpec, config: AgentConfig, precision: str = "float32") -> Learner:
     network = build_network(spec, config, torch.Generator().manual_seed(0)).cuda()
     structure = StructuredTargets.from_config(config)
-    return Learner(network, copy.deepcopy(network), config, structure, precision=precision)
+    return Learner(network, config, structure, precision=precision)
 
 
 def distance(one: torch.nn.Module, two: torch.nn.Module, before: torch.nn.Module) -> float:

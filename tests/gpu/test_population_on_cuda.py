@@ -11,9 +11,8 @@ import torch
 import svrl
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import weights_of
-from svrl.training.gpu import at_work_on
 from svrl.training.population import Member, train_population
-from svrl.training.session import train_in_directory
+from svrl.training.session import at_work_on, train_in_directory
 
 pytestmark = [
     pytest.mark.gpu,

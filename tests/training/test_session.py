@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import gymnasium
@@ -19,7 +20,7 @@ from svrl.agents.learner import weights_of
 from svrl.agents.training import Training
 from svrl.runtime.rows import read_rows
 from svrl.runtime.stop_signals import Stopped
-from svrl.training.session import Habits, Unseen, train_in_directory
+from svrl.training.session import Habits, Unseen, at_work_on, train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)
@@ -162,3 +163,42 @@ def test_what_cannot_be_had_is_refused_before_a_folder_is_made(tmp_path: Path):
         with pytest.raises(ValueError, match="precision"):
             train_in_directory(ENV, SMOKE, folder=tmp_path / "run", device=device, precision=precision)
     assert list(tmp_path.iterdir()) == []
+
+
+SAID_BY_TORCH = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139.81 GiB of which 812.00 MiB is "
+    "free. Process 7 has 139.01 GiB memory in use."
+)
+ADVICE = "Lower --buffer-size, --n-envs or --batch-size, or train fewer at a time with --together."
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (torch.OutOfMemoryError(SAID_BY_TORCH), f"is full: 2.50 GiB was asked for and 812.00 MiB is free. {ADVICE}"),
+        (RuntimeError("CUDA error: out of memory"), f"is full. {ADVICE}"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), f"is full. {ADVICE}"),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), None),
+        (KeyError("x"), None),
+    ],
+    ids=["torch", "driver", "library", "another error of the GPU", "another error"],
+)
+def test_only_a_full_gpu_becomes_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str | None
+):
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+
+    def message(device: str) -> str:
+        with pytest.raises(Exception) as raised, at_work_on(device, tmp_path):  # noqa: PT011
+            raise error
+        assert (raised.value is error) == (sentence is None or device == "cpu")
+        return str(raised.value)
+
+    message("cpu")
+    if sentence is None:
+        message("cuda:0")
+        return
+    assert message("cuda:0") == f"The memory of cuda:0 {sentence}"
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "000000001.npz").write_bytes(b"")
+    assert message("cuda:0").endswith(f"{ADVICE} The last checkpoint is in {tmp_path}.")

@@ -1,13 +1,13 @@
 """Clamped gradients and a step of Adam on a GPU: launches the kernel of adam_cuda.cu, once for all parameters.
 
 It does what `clip_grad_value_` and `torch.optim.Adam.step` do, with four differences. Gradients keep their unclamped
-values. One whose memory is laid out otherwise than its parameter's is copied first, where torch's fused kernel mixes
-up its entries. The optimiser's hooks are not called. The bias corrections 1 - b^t are taken in double, where torch's
-fused kernel on CUDA takes them in float32, which moves its first steps by about 1e-5 of the learning rate.
+values. A gradient whose memory layout differs from its parameter's is copied first, where torch's fused kernel mixes up
+its entries. The optimiser's hooks are not called. The bias corrections 1 - b^t are computed in double, where torch's
+fused kernel on CUDA uses float32, which moves its first steps by about 1e-5 of the learning rate.
 
-Moments and step counts stay in the optimiser's own tensors, so that saving and loading it works as ever. Addresses
-are read at each launch. A CUDA graph keeps those of its capture: capture anew after loading a state, and give the
-learning rate as a tensor if it is to change between replays.
+Moments and step counts stay in the optimiser's own tensors, so you save and load it as usual. Addresses are read at
+each launch. A CUDA graph keeps those of its capture: capture anew after loading a state, and pass the learning rate as
+a tensor if it changes between replays.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Tensors(ctypes.Structure):
 
 
 class ClampedAdam:
-    """Clamps gradients and takes a step of Adam by one launch; never waits for the device.
+    """Clamps gradients and takes a step of Adam in one launch; never waits for the device.
 
     Args:
         parameters: All parameters of the optimiser.
@@ -72,7 +72,7 @@ class ClampedAdam:
         self._tickets = torch.zeros(MOST_TENSORS, dtype=torch.int32, device=self._device)
 
     def __call__(self) -> None:
-        """One step, by the gradients of this moment; a parameter without one is left alone."""
+        """One step with the current gradients; a parameter without a gradient does not change."""
         group = self._optimiser.param_groups[0]
         tensors, gradients = fill_tensors(self._parameters, self._optimiser)
         if not gradients:
@@ -98,9 +98,9 @@ class ClampedAdam:
 def clamped_adam(
     parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer, clamp: float
 ) -> Callable[[], None]:
-    """A step of the optimiser with clamped gradients: by the kernel where it serves, else by torch.
+    """A step of the optimiser with clamped gradients: by the kernel if it can, else by torch.
 
-    Without a compiler torch does it too, with one warning.
+    Without a compiler torch takes the step, after one warning.
 
     Args:
         parameters, optimiser, clamp: As `ClampedAdam` takes them; torch takes any optimiser in any state.
@@ -114,7 +114,7 @@ def clamped_adam(
 
 
 def serves(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer) -> bool:
-    """Whether the kernel takes such steps: plain Adam, counted on the GPU, with few dense float32 parameters there."""
+    """Whether the kernel can take the steps: plain Adam, counted on the GPU, with few dense float32 parameters."""
     if not isinstance(optimiser, torch.optim.Adam) or len(optimiser.param_groups) != 1:
         return False
     group = optimiser.param_groups[0]
@@ -126,18 +126,18 @@ def serves(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer)
 
 
 def plain_step(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer, clamp: float) -> None:
-    """The same by torch, on any device and for any optimiser; here the gradients are clamped where they lie."""
+    """The same by torch, on any device and for any optimiser; it clamps gradients in place."""
     if clamp > 0:
         nn.utils.clip_grad_value_(parameters, clamp)
     optimiser.step()
 
 
 def fill_tensors(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer) -> tuple[Tensors, list[Tensor]]:
-    """What the kernel works on, for parameters that have a gradient.
+    """The kernel's arguments, for parameters that have a gradient.
 
     Returns:
-        The struct, and the gradients that it points to, each in the layout of its parameter. They must live until
-        the launch.
+        The struct, and the gradients that it points to, each in the layout of its parameter. Keep them until the
+        launch.
     """
     tensors, block = Tensors(), 0
     gradients: list[Tensor] = []

@@ -1,7 +1,8 @@
-"""An agent to act with: a trained network, what it was trained on, and its file."""
+"""A trained agent: its network, the environment of its training, and its file."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.acting import epsilon_greedy
 from svrl.agents.config import AgentConfig
-from svrl.agents.evaluation import Games, evaluate
+from svrl.agents.evaluation import Games, epsilon_greedy, evaluate
 from svrl.agents.events import warn
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
@@ -36,11 +36,10 @@ class Agent:
 
     Attributes:
         source: Its environment, by name or as a function.
-        spec: What the environment looks like.
-        config: How it was trained.
+        spec: Its observations and actions.
+        config: All settings of the training.
         network: The online network.
-        steps: Agent steps it was trained for.
-        updates: Updates it was trained for.
+        steps, updates: Agent steps and gradient updates of the training.
         seed: The seed of the training.
     """
 
@@ -133,7 +132,7 @@ class Agent:
         )
 
     def check_fits(self, env: EnvSource, called: str) -> None:
-        """Raise ValueError, which calls the environment `called`, unless it looks like the one of the training."""
+        """Raise ValueError unless the environment looks like that of the training; the message calls it `called`."""
         spec = describe_env(env, self.config.actions)
         seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, self.spec))
         if seen != wanted:
@@ -154,16 +153,8 @@ class Agent:
 
     @classmethod
     def of(cls, training: Training) -> Agent:
-        """The agent of a training as it is now; it shares the network."""
-        return cls(
-            source=training.source,
-            spec=training.spec,
-            config=training.config,
-            network=training.network,
-            steps=training.steps,
-            updates=training.updates,
-            seed=training.seed,
-        )
+        """The agent of a training at this moment; the two share the network."""
+        return cls(**{entry.name: getattr(training, entry.name) for entry in dataclasses.fields(cls)})
 
     def save(self, path: str | Path) -> None:
         """Write weights and settings to one file, atomically. Loading it executes nothing."""
@@ -179,7 +170,7 @@ class Agent:
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
-        """Read an agent's file. If it was trained on an environment of your own, give the function again as `source`.
+        """Read the file of an agent. If its environment is a function of yours, pass it again as `source`.
 
         Raises:
             ValueError: If the file is damaged or not an agent's.
@@ -187,25 +178,19 @@ class Agent:
         tree = read_arrays(Path(path))
         with _reading(path, "is not the file of an agent, or of another version of svrl"):
             about = json.loads(tree["about"])
-            config, spec, env = (
-                AgentConfig.from_json(about["config"]),
-                _spec_from_json(about["spec"]),
-                str(about["env"]),
-            )
-            numbers = {name: int(about[name]) for name in ("steps", "updates", "seed")}
-            network = _network_of(spec, config, tree["weights"])
-        return cls(
-            source=source or _harmless(env), spec=spec, config=config, network=network.to(device).eval(), **numbers
-        )
+            config, spec = AgentConfig.from_json(about["config"]), _spec_from_json(about["spec"])
+            env, numbers = str(about["env"]), {name: int(about[name]) for name in ("steps", "updates", "seed")}
+            network = _network_of(spec, config, tree["weights"], device)
+        return cls(source=source or _harmless(env), spec=spec, config=config, network=network, **numbers)
 
 
 def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
-    """The agent of a run directory: that of a finished run, or the newest checkpoint of an unfinished one.
+    """The agent of a run directory: of the finished run, or of the newest checkpoint of an unfinished one.
 
     Args:
         run: The folder.
         device: Where to put the network.
-        source: Its environment, where the folder cannot name it: a function, or a name whose package must be imported.
+        source: Its environment, if the folder cannot name it: a function, or a name whose package must be imported.
 
     Raises:
         ValueError: If there is no agent, or it is damaged.
@@ -229,35 +214,33 @@ def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvS
     except ValueError as error:
         raise ValueError(f"{run / CONFIG}: {error}" if source is None else str(error)) from error
     with _reading(run / STATE[0], f"does not fit {CONFIG}"):
-        steps, learner = int(loaded.state["steps"]), loaded.state["learner"]
-        numbers = {"steps": steps, "updates": int(learner["updates"]), "seed": seed}
-        network = _network_of(spec, config, learner["online"])
-    return Agent(source=source or env, spec=spec, config=config, network=network.to(device).eval(), **numbers)
+        steps, updates = int(loaded.state["steps"]), int(loaded.state["learner"]["updates"])
+        network = _network_of(spec, config, loaded.state["learner"]["online"], device)
+    return Agent(
+        source=source or env, spec=spec, config=config, network=network, steps=steps, updates=updates, seed=seed
+    )
 
 
 @contextmanager
 def _reading(file: Path | str, what: str) -> Iterator[None]:
-    """Turn whatever goes wrong with the content of a file, which may hold anything, into a ValueError that names it.
-
-    Args:
-        file: Its path.
-        what: What is then wrong with the file, as in "is not the file of an agent".
-    """
+    """Turn any error in the content of a file into a ValueError that names it: `what` is wrong with it."""
     try:
         yield
-    except Exception as error:  # networks and environments fail in many ways if their settings are odd
+    except Exception as error:  # a file may hold anything, and networks fail in many ways if their settings are odd
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error).partition("\n")[0]
         raise ValueError(f"{file} {what}: {said.rstrip('.')}.") from error
 
 
-def _network_of(spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarray]) -> QNetwork:
+def _network_of(
+    spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarray], device: str | torch.device
+) -> QNetwork:
     network = build_network(spec, config, None)
     load_weights(network, weights)
-    return network
+    return network.to(device).eval()
 
 
 def _harmless(env: str) -> str:
-    """The name of an environment as a file gives it. Raises ValueError if making it would import a module."""
+    """The name of an environment from a file. Raises ValueError if making the environment would import a module."""
     if ":" in env:
         raise ValueError(
             f"The agent was trained on {env!r}, which would import {env.partition(':')[0]}, and nothing is imported "

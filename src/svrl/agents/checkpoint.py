@@ -1,33 +1,41 @@
 """Checkpoints of training, with the replay buffer: a process killed at any moment leaves a whole one behind.
 
-    checkpoints/000000123.npz   the state, where the replay buffer stands, which segments it needs, and which rows
-                                the run had, as the size and the checksum of each file
+    checkpoints/000000123.npz   the state, where the replay buffer stands, which segments it needs, and the size and
+                                checksum of each file of rows
     replay/segment-000001.npz   slots of the replay buffer; written once, never changed
 
-A save writes the segments that are new, then the checkpoint that lists them with their sizes and checksums, and
-only then removes what neither of the two newest checkpoints needs. Every file appears whole or not at all.
-Nothing in them is ever executed.
+A save writes the new segments, then the checkpoint that lists them with their sizes and checksums, and only then
+removes what neither of the two newest checkpoints needs. Every file appears whole or not at all, and loading executes
+nothing. If files are damaged, the newest checkpoint that is whole with all its segments and rows is used, or else the
+newest that is whole with its segments.
 
-Of damaged files the newest checkpoint that is whole with all its segments and rows is used, or else the newest that is
-whole with its segments.
+A slot of the buffer is complete once the next one is open, and keeps what it holds until it is overwritten. A segment
+is the complete slots first .. last - 1 of each environment, one environment after another, numbered absolutely. What
+is left is small: where each environment stands, and its open slot. Both together restore a buffer that draws the same
+batches and grows in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from svrl.agents.replay import Replay
-from svrl.agents.replay_io import needed_from, positions, refuse_another_layout, restore, segments
 from svrl.runtime.arrays import arrays_checksum, read_arrays, write_arrays
 from svrl.runtime.rows import read_rows, rows_mark
 from svrl.runtime.run_directory import ROWS, STATE, remove_written
 
 FORMAT = 1
 KEPT = 2
+PIECE_BYTES = 1 << 28
+"""Bytes of frames in one segment: the most that saving and loading need beside the buffer."""
+OUTCOMES = ("frames", "actions", "rewards", "terminal", "life_lost")
+_CONTRADICTION = "The saved replay buffer contradicts itself."
 
 
 class Loaded(NamedTuple):
@@ -36,18 +44,11 @@ class Loaded(NamedTuple):
     Attributes:
         state: The tree that was saved; tensors have become NumPy arrays.
         note: What was damaged and what was used instead, an older checkpoint or the rows that are left; None if
-            nothing was.
+            nothing was damaged.
     """
 
     state: Any
     note: str | None
-
-
-class _Checkpoint(NamedTuple):
-    """A checkpoint that is known to be whole: its file, and the entries of its segments."""
-
-    path: Path
-    segments: list[dict[str, Any]]
 
 
 class Checkpoints:
@@ -60,12 +61,12 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
         self._checkpoints, self._segments = (self.folder / name for name in STATE)
-        self._whole: list[_Checkpoint] = []  # oldest first
+        self._whole: list[tuple[Path, list[dict[str, Any]]]] = []  # files and entries of their segments, oldest first
 
     def save(self, state: Any, replay: Replay) -> None:
-        """Write a checkpoint of a tree (see `svrl.runtime.arrays`) and the replay buffer, between two of its steps.
+        """Write a checkpoint of a tree (see `svrl.runtime.arrays`) and the replay buffer, between two steps.
 
-        The rows up to this step are in their files already.
+        The rows up to this step must be in their files already.
 
         Raises:
             OSError: For instance if the disk is full. The earlier checkpoints stay as they were.
@@ -73,14 +74,13 @@ class Checkpoints:
         """
         self._checkpoints.mkdir(parents=True, exist_ok=True)
         self._segments.mkdir(exist_ok=True)
-        earlier = self._whole[-1].segments if self._whole else []
-        since = earlier[-1]["last"] if earlier else None
+        earlier = self._whole[-1][1] if self._whole else []
         oldest = needed_from(replay)
         entries = [entry for entry in earlier if (entry["last"] > oldest).any()]
         begun = len(entries)
         path = self._checkpoints / f"{max(map(_number, self._files()), default=0) + 1:09d}.npz"
         try:
-            entries.extend(map(self._write_segment, segments(replay, since)))
+            entries.extend(map(self._write_segment, segments(replay, earlier[-1]["last"] if earlier else None)))
             rows = {name: rows_mark(self.folder / name) for name in ROWS}
             tree = {"format": FORMAT, "state": state, "replay": positions(replay), "segments": entries, "rows": rows}
             write_arrays(path, tree)
@@ -88,8 +88,13 @@ class Checkpoints:
             for entry in entries[begun:] if not path.exists() else ():
                 (self._segments / entry["name"]).unlink(missing_ok=True)
             raise
-        self._whole = [*self._whole, _Checkpoint(path, entries)][-KEPT:]
-        self._remove_the_rest()
+        self._whole = [*self._whole, (path, entries)][-KEPT:]
+        # Older checkpoints go, segments that none needs, and what a killed process left half written.
+        needed = {entry["name"] for _, listed in self._whole for entry in listed} | {
+            kept.name for kept, _ in self._whole
+        }
+        for folder in (self._checkpoints, self._segments):
+            remove_written(folder, but=needed)
 
     def load(self, replay: Replay | None) -> Loaded | None:
         """Read the newest whole checkpoint and fill the replay buffer from it; None if there is no checkpoint.
@@ -102,7 +107,6 @@ class Checkpoints:
         files = self._files()[::-1]
         damage: dict[Path, str] = {}
         trees: dict[Path, dict[str, Any]] = {}
-        rows: dict[Path, str] = {}
         for path in files:
             try:
                 trees[path] = _read_checkpoint(path)
@@ -112,18 +116,19 @@ class Checkpoints:
             if replay is None:
                 break
             if lost := self._lost_rows(trees[path]):
-                damage[path] = rows[path] = lost
-        for path in sorted(trees, key=rows.__contains__):  # resuming from before the rows were lost makes them again
-            tree = trees[path]
+                damage[path] = lost
+        # A run resumed from before the rows were lost makes them again, so checkpoints with all their rows come first.
+        for path in sorted(trees, key=damage.__contains__):
+            tree, note = trees[path], damage.get(path)
             if replay is not None:
-                refuse_another_layout(replay, tree["replay"])
+                _check_layout(replay, tree["replay"])
                 try:
-                    self._restore(replay, tree)
+                    paths = [self._checked(entry) for entry in tree["segments"]]  # all before the first is read
+                    restore(replay, tree["replay"], map(read_arrays, paths))
                 except (ValueError, OSError) as error:
                     damage[path] = str(error)
                     continue
-                self._whole = [_Checkpoint(path, tree["segments"])]
-            note = rows.get(path)
+                self._whole = [(path, tree["segments"])]
             if path != files[0]:
                 note = f"{damage[files[0]]} Used the checkpoint before it, {path.name}."
             return Loaded(state=tree["state"], note=note)
@@ -136,17 +141,12 @@ class Checkpoints:
         return None
 
     def _lost_rows(self, tree: dict[str, Any]) -> str:
-        """Which files of rows are not as they were at a checkpoint; one from before that was kept says nothing."""
+        """Which files of rows have changed since a checkpoint; empty for one of an older version without checksums."""
         return " ".join(
             f"{path} is damaged: rows are missing or changed. The run goes on with {len(read_rows(path)):,} of them."
             for path, mark in ((self.folder / name, mark) for name, mark in tree.get("rows", {}).items())
             if rows_mark(path, mark[0]) != mark
         )
-
-    def _restore(self, replay: Replay, tree: dict[str, Any]) -> None:
-        for entry in tree["segments"]:  # check all before the first is read, which takes much longer
-            self._check_segment(entry)
-        restore(replay, tree["replay"], map(self._read_segment, tree["segments"]))
 
     def _files(self) -> list[Path]:
         """The checkpoints, oldest first."""
@@ -163,23 +163,14 @@ class Checkpoints:
             "last": np.array(piece["last"]),
         }
 
-    def _check_segment(self, entry: dict[str, Any]) -> None:
+    def _checked(self, entry: dict[str, Any]) -> Path:
+        """The file of a segment. Raises ValueError if it is not as it was written."""
         path = self._segments / Path(entry["name"]).name
         if not path.exists():
             raise ValueError(f"{path} is missing.")
         if path.stat().st_size != entry["bytes"] or arrays_checksum(path) != entry["checksum"]:
             raise ValueError(f"{path} is damaged: it is not the file that was written.")
-
-    def _read_segment(self, entry: dict[str, Any]) -> dict[str, Any]:
-        piece: dict[str, Any] = read_arrays(self._segments / Path(entry["name"]).name)
-        return piece
-
-    def _remove_the_rest(self) -> None:
-        """Remove what the whole checkpoints do not need, and what a killed process has left half written."""
-        needed = {entry["name"] for checkpoint in self._whole for entry in checkpoint.segments}
-        needed |= {checkpoint.path.name for checkpoint in self._whole}
-        for folder in (self._checkpoints, self._segments):
-            remove_written(folder, but=needed)
+        return path
 
 
 def _number(path: Path) -> int:
@@ -194,3 +185,114 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
     if tree["format"] != FORMAT:
         raise ValueError(f"{path} was written by another version of svrl (format {tree['format']}, not {FORMAT}).")
     return tree
+
+
+def needed_from(replay: Replay) -> np.ndarray:
+    """(N,): the oldest slot of each environment that a transition still needs; the open one if none is left."""
+    oldest = replay.heads.copy()
+    for env in np.flatnonzero(replay.tails < replay.made):
+        slot = replay.order[env, replay.tails[env] % replay.layout.per_env]
+        oldest[env] = slot - replay.ages[env, slot % replay.layout.slots]
+    return oldest
+
+
+def segments(replay: Replay, since: np.ndarray | None = None) -> Iterator[dict[str, Any]]:
+    """The complete slots from `since` (N,) on, or all that are needed, in pieces of bounded size.
+
+    Each piece is a tree of arrays: `first` and `last` (N,), and for the K slots in between, one environment after
+    another, `frames` (K, bytes), `actions`, `rewards`, `terminal`, `life_lost`, `ages`, and `drawable`, which is False
+    for a final frame.
+    """
+    first = np.maximum(needed_from(replay), 0 if since is None else since)
+    span = max(1, PIECE_BYTES // (replay.layout.n_envs * replay.layout.frame_bytes))
+    while (first < replay.heads).any():
+        last = np.minimum(first + span, replay.heads)
+        rows = _rows(replay, first, last)
+        places = torch.from_numpy(rows).to(replay.device)
+        drawable = []
+        for env, (begin, end) in enumerate(zip(first, last, strict=True)):
+            numbers = np.arange(replay.tails[env], replay.made)
+            drawable.append(np.isin(np.arange(begin, end), replay.order[env, numbers % replay.layout.per_env]))
+        yield {
+            "first": first,
+            "last": last,
+            **{name: getattr(replay, name).index_select(0, places).cpu().numpy() for name in OUTCOMES},
+            "ages": replay.ages.reshape(-1)[rows],
+            "drawable": np.concatenate(drawable),
+        }
+        first = last
+
+
+def positions(replay: Replay) -> dict[str, Any]:
+    """All that segments do not hold: the layout, where each environment stands, and its open slot's frame and age."""
+    rows = _rows(replay, replay.heads, replay.heads + 1)
+    return {
+        "layout": asdict(replay.layout),
+        "made": replay.made,
+        "heads": replay.heads.copy(),
+        "tails": replay.tails.copy(),
+        "open_ages": replay.ages.reshape(-1)[rows],
+        "open_frames": replay.frames[torch.from_numpy(rows).to(replay.device)].cpu().numpy(),
+    }
+
+
+def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[str, Any]]) -> None:
+    """Fill a buffer of the same layout from what `positions` and `segments` gave, the segments in their order.
+
+    Raises:
+        ValueError: If what was saved is incomplete or contradicts itself.
+    """
+    layout, made, heads, tails = replay.layout, int(saved["made"]), saved["heads"], saved["tails"]
+    counts = made - tails
+    # The kernels trust these numbers, and files may come from strangers.
+    if not ((heads >= -1) & (tails >= 0) & (counts >= 0) & (counts <= layout.per_env)).all():
+        raise ValueError(_CONTRADICTION)
+    reached = heads
+    drawable: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in counts]
+    for piece in pieces:
+        reached = piece["last"]
+        _write(replay, _rows(replay, piece["first"], reached), piece["ages"], {name: piece[name] for name in OUTCOMES})
+        lengths = np.cumsum(reached - piece["first"])[:-1]
+        for env, flags in enumerate(np.split(piece["drawable"], lengths)):
+            drawable[env].append(piece["first"][env] + np.flatnonzero(flags))
+    if (reached != heads).any():
+        raise ValueError("The saved replay buffer lacks its newest segment.")
+    slots = [np.concatenate(parts) for parts in drawable]
+    for env, (found, count) in enumerate(zip(slots, counts, strict=True)):
+        if len(found) < count:
+            raise ValueError(
+                f"The saved replay buffer has {len(found)} of the {count} transitions of environment {env}."
+            )
+    _write(replay, _rows(replay, heads, heads + 1), saved["open_ages"], {"frames": saved["open_frames"]})
+    for env, found in enumerate(slots):  # of the slots that can be drawn the newest are listed
+        numbers = np.arange(tails[env], made)
+        replay.order[env, numbers % layout.per_env] = found[len(found) - len(numbers) :]
+    replay.made = made
+    replay.tails[:], replay.heads[:] = tails, heads
+    replay.synchronise()
+
+
+def _check_layout(replay: Replay, saved: Mapping[str, Any]) -> None:
+    """Raise ValueError, with what differs, unless the buffer is laid out like the saved one."""
+    now = asdict(replay.layout)
+    changed = [f"{name} was {was} and is {now.get(name)}" for name, was in saved["layout"].items() if was != now[name]]
+    if changed:
+        raise ValueError(
+            f"The saved replay buffer is laid out otherwise: {', '.join(changed)}. "
+            "Use the same environment, buffer_size and n_envs."
+        )
+
+
+def _write(replay: Replay, rows: np.ndarray, ages: np.ndarray, kept: Mapping[str, np.ndarray]) -> None:
+    if len(ages) and ages.max() >= replay.layout.stack:
+        raise ValueError(_CONTRADICTION)
+    places = torch.from_numpy(rows).to(replay.device)
+    for name, values in kept.items():
+        getattr(replay, name).index_copy_(0, places, torch.from_numpy(values).to(replay.device))
+    replay.ages.reshape(-1)[rows] = ages
+
+
+def _rows(replay: Replay, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """Rows, among all N * M, of the slots first .. last - 1 of each environment."""
+    slots = replay.layout.slots
+    return np.concatenate([env * slots + np.arange(first[env], last[env]) % slots for env in range(len(first))])

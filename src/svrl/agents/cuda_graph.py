@@ -1,8 +1,8 @@
-"""CUDA graphs: launches that are recorded once and then replayed, which spares the host the work of each.
+"""CUDA graphs: launches that are recorded once and then replayed, which saves the host the work of each launch.
 
-What is recorded reads and writes the memory that it did while it was recorded. So the work of a graph takes its
-inputs from tensors that stay where they are, and its results are overwritten by the next replay. Nothing in it may
-wait for the device, and random numbers are drawn outside, so that they are those of the plain path.
+A replay reads and writes the same memory as the recording. So the work of a graph takes its inputs from tensors that
+stay where they are, and the next replay overwrites its results. Nothing in it may wait for the device, and random
+numbers are drawn outside, so that they are those of the plain path.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from svrl.agents.config import Precision
+from svrl.runtime.device import is_gpu
+
 Result = TypeVar("Result")
 
 _RECORDING = threading.RLock()
-"""Held while a graph is recorded: two threads that record at once, or one that ends a graph, would spoil it."""
+"""Held while a graph is recorded: another thread that records or frees a graph at the same time would break it."""
 
 
-@contextmanager
-def no_capture() -> Iterator[None]:
-    """Do something to the whole GPU while no thread records a graph there."""
-    with _RECORDING:
-        yield
+def release(device: str | torch.device) -> None:
+    """Free the GPU memory of finished work, so that the next run can use it; no thread records a graph meanwhile."""
+    if is_gpu(device):
+        with _RECORDING:
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
 @contextmanager
 def _recording() -> Iterator[None]:
-    """One thread at a time; and no garbage is collected, for there may be graphs in it."""
+    """One thread at a time, without garbage collection, because the garbage may contain graphs."""
     with _RECORDING:
         gc.collect()
         collecting = gc.isenabled()
@@ -43,26 +47,26 @@ def _recording() -> Iterator[None]:
 
 
 def stream_of(device: torch.device, *, first: bool = False) -> torch.cuda.Stream | None:
-    """A new stream of a GPU, whose work comes first where it can; None without a GPU."""
+    """A new stream of a GPU, with a high priority if `first`; None without a GPU."""
     if device.type != "cuda":
         return None
     return torch.cuda.Stream(device, priority=-1 if first else 0)  # type: ignore[no-untyped-call]
 
 
 def can_record(device: torch.device) -> bool:
-    """Whether the device's current stream is one on which a graph can be recorded."""
+    """Whether a graph can be recorded on the device's current stream."""
     return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
 
 class GpuEvent:
-    """A point in a stream that can be waited for; nothing without a GPU."""
+    """A point in a stream to wait for; does nothing without a GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._event: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def record(self) -> None:
-        """This is the point, on the device's current stream."""
+        """Set the point, on the device's current stream."""
         if self._event is not None:
             self._event.record(torch.cuda.current_stream(self._device))
 
@@ -72,32 +76,32 @@ class GpuEvent:
             self._event.synchronize()
 
     def wait(self) -> None:
-        """Let the device's current stream wait, not the host."""
+        """Make the device's current stream wait, not the host."""
         if self._event is not None:
             self._event.wait(torch.cuda.current_stream(self._device))
 
 
 def pinned(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
-    """Memory of the host that the GPU of `there` can read by itself."""
+    """`here` in pinned memory if `there` is on a GPU, so that copies between them need not wait."""
     return here.pin_memory() if there.is_cuda else here
 
 
 class CudaGraph(Generic[Result]):
     """A function without arguments that becomes a graph.
 
-    It must always be called on the same stream. The first call runs it as it is, so that whatever libraries do once is
-    done; with `repeatable` that same call records and replays it too, otherwise the next one does. On the
-    default stream, where nothing can be recorded, and without a GPU it is always run as it is.
+    Always call it on the same stream. The first call runs the function, so that libraries do their one-time work; with
+    `repeatable` the same call also records and replays it, otherwise the next one does. On the default stream, where
+    nothing can be recorded, and without a GPU every call runs the function.
     """
 
     def __init__(self, work: Callable[[], Result], device: torch.device, *, repeatable: bool, pool: Any = None) -> None:
-        """Take note of the work.
+        """Record nothing yet.
 
         Args:
-            work: What to do.
-            device: Where it is done.
-            repeatable: Whether doing it twice does no harm.
-            pool: Memory shared with other graphs that are replayed in turns with this one, never at the same time.
+            work: The function.
+            device: Its device.
+            repeatable: Whether the function may run twice.
+            pool: Memory shared with other graphs, which are never replayed at the same time as this one.
         """
         self._work = work
         self._device = device
@@ -108,7 +112,7 @@ class CudaGraph(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do the work; the result lies where it lay the last time, once it has been recorded."""
+        """Do the work; after the recording the result is always in the same memory."""
         if self._graph is None:
             if not can_record(self._device):
                 return self._work()
@@ -123,7 +127,7 @@ class CudaGraph(Generic[Result]):
         return self._result
 
     def release(self) -> None:
-        """Let go of the graph and its memory; the next calls record anew."""
+        """Free the graph and its memory; the next calls record anew."""
         with _RECORDING:
             if self._graph is not None:
                 self._graph.reset()
@@ -133,7 +137,66 @@ class CudaGraph(Generic[Result]):
     def _record(self) -> None:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream(self._device)
-        # Other threads may go on with work of their own: what they do is not recorded, and does not disturb.
+        # In this mode other threads may work meanwhile: what they do is not recorded and does no harm.
         with _recording(), torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self._result = self._work()
         self._graph = graph
+
+
+_SWITCHING = threading.Lock()
+_PRECISIONS: list[Precision] = []
+"""The precision of each block of `computing_in` that has begun, in any thread."""
+_EARLIER: list[Any] = []
+
+
+@contextmanager
+def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Multiply in this precision inside the block, on a GPU.
+
+    torch's switches hold for the whole process, and several trainings may be at work at the same time: the first sets
+    the switches, and the last sets them back.
+
+    Raises:
+        ValueError: If another thread is at work in another precision.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _SWITCHING:
+        if _PRECISIONS and _PRECISIONS[0] != precision:
+            raise ValueError(
+                f"Trainings in one process multiply alike: one is at work in {_PRECISIONS[0]}, "
+                f"and {precision} was asked for. Give all of them the same precision."
+            )
+        if not _PRECISIONS:
+            _EARLIER[:] = _switches()
+            rounded = precision != "float32"
+            _set_switches(*[rounded if isinstance(_EARLIER[0], bool) else ("tf32" if rounded else "ieee")] * 2)
+        _PRECISIONS.append(precision)
+    try:
+        yield
+    finally:
+        with _SWITCHING:
+            _PRECISIONS.pop()
+            if not _PRECISIONS:
+                _set_switches(*_EARLIER)
+
+
+def _switches() -> tuple[Any, Any]:
+    """Those of products and convolutions: words if a program has used torch's newer switches, which lock the old."""
+    try:
+        return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        return torch.backends.cuda.matmul.fp32_precision, _convolutions().fp32_precision
+
+
+def _set_switches(products: Any, convolutions: Any) -> None:
+    if isinstance(products, bool):
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = products, convolutions
+    else:
+        torch.backends.cuda.matmul.fp32_precision = products
+        _convolutions().fp32_precision = convolutions
+
+
+def _convolutions() -> Any:
+    return torch.backends.cudnn.conv  # type: ignore[attr-defined, unused-ignore]

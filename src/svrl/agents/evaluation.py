@@ -1,21 +1,22 @@
-"""Evaluation: whole games on environments of their own.
+"""Evaluation: whole games on separate environments.
 
-An evaluation has its own environments, seeds and generators, so it leaves training as it was. It plays
-epsilon-greedily with a small epsilon, from the environment's own starts (on Atari up to 30 no-ops), to the end of the
-game and not of a life, and adds up raw rewards.
+An evaluation has its own environments, seeds and generators, so it does not change training. It plays epsilon-greedily
+with a small epsilon, from the environment's own starts (on Atari up to 30 no-ops), to the end of the game and not of a
+life, and adds up raw rewards.
 
-Games are counted without bias. If you stop n environments after the first m games that happen to end, you have
-collected short games. Here game k belongs to environment k mod n, which plays it whatever the others do.
+Games are counted without bias. If you stop n environments after the first m games that happen to end, you collect short
+games. Here game k belongs to environment k mod n, which plays it whatever the others do.
 
 A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after 200 steps, most
-Gymnasium tasks after their own limit. In an environment without a limit a game is cut off after 10,000 steps, and a
-note says so.
+Gymnasium tasks after their own limit. If the environment has no limit, a game is cut off after 10,000 steps, and a note
+says so.
 """
 
 from __future__ import annotations
 
 import math
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +24,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from numpy.random import SeedSequence
 from torch import Tensor, nn
 
-from svrl.agents.acting import epsilon_greedy
 from svrl.agents.config import AgentConfig
 from svrl.agents.events import Evaluated, Event, Stepped, warn
-from svrl.agents.seeds import derived_seed, generator_for
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import Step, VectorEnv, step
 from svrl.stats import bootstrap_interval
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from svrl.agents.training import Training
 
 MOST_ENVS = 8
-"""Most environments of an evaluation; more would wait longer for the last game."""
+"""Most environments of an evaluation; with more the last game would take longer."""
 RESAMPLES = 10_000
 STEP_LIMIT = 10_000
 """Steps after which a game is cut off if the environment has no limit."""
@@ -65,20 +65,50 @@ class Games:
     def interval(self, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
         """An interval for the mean score of this network: a percentile bootstrap over the games (Efron, 1979).
 
-        It is about the luck of games, not about the luck of training: for that compare several seeds. With few games
-        it is too narrow, and with one it is a point.
+        It covers the randomness of games, not of training: for that compare several seeds. With few games it is too
+        narrow, and with one it is a point.
         """
         low, high = bootstrap_interval(self.scores, resamples=RESAMPLES, level=level, seed=seed)
         return float(low), float(high)
+
+
+def derived_seed(seed: int, name: str) -> int:
+    """A seed in 0..2^63-1 for the part `name` of a run, independent of those of the other parts."""
+    words = SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(2, np.uint32)
+    return (int(words[0]) << 31) ^ int(words[1])
+
+
+def generator_for(seed: int, name: str, device: str | torch.device = "cpu") -> torch.Generator:
+    """A torch generator of its own for the part `name` of a run, so that no part disturbs another."""
+    return torch.Generator(device).manual_seed(derived_seed(seed, name))
+
+
+def explore(
+    greedy: Callable[[], Tensor], n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator
+) -> np.ndarray:
+    """Actions (N,), int64, random with probability epsilon; `greedy` gives the others, and is called only if needed.
+
+    The amount of randomness drawn does not depend on epsilon.
+    """
+    random = (torch.rand(n_envs, generator=generator) < epsilon).numpy()
+    actions = torch.randint(n_actions, (n_envs,), generator=generator).numpy()
+    return actions if random.all() else np.where(random, actions, greedy().numpy())
+
+
+def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Actions (N,), int64, for values (N, A), on the device of q; the generator is a CPU one."""
+    n_envs, n_actions = q.shape
+    actions = explore(lambda: q.argmax(-1).cpu(), n_envs, n_actions, epsilon, generator)
+    return torch.from_numpy(actions).to(q.device)
 
 
 class Move(NamedTuple):
     """One step of all environments.
 
     Attributes:
-        observations: (N, *observation_shape), what was acted on, on the network's device.
-        q: (N, A), the network's values there.
-        step: What followed.
+        observations: (N, *observation_shape), before the step, on the network's device.
+        q: (N, A), the network's values of them.
+        step: The result of the step.
     """
 
     observations: Tensor
@@ -89,7 +119,7 @@ class Move(NamedTuple):
 def play(
     network: nn.Module, env: VectorEnv, *, epsilon: float, generator: torch.Generator, device: torch.device
 ) -> Iterator[Move]:
-    """Act epsilon-greedily from a reset, for as long as the caller asks for more moves."""
+    """Reset the environments and act epsilon-greedily, without end."""
     observations = env.reset()
     while True:
         at = torch.tensor(observations, device=device)
@@ -102,7 +132,7 @@ def play(
 
 @contextmanager
 def at_rest(network: nn.Module) -> Iterator[nn.Module]:
-    """The network in evaluation mode, and afterwards in the mode that it was in."""
+    """Put the network into evaluation mode, and afterwards back into its mode."""
     learning = network.training
     network.eval()
     try:
@@ -130,14 +160,14 @@ def evaluate(
         env: The name of the environment, or a function that makes one.
         config: Its `sticky` and `actions` make the environments, its `eval_epsilon` is the default epsilon.
         episodes: Games to play, at least 1.
-        seed: For environments and actions, both apart from those of a training with the same seed.
+        seed: For environments and actions; a training with the same seed has others.
         epsilon: Probability of a random action.
         env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py.
         progress: Called with (games over, games to play) as each game ends, and now and then before.
-        say: Called with the note that games were cut off, if the environment has no limit (`warnings.warn`).
+        say: Called with a note if games were cut off; by default it is a warning.
 
     Returns:
-        The games; environment k mod n has played game k.
+        The games; game k was played by environment k mod n.
     """
     if not isinstance(network, nn.Module):
         raise ValueError(f"evaluate takes a network, such as agent.network; got {type(network).__name__}.")
@@ -169,7 +199,7 @@ def evaluate(
 def _whole_games(
     steps: Iterator[Step], count: int, episodes: int, progress: Callable[[int, int], None] | None
 ) -> Games:
-    """Follow every environment until it has played the games that are its own."""
+    """Follow every environment until it has played its games."""
     score, length = np.zeros(count), np.zeros(count, dtype=np.int64)
     played = [0] * count
     found: dict[int, tuple[float, int]] = {}
@@ -210,14 +240,14 @@ def with_evaluation(
 
     An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
     `Stepped`, the last event of a step: a checkpoint at `Stepped` includes the evaluation, and a run resumed from there
-    neither repeats nor skips one. One more comes at the end, unless that step has just been evaluated. The seed follows
+    neither repeats nor skips one. Another comes at the end, unless that step has just been evaluated. The seed follows
     from the training's seed and the step, so a resumed run plays the games of an uninterrupted one.
 
     Args:
-        training: What to train.
+        training: The training.
         progress: Called with (games over, games to play).
-        evaluated_at: If the training was saved during an evaluation, the step of the last finished one: the evaluation
-            that was cut short then comes first, from its beginning. None if none was cut short.
+        evaluated_at: If the training was saved during an evaluation, the step of the last finished one: the interrupted
+            evaluation then comes first, from its beginning. None if none was interrupted.
     """
     every, steps = training.config.eval_every, training.steps
     passed = steps // every if every else 0

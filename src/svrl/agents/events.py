@@ -1,7 +1,7 @@
-"""What happens in a training, one record after another.
+"""The events of a training.
 
-Training is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints are consumers.
-Every step ends with a `Stepped`: by then a consumer has had every event of the steps so far, and may save.
+`Training.events` is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints are its
+consumers. Every step ends with a `Stepped`: then a consumer has every event of the steps so far, and may save.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Where training stands.
+    """Base of all events.
 
     Attributes:
         steps: Agent steps so far, over all environments.
@@ -26,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Stepped(Event):
-    """All environments have stepped once, and the updates that were due have been made. Cheap and frequent.
+    """All environments have stepped once, and the learner has made the updates that were due. Cheap and frequent.
 
     Attributes:
         epsilon: Probability of a random action.
@@ -54,7 +54,7 @@ class EpisodeEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Learned(Event):
-    """How learning stands, every `log_every` agent steps once it has begun, on states drawn for this row.
+    """Diagnostics, every `log_every` agent steps after the first update, on states drawn for them.
 
     Attributes:
         epsilon: Probability of a random action.
@@ -62,11 +62,11 @@ class Learned(Event):
         q_mean, q_max: Mean and mean row maximum of the online network's values.
         target_mean: Mean target.
         p: Probability that an entry is observed, or None for a plain agent.
-        target_bias: Mean value of the next states by the structured rule, less that by the plain rule; 0 for a plain
+        target_bias: Mean value of the next states by the structured rule, minus that by the plain rule; 0 for a plain
             agent.
-        target_gap: Mean absolute difference of the same two.
+        target_gap: Mean absolute difference of these two.
         targets_changed: Share of the targets that structure changed.
-        row_max_bias: Mean of the largest entry of a completed row, less the largest of the network's row; 0 for a
+        row_max_bias: Mean of the largest entry of a completed row, minus the largest of the network's row; 0 for a
             plain agent.
         held_out_error: Relative error of the estimator on entries that were not observed, or None.
         estimate_rank: Mean rank of the estimates, or None.
@@ -99,7 +99,7 @@ class Learned(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated(Event):
-    """Games played on separate environments.
+    """An evaluation on separate environments.
 
     Attributes:
         scores: Raw score of each game.
@@ -118,7 +118,7 @@ class Evaluated(Event):
 
 
 def warn(sentence: str) -> None:
-    """Warn at the line outside svrl that led here: the default for notes, if you pass no `say`."""
+    """Warn at the line outside svrl that led here: the default for every argument `say`."""
     level, frame = 2, inspect.currentframe()
     while (frame := frame and frame.f_back) and frame.f_globals["__name__"].partition(".")[0] == "svrl":
         level += 1

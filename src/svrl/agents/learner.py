@@ -2,17 +2,18 @@
 
     y = r + gamma * continues * (value of the next state)        who chooses and who values: `svrl.agents.targets`
 
-Between two copies of the target network its values do not change, so the target values of K minibatches come from ONE
-call of the target network and are completed by ONE call of the estimator: `prepare`. Then come K gradient steps:
-`update`. A double agent asks the online network about the next states too, which moves with every step, so that part
+Between two copies of the target network its values do not change. So `prepare` gets the target values of K minibatches
+from ONE call of the target network, and completes them by ONE call of the estimator. Then `update` takes K gradient
+steps. A double agent asks the online network about the next states too, which changes with every step, so that part
 stays inside the steps.
 
-`Learner.burst` calls the two as they are, on any device. `GraphedBursts` calls the same two inside CUDA graphs. Nothing
+`Learner.burst` calls the two directly, on any device; `GraphedBursts` calls the same two inside CUDA graphs. Nothing
 here reads a number back from the device.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -26,7 +27,6 @@ from svrl.agents.adam_cuda import clamped_adam, plain_step
 from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.agents.networks import QNetwork
-from svrl.agents.precision import values_of
 from svrl.agents.replay import DRAWS, Batch, Replay, next_observations, observations
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
@@ -45,14 +45,13 @@ class Minibatches(NamedTuple):
 
     Attributes:
         states: (K, B, ...), see `Learner.laid_out`.
-        after: The states that followed, in the same way, where the online network is asked about them; else None.
+        after: The next states, in the same way, for a double agent; else None.
         actions: (K, B, 1).
         rewards: (K, B).
         continues: (K, B), 0 where the bootstrap ends.
         target_q: The target network's values at the next states, (K, B, A).
-        completion: What structure made of them, or None: for a plain agent, and where the online network's values are
-            what is completed.
-        mask: What is observed, (K, B, A), bool; None for a plain agent.
+        completion: Of these values; None for a plain agent, or if the online network's values are completed.
+        mask: Which entries are observed, (K, B, A), bool; None for a plain agent.
         targets: (K, B); None for a double agent, whose targets are formed step by step.
     """
 
@@ -71,19 +70,17 @@ class Learner:
     """An online and a target network, an optimiser, and a count of updates.
 
     Args:
-        network: The online network.
-        target: Of the same shape; takes over its weights.
+        network: The online network; the target network begins as its copy.
         config: All settings.
-        structure: What completes target values, or None for a plain agent.
+        structure: Completes target values; None for a plain agent.
         precision: What a GPU multiplies in.
-        scale_at_once: Scale the observations of all minibatches in one launch, as a GPU likes it. On the CPU each
+        scale_at_once: Scale the observations of all minibatches in one launch, the default on a GPU. On the CPU each
             minibatch is scaled when its turn comes, because bytes take a quarter of the memory.
     """
 
     def __init__(
         self,
         network: QNetwork,
-        target: QNetwork,
         config: AgentConfig,
         structure: StructuredTargets | None,
         *,
@@ -92,8 +89,7 @@ class Learner:
     ) -> None:
         self.precision = precision
         self.online = network
-        self.target = target.requires_grad_(False)
-        self.target.load_state_dict(network.state_dict())
+        self.target = copy.deepcopy(network).requires_grad_(False)
         self.config = config
         self.structure = structure
         self.updates = 0
@@ -108,7 +104,7 @@ class Learner:
 
     @property
     def double(self) -> bool:
-        """Whether the online network has a say in the targets, so that they are formed update by update."""
+        """Whether targets depend on the online network, so that they are formed update by update."""
         return self.config.agent == "double"
 
     @property
@@ -131,7 +127,7 @@ class Learner:
         Returns:
             The losses, (K,), on the learner's device.
         """
-        self.check_count(count)
+        assert 1 <= count <= self.until_copy(), count
         ready = self.prepare(batch, count, self.draw_masks(count, masks))
         losses = []
         for k in range(count):
@@ -140,13 +136,8 @@ class Learner:
         self.copy_if_due()
         return torch.stack(losses)
 
-    def check_count(self, count: int) -> None:
-        """Raise ValueError unless a burst may have so many updates."""
-        if not 1 <= count <= self.until_copy():
-            raise ValueError(f"A burst has 1 to {self.until_copy()} updates before the next copy, got {count}.")
-
     def draw_masks(self, count: int, masks: torch.Generator) -> Tensor | None:
-        """What is observed in each of the next K updates, (K, B, A), bool; None for a plain agent."""
+        """Which entries are observed in each of the next K updates, (K, B, A), bool; None for a plain agent."""
         if self.structure is None:
             return None
         shape = (count, self.config.batch_size, self.online.n_actions)
@@ -154,12 +145,12 @@ class Learner:
 
     @torch.no_grad()
     def prepare(self, batch: Batch, count: int, mask: Tensor | None) -> Minibatches:
-        """All that K minibatches need before the online network comes in.
+        """Compute everything that K minibatches need and that does not depend on the online network.
 
         Args:
             batch: K * B transitions.
             count: K.
-            mask: What is observed, (K, B, A); None for a plain agent.
+            mask: Which entries are observed, (K, B, A); None for a plain agent.
         """
         config, shape = self.config, (count, len(batch.actions) // count)
         stops = batch.terminal | batch.life_lost if config.life_loss_ends else batch.terminal
@@ -229,7 +220,7 @@ class Learner:
         return next_values(self.config.agent, target_q, online_q=online_q, completed=completed, next_value_from=value)
 
     def laid_out(self, states: Tensor) -> Tensor:
-        """Observations (K, B, *observation_shape) as minibatches keep them: scaled at once, or as they are."""
+        """Observations (K, B, *observation_shape) as minibatches keep them: already scaled, or not."""
         if not self._scale_at_once:
             return states
         if self._channels_last:
@@ -242,10 +233,10 @@ class Learner:
         """Values (N, A) of states (N, ...) as `laid_out` keeps them, in the learner's precision."""
         if not self._scale_at_once:
             states = network.scaled(states)
-        return values_of(network, states.movedim(-1, 1) if self._channels_last else states, self.precision)
+        return network.of_scaled(states.movedim(-1, 1) if self._channels_last else states, self.precision)
 
     def _set_learning_rate(self, rate: float | Tensor) -> None:
-        """For the next step; one that does not change is left alone."""
+        """For the next step; a constant rate stays as it is."""
         if self.config.learning_rate_left < 1.0:
             group = self.optimiser.param_groups[0]
             if not isinstance(group["lr"], Tensor):
@@ -256,13 +247,9 @@ class Learner:
                 group["lr"].fill_(rate)
 
     def copy_if_due(self) -> None:
-        """Copy the online to the target network if so many updates have been made."""
+        """Copy the online network to the target network every `target_update_interval` updates."""
         if self.updates % self.config.target_update_interval == 0:
-            self.copy_to_target()
-
-    def copy_to_target(self) -> None:
-        """Make the target network equal to the online network."""
-        copy_weights(self.online, self.target)
+            copy_weights(self.online, self.target)
 
     def capture(self) -> dict[str, Any]:
         """Weights, optimiser and count, as arrays and numbers."""
@@ -278,7 +265,7 @@ class Learner:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Back to what `capture` saw."""
+        """Return to the state that `capture` saw."""
         load_weights(self.online, state["online"])
         load_weights(self.target, state["target"])
         self.updates = int(state["updates"])
@@ -288,13 +275,13 @@ class Learner:
             for index, moments in state["optimiser"].items()
         }
         self.optimiser.load_state_dict(whole)
-        self.step = self._torch_step  # the state may be that of an optimiser before its first step
+        self.step = self._torch_step  # the saved optimiser may not have taken a step yet
 
 
 class GraphedBursts:
     """The bursts of a learner as two CUDA graphs: `prepare` once, `update` K times, with a counter on the GPU.
 
-    Without a GPU nothing is recorded, and the two are called as they are.
+    Without a GPU nothing is recorded, and the two are called directly.
 
     Args:
         learner: Makes the updates.
@@ -335,9 +322,7 @@ class GraphedBursts:
             The losses, (K,), on the learner's device; the next burst writes over them.
         """
         learner = self._learner
-        learner.check_count(count)
-        if count > self.most:
-            raise ValueError(f"Graphs of at most {self.most} updates were asked for, got {count}.")
+        assert 1 <= count <= min(self.most, learner.until_copy()), count
         self._draw(count, draws)
         mask = learner.draw_masks(count, masks)
         if self._mask is not None and mask is not None:
@@ -357,13 +342,13 @@ class GraphedBursts:
         return self._losses[:count]
 
     def release(self) -> None:
-        """Let go of the graphs and their memory."""
+        """Free the graphs and their memory."""
         self._update.release()
         if isinstance(self._prepare, CudaGraph):
             self._prepare.release()
 
     def _draw(self, count: int, draws: torch.Generator) -> None:
-        """Which transitions; from a buffer in RAM the transitions themselves."""
+        """Draw which transitions; from a buffer in RAM copy the transitions themselves."""
         number = count * self._learner.config.batch_size
         if self._replay.device.type == "cuda":
             torch.randint(DRAWS, (number,), generator=draws, device=draws.device, out=self._draws[:number])
@@ -404,7 +389,7 @@ class GraphedBursts:
 
 
 def can_capture(learner: Learner) -> bool:
-    """Whether the estimation takes part in a graph: Soft-Impute does where its kernel serves a batch's matrices."""
+    """Whether a graph can contain the estimation: it can for Soft-Impute, if its kernel takes a batch's matrices."""
     structure = learner.structure
     if structure is None:
         return True
@@ -447,7 +432,7 @@ def load_weights(network: nn.Module, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def _in_layout(value: np.ndarray, parameter: Tensor) -> Tensor:
-    """A moment in the memory layout of its parameter, which a fused optimiser takes for granted."""
+    """A moment in the memory layout of its parameter, which fused optimisers assume."""
     moment = torch.as_tensor(value)
     return moment if moment.shape != parameter.shape else torch.empty_like(parameter).copy_(moment)
 

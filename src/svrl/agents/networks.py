@@ -6,8 +6,8 @@ one (Wang et al., 2016) in two, the value and the advantage,
     Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .)
 
 and that is their only difference. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames; `minatar` that of
-Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights are drawn as torch draws them by default, but from the
-generator that you give.
+Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights have torch's default distribution, but come from a
+generator of the caller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from svrl.agents.config import AgentConfig
+from svrl.agents.config import AgentConfig, Precision
 from svrl.envs.vector import EnvSpec
 
 CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16, 3, 1),), "mlp": ()}
@@ -26,9 +26,9 @@ CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16,
 
 
 def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
-    """A layer whose weights are not drawn, so that torch's global generator is left alone.
+    """A layer without initial weights, which leaves torch's global generator unchanged.
 
-    `torch.nn.utils.skip_init` does the same and imports sympy for it, which takes a second and a half.
+    `torch.nn.utils.skip_init` does the same, but imports sympy, which takes a second and a half.
     """
     layer = kind(*sizes, device="meta", **options)
     for name, parameter in list(layer.named_parameters()):
@@ -70,7 +70,7 @@ class QNetwork(nn.Module):
 
     @property
     def feature_widths(self) -> tuple[int, ...]:
-        """Widths of the layers in `features`, which stand side by side."""
+        """Widths of the layers that `features` concatenates."""
         return tuple(stream.hidden.out_features for stream in self._streams)
 
     @property
@@ -78,7 +78,7 @@ class QNetwork(nn.Module):
         return [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
 
     def scaled(self, observations: Tensor) -> Tensor:
-        """Observations as the first layer sees them: float32, with `high` as 1."""
+        """Observations as the first layer takes them: float32, divided by `high`."""
         x = observations.float()
         return x if self.high == 1.0 else x / self.high
 
@@ -86,8 +86,11 @@ class QNetwork(nn.Module):
         """Values (N, A)."""
         return self.of_scaled(self.scaled(observations))
 
-    def of_scaled(self, x: Tensor) -> Tensor:
-        """Values (N, A) of scaled observations."""
+    def of_scaled(self, x: Tensor, precision: Precision = "float32") -> Tensor:
+        """Values (N, A), float32, of scaled observations; "bf16" uses autocast, the others torch's switches."""
+        if precision == "bf16":
+            with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):  # a graph would hold the cache's memory
+                return self.of_scaled(x).float()
         x = self.trunk(x)
         advantage: Tensor = self.action_stream(x)
         if self.value_stream is None:
@@ -95,13 +98,13 @@ class QNetwork(nn.Module):
         return self.value_stream(x) + advantage - advantage.mean(-1, keepdim=True)
 
     def features(self, observations: Tensor) -> Tensor:
-        """The last hidden activations (N, F); in a dueling network those of both streams, side by side."""
+        """The last hidden activations (N, F); in a dueling network those of both streams, concatenated."""
         x = self.trunk(self.scaled(observations))
         return torch.cat([stream.activations(x) for stream in self._streams], -1)
 
 
 def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator | None) -> QNetwork:
-    """A network for an environment, with weights drawn from a CPU generator. Without one you have to load them.
+    """A network for an environment, with weights drawn from a CPU generator. Without a generator you must load them.
 
     Raises:
         ValueError: If the network cannot take such observations.
@@ -113,13 +116,13 @@ def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator
     if generator is not None:
         _draw_weights(network, generator)
     if config.network == "nature":
-        # A CPU convolves large pictures faster in this layout, though not small ones. Values and names stay.
+        # A CPU convolves large pictures faster in this layout, but not small ones. Values and names do not change.
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
 
 def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
-    """What comes before the streams, and how many numbers it gives."""
+    """The layers before the streams, and their number of outputs."""
     layers: list[nn.Module] = []
     shape = spec.observation_shape
     if CONVOLUTIONS[config.network] and len(shape) != 3:

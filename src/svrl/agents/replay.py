@@ -1,23 +1,22 @@
 """The replay buffer: every frame is stored once, and every transition is equally likely to be drawn.
 
 Each of the N environments has a ring of slots, numbered absolutely from 0. The slot of a state holds its newest frame
-and, once the environment has answered, action, reward and flags. Where an episode ends, the final frame gets a slot of
-its own, which is never drawn. So the state after slot s is always slot s + 1, and a transition is the window of frames
+and, after the step, action, reward and flags. At the end of an episode the final frame gets its own slot, which is
+never drawn. So the state after slot s is always slot s + 1, and a transition is the window of frames
 s - stack + 1 .. s + 1. The age of a slot says how many of them belong to its episode; those before its first frame are
 zero.
 
-Each environment lists the slots that can be drawn in their order, and drops the oldest before any frame of its window
-is overwritten. A draw u, uniform over all listed slots, picks environment and slot by cumulative counts: nothing is
-rejected, and a GPU never waits. u is a 62-bit number modulo the count, whose bias is below 1e-12.
+Each environment lists the slots that can be drawn in order, and drops the oldest before any frame of its window is
+overwritten. A draw u, uniform over all listed slots, picks environment and slot by cumulative counts: nothing is
+rejected, and a GPU never waits. u is a 62-bit number modulo the count, with a bias below 1e-12.
 
 Final frames cost slots. There are 1/32 more slots than transitions for stacked frames and 1/8 more otherwise, where
-episodes tend to be shorter. With episodes of fewer than 32, or 8, steps on average the buffer holds fewer transitions
-than it was asked to: with episodes of L steps L / (L + 1) of its slots, at worst 9/16 of what was asked for, or 1/2
-with stacks.
+episodes tend to be shorter. If episodes have fewer than 32, or 8, steps on average, the buffer holds fewer transitions
+than its capacity: with episodes of L steps L / (L + 1) of its slots, at worst 9/16 of the capacity, or 1/2 with stacks.
 
-On a CPU numba draws (`svrl.agents.replay_kernel`). On a GPU frames and all that sampling reads lie there, and torch
-draws, in a way that can be part of a CUDA graph. A step is then written to pinned memory, copied without waiting, and
-scattered by a graph of small launches.
+On a CPU numba draws (`svrl.agents.replay_kernel`). On a GPU frames and everything that sampling reads are there, and
+torch draws, in a way that can be part of a CUDA graph. A step is then written to pinned memory, copied without waiting,
+and scattered by a graph of small launches.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ class Batch(NamedTuple):
     """Transitions drawn from the buffer.
 
     Attributes:
-        windows: (B, stack + 1, *frame_shape), in the environment's type: the frames of the state and the one after.
+        windows: (B, stack + 1, *frame_shape), in the environment's type: the frames of the state and the next one.
             `observations` and `next_observations` are views of it.
         actions: (B,), int64.
-        rewards: (B,), float32, as the environment gave them.
-        terminal: (B,), bool: nothing comes after.
+        rewards: (B,), float32, raw.
+        terminal: (B,), bool: the episode ends here.
         life_lost: (B,), bool.
     """
 
@@ -64,18 +63,18 @@ class Batch(NamedTuple):
 
 
 def observations(batch: Batch) -> Tensor:
-    """What was acted on, (B, *observation_shape); a view."""
+    """The states, (B, *observation_shape); a view."""
     return batch.windows[:, 0] if batch.windows.shape[1] == 2 else batch.windows[:, :-1]
 
 
 def next_observations(batch: Batch) -> Tensor:
-    """What the actions led to, (B, *observation_shape); a view."""
+    """The next states, (B, *observation_shape); a view."""
     return batch.windows[:, 1] if batch.windows.shape[1] == 2 else batch.windows[:, 1:]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How the buffer is laid out.
+    """The sizes of a buffer.
 
     Attributes:
         frame_shape, dtype, stack: As in EnvSpec.
@@ -122,10 +121,10 @@ class Replay:
     """The newest transitions of N environments.
 
     Attributes:
-        layout: How it is laid out.
-        device: Where it is.
-        made: Transitions that each environment has seen so far, those long gone included.
-        heads: (N,), the slot of each environment's present state; -1 before `begin`.
+        layout: Its sizes.
+        device: Its device.
+        made: Transitions of each environment so far, including those dropped.
+        heads: (N,), the slot of each environment's current state; -1 before `begin`.
         tails: (N,), the number of each environment's oldest transition that can be drawn.
         ends: (N,), cumulative counts of transitions that can be drawn.
         order: (N, C), slot of transition number t at t modulo C.
@@ -158,7 +157,7 @@ class Replay:
             self._arrays = tuple(tensor.numpy() for tensor in kept)
         else:
             self._gpu = _OnGpu(self)
-        # The batch that is written over, and its NumPy views, which cost a tenth of a draw to make.
+        # The batch that is overwritten, and its NumPy views, which cost a tenth of a draw to make.
         self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
 
     def __len__(self) -> int:
@@ -166,10 +165,10 @@ class Replay:
         return int(self.ends[-1])
 
     def begin(self, observations: np.ndarray) -> None:
-        """An episode begins in every environment, with observations (N, *observation_shape).
+        """Begin an episode in every environment, with observations (N, *observation_shape).
 
-        Call it at the start, and after an interruption that the environments did not survive: the states that they
-        were in then become final frames.
+        Call it at the start, and after an interruption that the environments did not survive: their states before it
+        become final frames.
         """
         frames = self._newest(observations)
         self._open_slots(np.zeros(self.layout.n_envs, np.bool_), begins=True)
@@ -180,7 +179,7 @@ class Replay:
             self._gpu.place(self.tails, self.ends)
 
     def append(self, actions: np.ndarray, step: Step) -> None:
-        """Store one step of every environment: actions (N,) and what they led to."""
+        """Store one step of every environment: actions (N,) and their results."""
         if self.heads[0] < 0:
             raise ValueError("The replay buffer has no state to continue from. Call begin(observations) first.")
         n_envs, ended = self.layout.n_envs, step.ended
@@ -228,8 +227,8 @@ class Replay:
         Args:
             count: B.
             generator: On the buffer's device.
-            out: A batch of the same size that you no longer need: on the CPU it is written over, which saves
-                allocating memory. A batch of another size is left alone.
+            out: A batch of the same size that you no longer need: on the CPU it is overwritten, which saves
+                allocating memory. A batch of another size stays unchanged.
         """
         if not len(self):
             raise ValueError("The replay buffer holds no transition to draw. Append some steps first.")
@@ -237,20 +236,20 @@ class Replay:
         return self._sample_kernel(draws, out) if self._gpu is None else self.gather(draws)
 
     def close(self) -> None:
-        """Release what is held on a GPU beside the buffer itself."""
+        """Free the graphs on a GPU."""
         if self._gpu is not None:
             self._gpu.release()
 
     def synchronise(self) -> None:
-        """Make everything that sampling reads agree with ages, order and tails, after they were restored."""
+        """Update everything that sampling reads, after ages, order and tails were restored."""
         np.cumsum(self.made - self.tails, out=self.ends)
         if self._gpu is not None:
             self._gpu.load(self)
 
     def gather(self, draws: Tensor) -> Batch:
-        """The transitions that draws (B,), int64, pick, in plain torch: what runs on a GPU.
+        """The transitions that draws (B,), int64, pick, in plain torch, on a GPU.
 
-        It never waits, and everything that it reads stays where it is, so it can be part of a CUDA graph.
+        It never waits, and everything that it reads keeps its address, so it can be part of a CUDA graph.
         """
         assert self._gpu is not None
         layout, gpu = self.layout, self._gpu
@@ -285,7 +284,7 @@ class Replay:
         return out
 
     def _new_batch(self, count: int) -> Batch:
-        """A batch to be filled. NumPy makes small arrays several times faster than torch."""
+        """An empty batch. NumPy makes small arrays several times faster than torch."""
         layout = self.layout
         windows = np.empty((count, layout.stack + 1, *layout.frame_shape), layout.dtype)
         rest = (np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_))
@@ -316,9 +315,9 @@ class Replay:
 
 
 class _OnGpu:
-    """What sampling reads on a GPU, at places that never change, and how steps get there.
+    """What sampling reads on a GPU, at constant addresses, and how steps get there.
 
-    It also works in RAM, where nothing is recorded, so that it can be tested without a GPU.
+    It also works in RAM, where nothing is recorded, so that tests need no GPU.
 
     Attributes:
         order, ages, tails, ends: As in `Replay`.
@@ -335,7 +334,7 @@ class _OnGpu:
         self.words = _as_words(replay.frames)
         self._numbers = torch.zeros((11, layout.n_envs), dtype=torch.int64, device=device)
         self._frames = torch.zeros((layout.n_envs, layout.frame_bytes), dtype=torch.uint8, device=device)
-        # Memory of the host that the GPU reads from while the host goes on, used in turns.
+        # Pinned memory that the GPU reads while the host goes on, used in turns.
         self._sources = [(_on_host(self._numbers), _on_host(self._frames), GpuEvent(device)) for _ in range(AHEAD)]
         self._turn = 0
         self._scatter = CudaGraph(self._scatter_step, device, repeatable=True)
@@ -393,7 +392,7 @@ class _OnGpu:
 
 
 def _on_host(there: Tensor) -> Tensor:
-    """Zeros in RAM that the GPU of a tensor can read by itself, of the same shape."""
+    """Zeros of the same shape in RAM, pinned if the tensor is on a GPU."""
     return pinned(torch.zeros_like(there, device="cpu"), there)
 
 
@@ -405,7 +404,7 @@ def _as_words(frames: Tensor, kind: torch.dtype | None = None) -> Tensor:
 
 
 def refuse_few_transitions(n_envs: int, capacity: int) -> None:
-    """Refuse a replay buffer of fewer transitions than one for each environment."""
+    """Raise ValueError if a replay buffer has less than one transition for each environment."""
     if capacity < n_envs:
         raise ValueError(
             f"A replay buffer for {n_envs} environments holds at least {n_envs} transitions, got {capacity}. "

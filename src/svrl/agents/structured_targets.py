@@ -1,27 +1,26 @@
-"""StructuredTargets: all of SV-RL.
+"""StructuredTargets: the core of SV-RL.
 
-The values of a batch of states form a matrix, states by actions, that is often nearly of low rank.
-Observe each entry with probability p, complete the rest by matrix estimation, and let targets be
-formed from the result (section 4.2 of "Harnessing Structures for Value-Based Planning and
-Reinforcement Learning", ICLR 2020). One call takes all K matrices of a burst of updates.
+The values of a batch of states form a matrix, states by actions, that is often nearly of low rank. Each entry is
+observed with probability p, matrix estimation completes the rest, and targets are formed from the result (section 4.2
+of "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR 2020). One call completes all K
+matrices of a burst of updates.
 
-Scaling comes before estimation and is undone after it, because shrinkage pulls entries towards 0:
-`minmax` maps the smallest and the largest entry of the whole matrix, observed or not, to -1 and 1 and
-clips to that range, as the authors' program does; `row` takes out the mean of each row's observed
-entries, which leaves the structure of the advantage. A row with no observed entry tells nothing about
-itself: it keeps its values, where the authors' program gives it the middle of the range. So does a
-matrix whose estimate is not finite.
+Values are scaled before estimation and scaled back after it, because shrinkage pulls entries towards 0: `minmax` maps
+the smallest and the largest entry of the whole matrix, observed or not, to -1 and 1 and clips to that range, as the
+authors' program does; `row` subtracts the mean of each row's observed entries, which leaves the structure of the
+advantage. A row with no observed entry keeps its values, where the authors' program sets it to the middle of the range.
+A matrix whose estimate is not finite keeps its values, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Output, Scale, Value
+from svrl.agents.config import AUTHORS_STRUCTURE, CHOICES, AgentConfig, Output, Scale, Value
 from svrl.agents.cuda_graph import pinned
 from svrl.matrix.catalogue import ESTIMATORS
 from svrl.matrix.estimate import Estimator
@@ -33,12 +32,12 @@ AUTHORS_STEPS = 100
 
 
 class Completion(NamedTuple):
-    """Completed matrices and how they came about.
+    """Completed matrices.
 
     Attributes:
         matrix: (..., B, A).
-        mask: (..., B, A), bool: what was observed.
-        estimate: (..., B, A), what the estimator says about every entry, in the units of the values.
+        mask: (..., B, A), bool: the observed entries.
+        estimate: (..., B, A), the estimate of every entry, in the units of the values.
         rank: (...), of the estimates.
         code: (...), how each estimation ended; 0 is success, see `svrl.matrix.Outcome`.
     """
@@ -55,29 +54,25 @@ class Completion(NamedTuple):
         return f"Completion({tuple(self.matrix.shape)}, {self.mask.float().mean():.0%} observed, {ranks})"
 
 
-def _soft_impute() -> Estimator:
-    return SoftImpute(tolerance=1e-3, max_steps=AUTHORS_STEPS)
-
-
 @dataclass(frozen=True, kw_only=True)
 class StructuredTargets:
     """(K, B, A) -> (K, B, A): sub-sample and complete matrices of values.
 
-    The defaults are the way that our runs favour; `AUTHORS_WAY` is the authors'.
+    The defaults are the settings that our runs favour; `AUTHORS_WAY` are the authors'.
 
     Attributes:
-        p: Probability p in (0, 1] that an entry is observed.
+        p: Probability in (0, 1] that an entry is observed.
         rise: Updates over which p rises linearly to 1; 0 keeps it.
-        estimator: Any of `svrl.matrix`; its own output and centring are best left at their defaults.
-        scale: "none", "minmax" or "row"; the module says what they do.
+        estimator: Any of `svrl.matrix`; leave its own output and centring at their defaults.
+        scale: "none", "minmax" or "row", as above.
         output: "fill" keeps the observed entries, bit for bit, as the authors' program does; "estimate" takes all
             entries from the estimator, as the paper's text does.
-        value: "completed" or "network": what an agent does with the matrix, see `svrl.agents.targets`.
+        next_value_from: "completed" or "network": how an agent uses the matrix, see `svrl.agents.targets`.
     """
 
     p: float = 0.9
     rise: int = 0
-    estimator: Estimator = field(default_factory=_soft_impute)
+    estimator: Estimator = field(default_factory=lambda: SoftImpute(tolerance=1e-3, max_steps=AUTHORS_STEPS))
     scale: Scale = "row"
     output: Output = "fill"
     next_value_from: Value = "network"
@@ -89,36 +84,41 @@ class StructuredTargets:
             raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {self.p}.")
         if self.rise < 0:
             raise ValueError(f"StructuredTargets needs rise >= 0 updates, got {self.rise}.")
-        for name, got, choices in (
-            ("scale", self.scale, get_args(Scale)),
-            ("output", self.output, get_args(Output)),
-            ("next_value_from", self.next_value_from, get_args(Value)),
-        ):
-            if got not in choices:
-                raise ValueError(f"StructuredTargets has {name} {', '.join(choices)}, got {got!r}.")
+        for name in ("scale", "output", "next_value_from"):
+            if getattr(self, name) not in CHOICES[name]:
+                words, got = ", ".join(CHOICES[name]), getattr(self, name)
+                raise ValueError(f"StructuredTargets has {name} {words}, got {got!r}.")
 
     @classmethod
     def from_config(cls, config: AgentConfig) -> StructuredTargets | None:
-        """What a configuration asks for; None is the plain agent.
+        """The rule of a configuration; None for a plain agent.
 
         Raises:
             ValueError: If there is no such estimator, or its rank is missing.
         """
         if not config.structured:
             return None
-        if config.estimator not in ESTIMATORS:
-            raise ValueError(f"There is no estimator {config.estimator!r}. Choose one of {', '.join(ESTIMATORS)}.")
+        name, rank = config.estimator, config.rank
+        if name not in ESTIMATORS:
+            raise ValueError(f"There is no estimator {name!r}. Choose one of {', '.join(ESTIMATORS)}.")
+        if rank and name not in ("hard-impute", "factor-als"):
+            raise ValueError(f"{name} has no rank to set, only hard-impute and factor-als have; got rank {rank}.")
+        if name == "hard-impute" and not rank:
+            raise ValueError("hard-impute cannot find the rank by itself: set rank to 1 or more, got 0.")
+        options: dict[str, Any] = {"rank": rank} if rank else {}
+        if name == "soft-impute":
+            options = {"ratio": config.ratio, "tolerance": config.tolerance, "max_steps": AUTHORS_STEPS}
         return cls(
             p=config.p,
             rise=config.p_rise,
-            estimator=_estimator(config),
+            estimator=ESTIMATORS[name](**options),
             scale=config.scale,
             output=config.output,
             next_value_from=config.next_value_from,
         )
 
     def probability(self, updates: int) -> float:
-        """p after so many updates."""
+        """p after this many updates."""
         if self.rise == 0:
             return self.p
         return min(1.0, self.p + (1.0 - self.p) * updates / self.rise)
@@ -129,9 +129,9 @@ class StructuredTargets:
         """Complete matrices of values.
 
         Args:
-            q: (B, A), or (K, B, A) for K updates in a row; not changed.
+            q: (B, A), or (K, B, A) for K updates in a row; stays unchanged.
             generator: For the masks, on q's device.
-            updates: Made before the first of these.
+            updates: Updates before the first of these.
             action_mask: bool, of q's shape: the valid actions; None if all are.
         """
         check_values(q)
@@ -142,7 +142,7 @@ class StructuredTargets:
         return self.complete(q, self.draw(q.shape, generator, updates=updates), action_mask)
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator, *, updates: int = 0) -> Tensor:
-        """What is observed of matrices (B, A), or (K, B, A) for K updates in a row; on the generator's device."""
+        """Draw the observed entries of matrices (B, A), or (K, B, A) for K updates, on the generator's device."""
         uniform = torch.rand(shape, generator=generator, device=generator.device)
         if self.rise and len(shape) == 3:
             steps = torch.tensor([self.probability(updates + k) for k in range(shape[0])])
@@ -150,23 +150,25 @@ class StructuredTargets:
         return uniform < self.probability(updates)
 
     def complete(self, q: Tensor, mask: Tensor, action_mask: Tensor | None = None) -> Completion:
-        """Complete matrices (..., B, A) of which the entries in `mask` are observed.
+        """Complete matrices (..., B, A) from the entries in `mask`.
 
-        Half precision is computed in float32. On a GPU Soft-Impute does all of it in one launch.
+        Half precision is computed in float32. On a GPU Soft-Impute needs one launch for everything.
 
         Args:
             q: The matrices.
             mask: bool, of q's shape: the observed entries.
-            action_mask: bool, of q's shape: the valid actions. The others are never observed and keep their values.
+            action_mask: bool, of q's shape: the valid actions. The others are never observed and keep their values,
+                which may be anything, -inf too.
         """
         if q.dtype in (torch.float16, torch.bfloat16):
             whole = self.complete(q.float(), mask, action_mask)
-            return whole._replace(matrix=whole.matrix.to(q.dtype))  # what was kept comes back bit for bit
+            return whole._replace(matrix=whole.matrix.to(q.dtype))  # observed entries come back bit for bit
         if action_mask is not None:
-            # The mean of the valid actions stands in for the others: they must not change the range of the scaling.
-            count = action_mask.sum(-1, keepdim=True).clamp(min=1)
-            mean = torch.where(action_mask, q, 0.0).sum(-1, keepdim=True) / count
-            whole = self.complete(torch.where(action_mask, q, mean), mask & action_mask)
+            # The row's best valid action stands in for the others, and the matrix's best in a row that has no valid
+            # action (a terminal state): what is invalid must not change the range of the scaling.
+            best = q.masked_fill(~action_mask, -torch.inf).amax(-1, keepdim=True)
+            best = torch.where(action_mask.any(-1, keepdim=True), best, best.amax(-2, keepdim=True))
+            whole = self.complete(torch.where(action_mask, q, best), mask & action_mask)
             return whole._replace(matrix=torch.where(action_mask, whole.matrix, q))
         found = complete_scaled(self.estimator, q, mask, scale=self.scale, fill=self.output == "fill")
         return Completion(found.matrix, mask, found.estimate, found.rank, found.code)
@@ -178,11 +180,7 @@ AUTHORS_WAY = StructuredTargets(**AUTHORS_STRUCTURE)
 
 
 def check_values(q: object) -> None:
-    """Refuse what is no matrix of numbers.
-
-    Raises:
-        ValueError: If so.
-    """
+    """Raise ValueError unless q is a tensor of matrices (..., B, A) of floating-point numbers."""
     if not isinstance(q, Tensor):
         raise ValueError(f"StructuredTargets takes a torch tensor (..., B, A), got {type(q).__name__}.")
     if q.ndim < 2 or 0 in q.shape or not q.dtype.is_floating_point:
@@ -191,14 +189,3 @@ def check_values(q: object) -> None:
             f"StructuredTargets takes floating-point matrices (..., B, A), none of them empty; got {kind} of shape "
             f"{tuple(q.shape)}."
         )
-
-
-def _estimator(config: AgentConfig) -> Estimator:
-    make, name = ESTIMATORS[config.estimator], config.estimator
-    if config.rank and name not in ("hard-impute", "factor-als"):
-        raise ValueError(f"{name} has no rank to set, only hard-impute and factor-als have; got rank {config.rank}.")
-    if name == "soft-impute":
-        return make(ratio=config.ratio, tolerance=config.tolerance, max_steps=AUTHORS_STEPS)
-    if name == "hard-impute" and not config.rank:
-        raise ValueError("hard-impute cannot find the rank by itself: set rank to 1 or more, got 0.")
-    return make(rank=config.rank) if config.rank else make()

@@ -1,9 +1,17 @@
-"""What a learned Q looks like: the study of ranks of the paper's section 4.1, and two questions beside it.
+"""What a learned Q looks like: the numbers of a row of the learning log, and the rank study of section 4.1.
 
-**Ranks** of many random batches of states x actions, see `svrl.agents.metrics`.
+**Ranks** are the paper's approximate rank of batches of values B x A. A large mean alone often carries 99% of the
+energy, so ranks are also computed at .9999 and with each row's mean removed (the advantages).
 
-**What matrix estimation makes of the values.** Each entry of a batch of values q (B x A) is observed with probability
-p, and Soft-Impute completes the rest, as in a structured update. Over all batches
+**Features** are the last hidden activations of a network, N x F. A unit is dormant (Sokar et al., 2023) if
+
+    score_i = mean_n |h_ni| / mean_j mean_n |h_nj|  <=  threshold
+
+and srank (Kumar et al., 2021) is the smallest k with sigma_1 + ... + sigma_k >= (1 - delta) sum of all. Ranks and
+features are small and needed on the host, so they are computed on the CPU, in float64.
+
+**Estimation**: what matrix estimation makes of the values. Each entry of a batch of values q (B x A) is observed with
+probability p, and Soft-Impute completes the rest, as in a structured update. Over all batches
 
     held_out          sqrt(sum (estimate - q)^2 / sum q^2), both over hidden entries
     beyond_row_mean   the same, against sum (q - mean of the row's observed entries)^2: 1 is no better than that mean
@@ -14,21 +22,21 @@ A matrix with a large mean is easy to complete: `held_out` is then small, and sa
 
 **Overestimation**: the agent's values of the states that it meets, less the returns that follow,
 
-    G_t = r_t + gamma * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, a lost life if that
-                                       ends it)
+    G_t = r_t + gamma * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, or a lost life if
+                                       `life_loss_ends`)
 
-with rewards as the agent learns from them. A record ends somewhere, and what comes after it is unknown. A state counts
-if the unknown part weighs at most 1% in its return: if H steps with gamma^H <= .01 follow it, or if a truncation is as
-far away. Two kinds of states are left out although their return is known, because they would be a biased sample: those
-near the end of the record, which count only if their episode is about to fail, and those of episodes so old that only
-failed ones would be known.
+with rewards as the agent learns from them. A record of play ends at some point, and what comes after it is unknown. A
+state counts if the unknown part weighs at most 1% in its return: if H steps with gamma^H <= .01 follow it, or if a
+truncation is as far away. Two kinds of states are left out although their return is known, because they would bias the
+sample: those near the end of the record, which count only if their episode is about to fail, and those of episodes so
+old that only failed ones would be known.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +44,23 @@ import torch
 from torch import Tensor
 
 from svrl.agents.config import Scale
-from svrl.agents.evaluation import MOST_ENVS, Move, at_rest, play
-from svrl.agents.metrics import TIGHT_ENERGY, dormant_share, feature_rank, srank
-from svrl.agents.seeds import derived_seed, generator_for
-from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.evaluation import MOST_ENVS, at_rest, derived_seed, generator_for, play
+from svrl.agents.learner import Learner
+from svrl.agents.replay import Batch, observations
+from svrl.agents.structured_targets import Completion, StructuredTargets
+from svrl.agents.targets import bellman_targets, next_values
 from svrl.envs.make import make_env
-from svrl.matrix.rank import PAPER_ENERGY, check_energy, energies, ranks_at
+from svrl.matrix.estimate import Outcome
+from svrl.matrix.rank import PAPER_ENERGY, check_energy, effective_rank, energies, ranks_at, spectrum
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent
-    from svrl.agents.config import AgentConfig
 
+METRIC_STATES = 512
+"""Transitions that a row of the log looks at, approximately."""
+TIGHT_ENERGY = 0.9999
+DORMANT = 0.025
+DELTA = 0.01
 FEATURE_STATES = 2_048
 """States whose features a rank study looks at, as in Kumar et al."""
 BLOCK = 1 << 21
@@ -56,9 +70,118 @@ BATCHES = 1_000
 SCALES: tuple[Scale, ...] = ("minmax", "row")
 """The authors' scaling, and each row's mean removed."""
 ROUNDING = 1e-12
-"""Relative size of squares that are rounding in single precision: equal entries of a row differ by no more."""
+"""Relative size of squares that are float32 rounding: equal entries of a row differ by no more."""
 UNKNOWN = 0.01
-"""Largest weight of what comes after the record."""
+"""Largest weight of what comes after the record of play."""
+
+
+@torch.no_grad()
+def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) -> dict[str, Any]:
+    """The fields of `svrl.agents.events.Learned` that describe values; reading them waits for the device.
+
+    Args:
+        learner: Its networks and structure are looked at.
+        batch: K * B transitions, on the learner's device.
+        count: K, the number of minibatches that they are split into, as in training.
+        masks: Generator for the observed sets, on the learner's device.
+    """
+    structure, online, network = learner.structure, None, learner.online
+    mask = learner.draw_masks(count, masks)
+    ready = learner.prepare(batch, count, mask)
+    completion, completed_q = ready.completion, ready.target_q
+    if ready.after is not None:
+        online = learner.values(network, ready.after.flatten(0, 1)).view(ready.target_q.shape)
+        if structure is not None and mask is not None and completion is None:
+            completion, completed_q = structure.complete(online, mask), online
+    plain = next_values(learner.config.agent, ready.target_q, online_q=online)
+    values = learner.next_values(ready.target_q, online, None if completion is None else completion.matrix)
+    change = (values - plain).double()
+    targets = bellman_targets(ready.rewards, ready.continues, values, learner.config.gamma)
+    q, features = network(observations(batch)), network.features(observations(batch))
+    return {
+        "q_mean": float(q.mean()),
+        "q_max": float(q.max(-1).values.mean()),
+        "target_mean": float(targets.mean()),
+        "p": None if structure is None else structure.probability(learner.updates),
+        "target_bias": float(change.mean()),
+        "target_gap": float(change.abs().mean()),
+        "targets_changed": float((change != 0).double().mean()),
+        **_completed(completion, completed_q),
+        **{name: float(ranks.float().mean()) for name, ranks in batch_ranks(ready.target_q).items()},
+        "feature_rank": float(feature_rank(features)),
+        "dormant": dormant_share(features, widths=network.feature_widths),
+    }
+
+
+def _completed(completion: Completion | None, before: Tensor) -> dict[str, float | None]:
+    """What completion did to the matrices (K, B, A)."""
+    names = ("row_max_bias", "held_out_error", "estimate_rank", "estimates_converged")
+    if completion is None:
+        return {**dict.fromkeys(names), "row_max_bias": 0.0}
+    error = held_out_error(completion.estimate, before, completion.mask)
+    bias = completion.matrix.max(-1).values - before.max(-1).values
+    converged = (completion.code == Outcome.CONVERGED.code).float()
+    numbers = (bias.mean(), error.mean() if error.numel() else None, completion.rank.float().mean(), converged.mean())
+    return {name: None if number is None else float(number) for name, number in zip(names, numbers, strict=True)}
+
+
+def batch_ranks(q: Tensor) -> dict[str, Tensor]:
+    """Approximate ranks (...) of matrices of values (..., B, A), as they are and with each row's mean removed.
+
+    The keys are those of `Learned`. Ranks are float64, and NaN for matrices that are not finite: training goes on.
+    """
+    q = q.detach().cpu()
+    finite = torch.isfinite(q).flatten(-2).all(-1)
+    q = torch.where(finite[..., None, None], q, 0.0)
+    raw, centred = energies(q), energies(q, centre_rows=True)
+    found = {
+        "rank_99": ranks_at(raw, PAPER_ENERGY),
+        "rank_9999": ranks_at(raw, TIGHT_ENERGY),
+        "row_centred_rank_99": ranks_at(centred, PAPER_ENERGY),
+    }
+    return {name: torch.where(finite, ranks.double(), math.nan) for name, ranks in found.items()}
+
+
+def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:
+    """Share of dormant units on features (N, F); 1 if every unit is silent, NaN if a feature is not finite.
+
+    A unit is compared with its own layer: give the widths of the layers if several stand side by side.
+    """
+    activity = features.detach().cpu().double().abs().mean(0)
+    if not bool(torch.isfinite(activity).all()):
+        return math.nan
+    layers = torch.split(activity, list(widths or [len(activity)]))
+    return sum(int((layer <= threshold * layer.mean()).sum()) for layer in layers) / len(activity)
+
+
+def feature_rank(features: Tensor) -> float:
+    """Effective rank of features (N, F): exp of the entropy of the normalised singular values. NaN if not finite."""
+    features = features.detach().cpu().double()
+    return float(effective_rank(features)) if bool(torch.isfinite(features).all()) else math.nan
+
+
+def srank(features: Tensor, delta: float = DELTA) -> int:
+    """The fewest singular values of features (N, F) with at least 1 - delta of the sum of all; 0 if all are 0."""
+    sigma = torch.as_tensor(spectrum(features.detach().cpu().double()))
+    tail = sigma.flip(-1).cumsum(-1).flip(-1)
+    return int((tail > delta * tail[:1]).sum())
+
+
+def held_out_error(estimate: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
+    """Relative error of an estimator on hidden entries, |estimate - truth|_F / |truth|_F over unobserved entries.
+
+    Args:
+        estimate: (..., B, A).
+        truth: (..., B, A).
+        mask: (..., B, A), bool: the observed entries.
+
+    Returns:
+        (M,), float64: one number for each of the M matrices whose unobserved entries are not all zero.
+    """
+    wrong = torch.where(mask, 0.0, estimate - truth).detach().double().flatten(-2).norm(dim=-1)
+    right = torch.where(mask, 0.0, truth).detach().double().flatten(-2).norm(dim=-1)
+    judged = right > 0
+    return wrong[judged] / right[judged]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +202,8 @@ class RankStudy:
         cdf, ...: Share of the batches of rank at most 0, 1, ..., A.
         feature_rank, srank, dormant: Those of the last features, on up to 2,048 of the states.
         q_mean, q_std, q_min, q_max: Those of all values of all states.
-        estimation: What Soft-Impute makes of up to 1,000 of the batches, for each scaling.
-        optimism: Values against returns; None if too few steps were played in a row to know the returns.
+        estimation: What Soft-Impute makes of up to 1,000 of the batches, for each of `SCALES`.
+        optimism: The overestimation; None if too few steps were played in a row to know the returns.
     """
 
     env: str
@@ -131,8 +254,8 @@ def rank_study(
 ) -> RankStudy:
     """Ranks of random batches of states x actions of an agent's Q, as in the paper's section 4.1.
 
-    The paper does not say where its states come from. Here the agent plays on fresh environments, with a
-    random action now and then so that its games differ, and every state it meets counts, as often as it is met.
+    The paper does not say where its states come from. Here the agent plays on new environments, with a random action
+    now and then so that its games differ, and every state counts as often as the agent meets it.
 
     Args:
         agent: The agent whose Q is studied.
@@ -194,8 +317,9 @@ def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
 ) -> tuple[Tensor, Tensor, Overestimation | None]:
     """Play; the values (states, A) met, float64, the features of some of the states, and the overestimation."""
+    config = agent.config
     env_seed, generator = derived_seed(seed, "rank study environments"), generator_for(seed, "rank study actions")
-    env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **agent.config.env_options)
+    env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **config.env_options)
     stride = max(1, math.ceil(states / FEATURE_STATES))
     values, features, moved = [], [], []
     try:
@@ -203,7 +327,10 @@ def _collect(
             moves = play(agent.network, env, epsilon=epsilon, generator=generator, device=agent.device)
             for k, move in zip(range(math.ceil(states / env.count)), moves, strict=False):
                 values.append(move.q.cpu())
-                moved.append(_outcome(move, agent.config))
+                step = move.step
+                stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
+                outcome = (step.rewards, stops, step.truncated & ~stops, step.ended)
+                moved.append([torch.tensor(part) for part in outcome])
                 if k % stride == 0:
                     with torch.no_grad():
                         features.append(agent.network.features(move.observations).cpu())
@@ -212,17 +339,10 @@ def _collect(
     finally:
         env.close()
     best = torch.stack(values).amax(-1)
-    rewards, stops, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
-    found = overestimation(best, rewards, stops, cuts, ended, agent.config.gamma)
+    rewards, stopped, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
+    rewards = rewards.sign() if config.clip_rewards else rewards
+    found = overestimation(best, rewards, stopped, cuts, ended, config.gamma)
     return torch.cat(values)[:states].double(), torch.cat(features)[:states], found
-
-
-def _outcome(move: Move, config: AgentConfig) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rewards (N,) as the agent learns from them, ends of the bootstrap, truncations, ends of episodes."""
-    step = move.step
-    stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
-    rewards, *flags = (torch.tensor(part) for part in (step.rewards, stops, step.truncated & ~stops, step.ended))
-    return rewards.sign() if config.clip_rewards else rewards, flags[0], flags[1], flags[2]
 
 
 def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:
@@ -343,15 +463,6 @@ def discounted_returns(rewards: Tensor, stops: Tensor, cuts: Tensor, gamma: floa
     return gained, weight
 
 
-def _ages(ended: Tensor) -> Tensor:
-    """(T, N), int64: steps of the episode before this one."""
-    ages, age = [], torch.zeros(ended.shape[1], dtype=torch.int64)
-    for over in ended:
-        ages.append(age)
-        age = torch.where(over, 0, age + 1)
-    return torch.stack(ages)
-
-
 def overestimation(
     values: Tensor, rewards: Tensor, stops: Tensor, cuts: Tensor, ended: Tensor, gamma: float
 ) -> Overestimation | None:
@@ -367,9 +478,11 @@ def overestimation(
     late = math.ceil(math.log(UNKNOWN) / math.log(gamma))
     counts = weight <= UNKNOWN
     counts[max(0, len(values) - late) :] = False
-    age = _ages(ended)
     if bool(cuts.any()):
-        counts &= age <= int(age[cuts].min()) + 1 - late
+        ages = torch.zeros_like(ended, dtype=torch.int64)  # steps of the episode before this one
+        for t in range(1, len(ended)):
+            ages[t] = torch.where(ended[t - 1], 0, ages[t - 1] + 1)
+        counts &= ages <= int(ages[cuts].min()) + 1 - late
     if not bool(counts.any()):
         return None
     expected, got = values.double()[counts], gained[counts]

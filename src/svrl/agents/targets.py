@@ -2,7 +2,7 @@
 
     y = r + gamma * continues * (value of the next state)
 
-and the agents differ only in who chooses the next action and who says what it is worth:
+The agents differ only in what chooses the next action and what values it:
 
 | agent                        | chooses                  | values               |
 |------------------------------|--------------------------|----------------------|
@@ -13,7 +13,7 @@ and the agents differ only in who chooses the next action and who says what it i
 | double structured, completed | online network           | completed target     |
 | double structured, network   | completed ONLINE matrix  | target network       |
 
-`completed` is the paper's; `network` takes away the bias that the maximum over a completed row has.
+`completed` is the paper's rule; `network` avoids the bias of the maximum over a completed row.
 
 With an action mask only valid actions are chosen.
 """
@@ -35,16 +35,16 @@ def next_values(
     next_value_from: Value = "completed",
     action_mask: Tensor | None = None,
 ) -> Tensor:
-    """What the next states are worth, (..., B).
+    """Values of the next states, (..., B).
 
     Args:
         kind: The agent.
         target_q: Values of the target network at the next states, (..., B, A).
-        online_q: Values of the online network there; only double looks at them.
-        completed: A completed matrix, or None for a plain agent: of the online network's values where the agent is
-            double and `next_value_from` is "network", else of the target network's.
-        next_value_from: Who values, where a completed matrix is given.
-        action_mask: (..., B, A), bool: the valid actions of the next states, at least one in each; None if all are.
+        online_q: Values of the online network there; only double needs them.
+        completed: The completed matrix of a structured agent, or None for a plain one: of the online network's values
+            if the agent is double and `next_value_from` is "network", else of the target network's.
+        next_value_from: What values the chosen action of a structured agent.
+        action_mask: (..., B, A), bool: the valid actions of the next states; None if all are.
     """
     double = kind == "double"
     if double and online_q is None and (completed is None or next_value_from == "completed"):
@@ -58,25 +58,29 @@ def next_values(
 
 
 def only_valid(q: Tensor, action_mask: Tensor | None) -> Tensor:
-    """Values (..., A) with -inf for actions that are not valid, so that a maximum never takes them."""
-    return q if action_mask is None else q.masked_fill(~action_mask, -torch.inf)
+    """Values (..., A) with -inf for actions that are not valid, so that a maximum never takes them.
+
+    A state without a valid action is a terminal one. It keeps its values: targets multiply them by 0, and 0 * -inf is
+    not a number.
+    """
+    if action_mask is None:
+        return q
+    return q.masked_fill(~action_mask & action_mask.any(-1, keepdim=True), -torch.inf)
 
 
 def completes_online(double: bool, next_value_from: Value) -> bool:
-    """Whether it is the online network's matrix that is completed, and not the target network's."""
+    """Whether the matrix of the online network is completed, and not that of the target network."""
     return double and next_value_from == "network"
 
 
 def chooser_and_valuer(
     target_q: Tensor, *, online_q: Tensor | None, completed: Tensor | None, next_value_from: Value
 ) -> tuple[Tensor, Tensor]:
-    """The row of the table: whose values choose the next action, and whose say what it is worth.
+    """The row of the table: the values that choose the next action, and the values that it has.
 
     Args:
-        target_q: Values of the target network.
-        online_q: Values of the online network where the agent is double, else None.
-        completed: A completed matrix, of the network that `completes_online` says, or None for a plain agent.
-        next_value_from: Who values, where a completed matrix is given.
+        target_q, completed, next_value_from: As in `next_values`.
+        online_q: Values of the online network for a double agent, else None.
     """
     if completed is None:
         return (target_q if online_q is None else online_q), target_q

@@ -1,15 +1,14 @@
-"""Training: environments step, the replay buffer grows, bursts of updates are made, events come out.
+"""Training: environments step, the replay buffer grows, the learner makes bursts of updates, and events come out.
 
-N environments step once; then K = N * updates_per_step updates are due (below 1: one now and then),
-made in bursts that are cut at each copy of the target network. With act_lag 0 the step is stored
-first, and the next actions come from the network after the burst: textbook DQN. With act_lag 1 the
-burst is made while the environments step, without that step in the buffer, and the actions after it
-come from the network as it was before the burst.
+N environments step once; then K = N * updates_per_step updates are due (below 1: one now and then), in bursts that end
+at each copy of the target network. With act_lag 0 the step is stored first, and the next actions come from the network
+after the burst: textbook DQN. With act_lag 1 the burst runs while the environments step, without that step in the
+buffer, and the actions after it come from the network before the burst.
 
-Environments, exploration, replay, masks and network each have a generator of their own.
+Environments, exploration, replay, masks and network each have their own random generator.
 
-On a GPU everything is launched on streams of the training's own, and bursts are CUDA graphs: the host waits for
-actions only, and with act_lag 1 the environments step while the burst before is still under way.
+On a GPU every training launches its work on its own streams, and bursts are CUDA graphs. The host waits for actions
+only, and with act_lag 1 the environments step while the previous burst still runs.
 """
 
 from __future__ import annotations
@@ -25,19 +24,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.agents.acting import Actor, epsilon_at, explore
 from svrl.agents.agent import Agent
-from svrl.agents.config import AgentConfig, Precision, default_precision, family_of
-from svrl.agents.cuda_graph import stream_of
-from svrl.agents.evaluation import with_evaluation
+from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision, family_of
+from svrl.agents.cuda_graph import CudaGraph, GpuEvent, computing_in, stream_of
+from svrl.agents.evaluation import derived_seed, explore, generator_for, with_evaluation
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
-from svrl.agents.learner import GraphedBursts, Learner, can_capture
-from svrl.agents.metrics import METRIC_STATES, metrics
+from svrl.agents.learner import GraphedBursts, Learner, can_capture, copy_weights
 from svrl.agents.networks import QNetwork, build_network
-from svrl.agents.precision import check_precision, computing_in
 from svrl.agents.replay import Batch, Layout, Replay, refuse_few_transitions
-from svrl.agents.seeds import derived_seed, generator_for
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.agents.study import METRIC_STATES, metrics
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
 from svrl.runtime.device import check_device
@@ -49,18 +45,67 @@ ROOM = 1.25
 """A replay buffer goes to a GPU that has this many times its size free."""
 
 
+class Actor:
+    """Greedy actions: observations (N, *observation_shape) to (N,).
+
+    They come from the network that learns or, with a lag, from a copy, which takes over the weights before each burst.
+    On a GPU the copy works on its own stream, so actions do not wait for the burst.
+
+    Attributes:
+        network: The one that learns, or with a lag its copy.
+    """
+
+    def __init__(self, network: QNetwork, spec: EnvSpec, *, n_envs: int, lag: bool, precision: Precision) -> None:
+        self.network = copy.deepcopy(network).requires_grad_(False) if lag else network
+        device = next(network.parameters()).device
+        self._precision = precision
+        self._seen = torch.zeros((n_envs, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
+        self._shown = torch.zeros_like(self._seen, device="cpu").pin_memory() if self._seen.is_cuda else self._seen
+        self._stream = stream_of(device, first=True) if lag else None
+        self._ready, self._done = GpuEvent(device), GpuEvent(device)
+        self._greedy = CudaGraph(self._best, device, repeatable=True)
+        self._ready.record()  # the copy is made on one stream, and used on another
+
+    def follow(self, network: QNetwork) -> None:
+        """Take over the weights of `network` at this point of the current stream, once the last actions are chosen."""
+        if self.network is not network:
+            self._done.wait()
+            copy_weights(network, self.network)
+            self._ready.record()
+
+    @torch.no_grad()
+    def __call__(self, observations: np.ndarray) -> Tensor:
+        """The best actions (N,), int64, on the host; waits for nothing else."""
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            if self._stream is not None:
+                self._ready.wait()
+            np.copyto(self._shown.numpy(), observations)
+            if self._shown is not self._seen:
+                self._seen.copy_(self._shown, non_blocking=True)
+            actions = self._greedy()
+            self._done.record()
+            return actions.cpu()
+
+    def release(self) -> None:
+        """Free the graph and its memory."""
+        self._greedy.release()
+
+    def _best(self) -> Tensor:
+        return self.network.of_scaled(self.network.scaled(self._seen), self._precision).argmax(-1)
+
+
 class Training:
-    """An agent in training: everything that its next steps depend on.
+    """An agent in training, with everything that its next steps depend on.
 
     Args:
-        source: The environment, by name, or a function that makes a Gymnasium environment of your own.
+        source: The environment, by name, or a function that makes your own Gymnasium environment.
         config: All settings.
         seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1", for the networks.
         precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         env_threads: Native threads of Atari, which change no result; 0 leaves their number to ale-py.
-        graphs: Whether bursts on a GPU are CUDA graphs, which changes no more than rounding.
-        say: Takes notes for a person, a sentence each; by default they are warnings.
+        graphs: Whether bursts on a GPU are CUDA graphs, which changes rounding only.
+        say: Called with notes, a sentence each; by default they are warnings.
 
     Attributes:
         env: The name of the environment.
@@ -102,7 +147,7 @@ class Training:
         self._stream = stream_of(self.device)
         with self.at_work():
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
-            self.learner = Learner(network, copy.deepcopy(network), config, structure, precision=self.precision)
+            self.learner = Learner(network, config, structure, precision=self.precision)
             memory = _replay_device(self.spec, config, self.device, self.say)
             self.replay = Replay(self.spec, n_envs=config.n_envs, capacity=config.buffer_size, device=memory)
             self._actor = Actor(
@@ -136,7 +181,7 @@ class Training:
         return make_env(self.source, self.config.n_envs, seed=seed, threads=self.env_threads, **options)
 
     def _graph_bursts(self) -> GraphedBursts | None:
-        """Bursts as graphs, where there is a GPU; but for an estimator that waits in every single step."""
+        """Bursts as graphs on a GPU; None if the estimator waits for the GPU in every step."""
         learner, config = self.learner, self.config
         if self._stream is None or not self._graphs or (learner.completes_each_step and not can_capture(learner)):
             return None
@@ -145,7 +190,7 @@ class Training:
             return GraphedBursts(learner, self.replay, most=most)
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Launch on the training's own stream, and multiply in its precision."""
+        """A context in which work goes to the training's own stream, in its precision."""
         return nullcontext() if self._stream is None else self._on_gpu()
 
     @contextmanager
@@ -154,13 +199,13 @@ class Training:
             yield
 
     def settle(self) -> None:
-        """Wait until everything that was launched is done; before others look at networks or memory."""
+        """Wait until the GPU is done. Call it before you look at networks or memory."""
         if self._stream is not None:
             self._stream.synchronize()
 
     @property
     def network(self) -> QNetwork:
-        """The online network, with nothing under way."""
+        """The online network, after all work on it is done."""
         self.settle()
         return self.learner.online
 
@@ -172,7 +217,7 @@ class Training:
     @property
     def epsilon(self) -> float:
         """Probability that the next action is random."""
-        return epsilon_at(self.config, self.steps)
+        return self.config.epsilon_at(self.steps)
 
     def events(self) -> Iterator[Event]:
         """Train until config.steps. You may stop at any event; the next call resumes with the one after it."""
@@ -189,50 +234,38 @@ class Training:
     def _advance(self) -> list[Event]:
         """One step of all environments, and the events that follow from it."""
         before, every = self.steps, self.config.log_every
-        step = self._step_lagging() if self.config.act_lag else self._step_at_once()
+        actions = self._choose() if self._pending is None else self._pending
+        self._envs.send(actions)
+        if self.config.act_lag:
+            self._actor.follow(self.learner.online)
+            self._learn()
+        step = self._envs.recv()
+        self.replay.append(actions, step)
+        self._observations = step.observations
+        self.steps += self.config.n_envs
+        if self.config.act_lag:
+            self._pending = self._choose()
+        else:
+            self._learn()
         told: list[Event] = [*self._account(step)]
         if self._last_losses is not None and self.steps // every > before // every:
             told.append(self._describe())
         return [*told, Stepped(steps=self.steps, updates=self.updates, epsilon=self.epsilon)]
 
-    def _step_at_once(self) -> Step:
-        actions = self._choose()
-        self._envs.send(actions)
-        step = self._envs.recv()
-        self._store(actions, step)
-        self._learn()
-        return step
-
-    def _step_lagging(self) -> Step:
-        actions = self._choose() if self._pending is None else self._pending
-        self._envs.send(actions)
-        self._actor.follow(self.learner.online)
-        self._learn()
-        step = self._envs.recv()
-        self._store(actions, step)
-        self._pending = self._choose()
-        return step
-
     def _choose(self) -> np.ndarray:
-        return explore(
-            self._greedy, self.config.n_envs, self.spec.n_actions, self.epsilon, self._generators["exploration"]
-        )
+        n_envs, n_actions = self.config.n_envs, self.spec.n_actions
+        return explore(self._greedy, n_envs, n_actions, self.epsilon, self._generators["exploration"])
 
     def _greedy(self) -> Tensor:
         assert self._observations is not None
         return self._actor(self._observations)
-
-    def _store(self, actions: np.ndarray, step: Step) -> None:
-        self.replay.append(actions, step)
-        self._observations = step.observations
-        self.steps += self.config.n_envs
 
     def _learn(self) -> None:
         learner, due = self.learner, self.config.updates_after(self.steps)
         while due > learner.updates:
             self._last_losses = self._burst(min(due - learner.updates, learner.until_copy()))
             self._losses.append(self._last_losses.sum())
-            if self.device.type == "cpu":  # a GPU is asked when it is waited for anyway: at the next row or checkpoint
+            if self.device.type == "cpu":  # on a GPU this waits, so it is checked at the next row or checkpoint
                 self._refuse_divergence(self._losses[-1:])
 
     def _burst(self, count: int) -> Tensor:
@@ -240,7 +273,7 @@ class Training:
         draws, masks = self._generators["replay"], self._generators["masks"]
         if self._graphed is not None:
             return self._graphed.burst(min(count, self._graphed.most), draws, masks)
-        # Nobody looks at a batch after its burst, so the next one may write over it.
+        # A batch is not used after its burst, so the next one may overwrite it.
         self._batch = self.replay.sample(count * self.config.batch_size, draws, out=self._batch)
         return self.learner.burst(_moved(self._batch, self.device), count, masks)
 
@@ -248,7 +281,7 @@ class Training:
         """Raise ValueError if a loss is not finite, since nothing useful follows. Waits for the device.
 
         Args:
-            sums: Summed losses of the bursts since the last look.
+            sums: Summed losses of the bursts since the last check.
         """
         last = self._last_losses
         if last is None or not sums:
@@ -266,7 +299,7 @@ class Training:
         )
 
     def _account(self, step: Step) -> list[EpisodeEnded]:
-        """Close all games that ended, and return their events."""
+        """Add a step to the games under way, and return the events of those that ended."""
         self._returns += step.rewards
         self._lengths += 1
         ended: list[EpisodeEnded] = []
@@ -290,31 +323,28 @@ class Training:
         return ended
 
     def _describe(self) -> Learned:
+        """A row of the log, on transitions drawn for it by its own generators, so that logging changes nothing."""
         losses, self._losses = self._losses, []
         self._logged, since = self.updates, self.updates - self._logged
         self._refuse_divergence(losses)
-        return Learned(
-            steps=self.steps,
-            updates=self.updates,
-            epsilon=self.epsilon,
-            loss=float(torch.stack(losses).cpu().sum()) / since if losses else 0.0,
-            **self._metrics(),
-        )
-
-    def _metrics(self) -> dict[str, Any]:
-        """Metrics of transitions drawn for them alone, by their own generators, so that logging changes nothing."""
         count = max(1, METRIC_STATES // self.config.batch_size)
         draws, masks = (
             generator_for(self.seed, f"{what} of metrics {self.updates}", device)
             for what, device in (("states", self.replay.device), ("masks", self.device))
         )
         batch = self.replay.sample(count * self.config.batch_size, draws)
-        return metrics(self.learner, _moved(batch, self.device), count, masks)
+        return Learned(
+            steps=self.steps,
+            updates=self.updates,
+            epsilon=self.epsilon,
+            loss=float(torch.stack(losses).cpu().sum()) / since if losses else 0.0,
+            **metrics(self.learner, _moved(batch, self.device), count, masks),
+        )
 
     def capture(self) -> dict[str, Any]:
         """Everything but the replay buffer, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
-        self._refuse_divergence(self._losses)  # such a checkpoint would be of no use
+        self._refuse_divergence(self._losses)  # such a checkpoint would be useless
         return {
             "steps": self.steps,
             "episodes": self.episodes,
@@ -331,47 +361,44 @@ class Training:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Return to the state that `capture` saw; the replay buffer has been filled before.
+        """Return to the state that `capture` saw; fill the replay buffer before.
 
-        Environments that cannot be restored begin new games, seeded by the seed and the steps.
+        Environments that cannot be restored begin new games, whose seed follows from the seed and the steps.
         """
         self.settle()
         with self.at_work():
-            self._restore(state)
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        self.steps, self.episodes = int(state["steps"]), int(state["episodes"])
-        self.recent_scores = deque(state["recent_scores"], maxlen=WINDOW)
-        self._losses = list(torch.as_tensor(state["losses"]).to(self.device))
-        self._untold.clear()
-        self._logged = int(state["logged"])
-        self.learner.restore(state["learner"])
-        if self._graphed is not None:
-            self._graphed.release()  # its graphs point to the optimiser's old state
-        self._graphed = self._graph_bursts()
-        self._actor.follow(self.learner.online)
-        for name, source in self._generators.items():
-            self._continue(name, source, torch.as_tensor(state["generators"][name]))
-        if state["observations"] is None:
-            return
-        why = f"games of {self.env} cannot be saved, so"
-        if state["environments"] is not None:
-            try:
-                self._observations = self._envs.restore(state["environments"])
-            except ValueError as error:
-                why = f"{error} So"
-            else:
-                self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
-                self._pending = state["pending"]
+            self.steps, self.episodes = int(state["steps"]), int(state["episodes"])
+            self.recent_scores = deque(state["recent_scores"], maxlen=WINDOW)
+            self._losses = list(torch.as_tensor(state["losses"]).to(self.device))
+            self._untold.clear()
+            self._logged = int(state["logged"])
+            self.learner.restore(state["learner"])
+            if self._graphed is not None:
+                self._graphed.release()  # its graphs point to the optimiser's old state
+            self._graphed = self._graph_bursts()
+            self._actor.follow(self.learner.online)
+            for name, source in self._generators.items():
+                self._continue(name, source, torch.as_tensor(state["generators"][name]))
+            if state["observations"] is None:
                 return
-        self.say(f"Note: {why} those under way are lost and new ones begin.")
-        self._envs.close()
-        self._envs = self._open(f"environments after {self.steps}")
-        self._observations, self._pending = self._envs.reset(), None
-        self.replay.begin(self._observations)
+            why = f"games of {self.env} cannot be saved, so"
+            if state["environments"] is not None:
+                try:
+                    self._observations = self._envs.restore(state["environments"])
+                except ValueError as error:
+                    why = f"{error} So"
+                else:
+                    self._returns, self._lengths = state["returns"].copy(), state["lengths"].copy()
+                    self._pending = state["pending"]
+                    return
+            self.say(f"Note: {why} those under way are lost and new ones begin.")
+            self._envs.close()
+            self._envs = self._open(f"environments after {self.steps}")
+            self._observations, self._pending = self._envs.reset(), None
+            self.replay.begin(self._observations)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
-        """Resume a stream of random numbers; begin a new one if the replay buffer moved between GPU and RAM."""
+        """Resume a random generator; seed it anew if the replay buffer moved between GPU and RAM."""
         if len(state) == len(source.get_state()):
             source.set_state(state)
         else:
@@ -389,11 +416,11 @@ class Training:
 
 
 LEAST_BYTES = {"atari": 1_000_000, "minatar": 4_000, "control": 200, "gymnasium": 4_000}
-"""RAM that an environment of each family takes at least; of Gymnasium's, that is CartPole, and others take more."""
+"""RAM that an environment of each family takes at least; for Gymnasium that of CartPole, and others take more."""
 
 
 def _refuse_too_many(env: str, count: int, capacity: int) -> None:
-    """Raise ValueError if the environments do not fit into RAM, or a step of all of them not into the replay buffer."""
+    """Raise ValueError if the environments do not fit into RAM, or one step of all of them into the replay buffer."""
     need, free = count * LEAST_BYTES[family_of(env)], free_ram()
     if need > free:
         raise ValueError(
@@ -435,12 +462,12 @@ def train(
 ) -> Agent:
     """Train an agent and return it.
 
-    Nothing is written to disk; `svrl train` writes a run directory, and can be interrupted. On the CPU two calls with
+    Nothing is written to disk; `svrl train` writes a run directory and can be interrupted. On the CPU two calls with
     the same seed and number of threads give the same agent; on a GPU the last digits may differ.
 
     Args:
         env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
-            without arguments that makes a Gymnasium environment of your own.
+            without arguments that makes your own Gymnasium environment.
         config: All settings; by default the preset of the environment's family.
         seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1".

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.agents.config import ARMS, CHOICES, PRECISIONS, PRESETS, AgentConfig, default_precision
+from svrl.agents.config import ARMS, CHOICES, PRECISIONS, PRESETS, AgentConfig, check_precision, default_precision
 from svrl.cli.answers import BAD_INPUT, INTERRUPTED, answer, nearest, resumable, say, sentence_of, show, stopped, tell
 from svrl.cli.flags import MOST_THREADS, Device, Json, Seed, again, given_of, one_of, with_fields
 from svrl.cli.progress import Bars
@@ -145,7 +145,6 @@ def train(
         raise ValueError("--wandb follows one run of a process at a time: give --together 1, or leave it out.")
     with Signals().held_back() as signals:
         # Imported here because it is slow: a mistyped option is reported before it.
-        from svrl.agents.precision import check_precision
         from svrl.training.population import Manner, Member
         from svrl.training.session import Habits
 

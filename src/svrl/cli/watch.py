@@ -77,8 +77,7 @@ def played(
     """Pictures of whole games, each cut at `max_steps`; the score of each game is added to `scores`."""
     import torch
 
-    from svrl.agents.acting import epsilon_greedy
-    from svrl.agents.seeds import derived_seed, generator_for
+    from svrl.agents.evaluation import derived_seed, epsilon_greedy, generator_for
     from svrl.envs.make import make_env
     from svrl.envs.vector import step
 

@@ -343,7 +343,7 @@ def _serve(
             begun = partial(tell, spec.id, None)
             found = carry_out(store, spec, effort, heard, device=device, together=together, begun=begun)
             if device is not None:
-                from svrl.training.gpu import release
+                from svrl.agents.cuda_graph import release
 
                 release(device)
             tell(spec.id, *found)

@@ -1,7 +1,7 @@
-"""Several runs at the same time in one process, a thread and a folder each.
+"""Several runs at the same time in one process, each in its own thread and folder.
 
 Emulators and GPUs work while Python waits, so one process can keep them busy with several runs. Every run has its own
-generators, rows and checkpoints. Its result is that of the run alone, and it can be resumed alone.
+generators, rows and checkpoints. Its result is the same as alone, and it can be resumed alone.
 
     a signal    every run saves at its next step and stops; runs that wait do not begin
     a failure   the other runs train to their end, and then all failures are raised together
@@ -19,29 +19,29 @@ from pathlib import Path
 from typing import Any
 
 from svrl.agents.config import AgentConfig, Precision, default_precision
+from svrl.agents.cuda_graph import release
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource
 from svrl.runtime.device import is_gpu
 from svrl.runtime.stop_signals import Signals, Stopped
 from svrl.runtime.threads import torch_threads
-from svrl.training.gpu import release
 from svrl.training.session import Habits, Progress, Unseen, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
-"""Seconds that a thread may keep Python to itself while others wait for it; a step takes less than the usual 5 ms."""
+"""Seconds for which a thread may hold the GIL while others wait; a step takes less than the usual 5 ms."""
 _LISTEN_EVERY = 0.5
-"""Seconds after which the main thread looks for signals, whichever thread the system gave them to."""
+"""Seconds between two looks of the main thread for signals, which the system may deliver to any thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One run of a population; the words are those of `train_in_directory`.
+    """One run of a population; the arguments are those of `train_in_directory`.
 
     Attributes:
         env: The name of an environment, or a function that makes one.
         config: All settings of the agent.
-        folder: Of the run, of no other.
-        seed: Of everything random.
+        folder: Of this run alone.
+        seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1".
         precision: Of matrix products; None takes the default of the device.
         threads: CPU threads of torch; None leaves them as they are.
@@ -65,8 +65,8 @@ class Manner:
     Attributes:
         habits: How each is kept and shown.
         env_threads: Native threads of each run's environments; 0 leaves it to ale-py.
-        progress: Makes what shows a person how a run goes; called in the run's thread.
-        say: Takes notes and warnings on a run for a person, from any thread.
+        progress: Makes the progress display of a run; called in the run's thread.
+        say: Called with notes and warnings on a run, from any thread.
     """
 
     habits: Habits | None = None
@@ -105,7 +105,7 @@ def train_population(
         signals: Those that the caller holds back already; by default they are held back here.
 
     Returns:
-        What the result.json of each holds.
+        The content of each result.json.
 
     Raises:
         PopulationError: If runs failed.
@@ -174,7 +174,6 @@ def in_threads(work: Callable[[], None], count: int, threads: int | None) -> Non
             unexpected.append(error)
 
     earlier = sys.getswitchinterval()
-    # How long a thread waits for Python after its emulators or GPU answer; a step takes less than the usual 5 ms.
     sys.setswitchinterval(min(earlier, SWITCH_INTERVAL))
     try:
         with torch_threads(threads):
@@ -217,7 +216,7 @@ def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
 
 
 def _forget_locals(error: BaseException | None) -> None:
-    """Drop the variables that a traceback holds, and with them the memory of a run that is over."""
+    """Drop the variables that a traceback holds, and with them the memory of the failed run."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__

@@ -1,8 +1,8 @@
-"""How far is an agent's Q from the best there is? On control tasks planning knows the answer.
+"""The error of an agent's Q against Q*, which planning computes on control tasks.
 
-The task that the agent learns on is put on the grid of its axes and solved exactly, with the agent's
-discount and number of actions. A network is then asked for its values at the grid states. With
-span = max Q* - min Q*, and means over all grid states and actions,
+The task of the agent is discretised on the grid of its axes and solved exactly, with the agent's discount and number
+of actions. A network is then evaluated at the grid states. With span = max Q* - min Q*, and means over all grid states
+and actions,
 
     mean_error       mean |Q - Q*| / span
     max_error        max |Q - Q*| / span
@@ -12,9 +12,9 @@ span = max Q* - min Q*, and means over all grid states and actions,
 
 where V_greedy are the exact values, on the grid, of acting greedily by the network.
 
-What is known is the Q* of the grid without noise. The agent's environment adds the noise of the task to
-its moves and knows no grid; so even a perfect agent keeps a small error here. It also cuts episodes off after
-200 steps, but bootstraps there as if they went on, and that leaves Q* as it is.
+This is the Q* of the grid without noise. The agent's environment is continuous and adds the task's noise to its moves,
+so even a perfect agent keeps a small error here. It also truncates episodes after 200 steps, but the agent bootstraps
+there, which leaves Q* unchanged.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ CONTROL = "control/"
 PRECISION = 1e-8
 """Error of exact values, as a share of the largest that rewards allow."""
 BLOCK = 1 << 20
-"""Values that the network is asked for at once."""
+"""Values that the network computes at once."""
 MOST_VALUES = 10**8
-"""Grid states x actions beyond which Q* is not kept: 800 MB."""
+"""Most grid states x actions whose Q* is kept: 800 MB."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QStarError:
-    """An exact Q*, computed once, and where to compare a network with it.
+    """An exact Q*, computed once, to compare networks with.
 
     Attributes:
         model: The task on its grid, with the agent's discount.
-        observations: What the agent sees at the grid states, (S, width), float32.
+        observations: The agent's observations at the grid states, (S, width), float32.
         q_star: (S, A), float64.
         v_star: (S,), float64.
     """
@@ -70,11 +70,11 @@ class QStarError:
         """Plan a task.
 
         Args:
-            task: Its axes say how fine the grid is.
-            gamma: The agent's; it replaces the task's own.
+            task: Its axes define the grid.
+            gamma: The agent's discount, which replaces the task's own.
 
         Raises:
-            ValueError: If Q* on that grid is too large to be kept.
+            ValueError: If Q* on that grid is too large.
         """
         if task.n_states * task.n_actions > MOST_VALUES:
             raise ValueError(
@@ -92,10 +92,10 @@ class QStarError:
 
     @classmethod
     def of_learner(cls, learner: Training | Agent) -> QStarError:
-        """Of the task of a training or an agent.
+        """Plan the task of a training or an agent.
 
         Raises:
-            ValueError: If its Q* is not known; the sentence says why.
+            ValueError: If its Q* is not known; the message says why.
         """
         if not learner.env.startswith(CONTROL):
             raise ValueError(f"The best Q is known for {CONTROL}TASK only, and {learner.env} is not planned on.")
@@ -139,19 +139,19 @@ class QStarError:
         }
 
     def event_row(self, learner: Training | Agent) -> dict[str, Any]:
-        """A row for logs: steps, updates and the errors of the online network as it is now."""
+        """A row for logs: steps, updates and the errors of the online network at this moment."""
         at_work = learner.at_work() if hasattr(learner, "at_work") else nullcontext()
         with at_rest(learner.network) as network, at_work:
             errors = self.measure(network, learner.device)
         return {"steps": learner.steps, "updates": learner.updates, **errors}
 
 
-class QStarRows:
-    """A row with the error against the planned Q* at every event of diagnostics.
+class QStarRows(RowLog):
+    """Appends a row with the error against the planned Q* at every `Learned`.
 
     Attributes:
         last: The newest row, or None.
-        reason: Why there is none, in a sentence; empty where there is one.
+        reason: Why no row can be written, in a sentence; empty if rows are written.
     """
 
     def __init__(self, run: RunDirectory, training: Training) -> None:
@@ -162,9 +162,8 @@ class QStarRows:
             self._error = QStarError.of_learner(training)
         except ValueError as error:
             self.reason = str(error)
-        self._log = RowLog(run.path / Q_STAR, up_to=training.steps)
-        rows = last_rows(run.path / Q_STAR, 1)
-        self.last: dict[str, Any] | None = rows[0] if rows else None
+        super().__init__(run.path / Q_STAR, up_to=training.steps)
+        self.last: dict[str, Any] | None = next(iter(last_rows(self.path, 1)), None)
 
     def __call__(self, event: Event) -> None:
         """Measure and append a row."""
@@ -172,21 +171,13 @@ class QStarRows:
             self.measure()
 
     def measure(self) -> None:
-        """A row of this moment, unless there is one."""
+        """Append a row for this step, unless it has one."""
         if self._error is not None and (self.last is None or self.last["steps"] != self._training.steps):
             self.last = self._error.event_row(self._training)
-            self._log.append(self.last)
-
-    def flush(self) -> None:
-        """Hand all rows to the system."""
-        self._log.flush()
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._log.close()
+            self.append(self.last)
 
 
 def _tolerance(model: GridMDP) -> float:
-    """Absolute, for exact values; those that rewards allow set the scale, because rounding follows it."""
+    """The absolute error of exact values; the largest value that rewards allow sets the scale, as for rounding."""
     most = max(abs(end) for end in model.reward_range)
     return max(1e-9, PRECISION * most / (1.0 - model.gamma))

@@ -1,4 +1,4 @@
-"""What config.json and result.json of a training hold: settings, versions, and what came out."""
+"""The content of config.json and result.json of a training: settings and results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ INTERVAL = "95%, percentile bootstrap over games"
 def settings_of(
     env: str, config: AgentConfig, *, seed: int, device: str, threads: int, precision: str | None
 ) -> dict[str, Any]:
-    """What config.json holds, but for the versions.
+    """The content of config.json without the versions.
 
     Args:
         env: Name of the environment.
         config: All settings of the agent.
-        seed: Of everything random.
+        seed: Seeds everything random.
         device: cpu, cuda or cuda:N.
-        threads: CPU threads of torch, whose number may change the last digits.
+        threads: CPU threads of torch; their number may change the last digits.
         precision: float32, tf32 or bf16; None takes the default of the device.
     """
     precision = precision or default_precision(device)
@@ -36,7 +36,7 @@ def settings_of(
 
 
 def result_of(session: TrainingSession) -> dict[str, Any]:
-    """What result.json holds; a value that is None has its reason beside it."""
+    """The content of result.json; each value that is None comes with a reason."""
     training, asked = session.training, session.run.config
     scores = training.recent_scores
     steps_here = training.steps - session.began_at

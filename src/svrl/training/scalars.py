@@ -32,12 +32,12 @@ def scalars_of(event: Event) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Scalars:
-    """Passes the numbers of events on to a program.
+    """Writes the numbers of events to a logger.
 
     Attributes:
-        write: Takes numbers by name, and their step.
-        flush: Hands everything to the system.
-        close: Writes what is left.
+        write: Called with numbers by name, and their step.
+        flush: Writes everything to disk.
+        close: Writes everything and ends.
     """
 
     write: Callable[[dict[str, float], int], object]
@@ -45,20 +45,20 @@ class Scalars:
     close: Callable[[], None]
 
     def __call__(self, event: Event) -> None:
-        """Write the numbers of the event, if it has some."""
+        """Write the numbers of an event, if it has any."""
         if scalars := scalars_of(event):
             self.write(scalars, event.steps)
 
 
 def to_tensorboard(folder: Path, *, since: int = 0) -> Scalars:
-    """Scalars below `folder`, where TensorBoard shall look.
+    """Write scalars for TensorBoard to `folder`.
 
     Args:
-        folder: Of the scalars.
-        since: The step that the run resumes from; what was written after it is hidden.
+        folder: TensorBoard's `--logdir`.
+        since: The step that the run resumes from; TensorBoard hides what was written after it.
 
     Raises:
-        ImportError: If tensorboard is not installed, with the command that installs it.
+        ImportError: If tensorboard is not installed; the message has the command that installs it.
     """
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -74,15 +74,15 @@ def to_tensorboard(folder: Path, *, since: int = 0) -> Scalars:
 
 
 def to_wandb(project: str, folder: Path, config: Mapping[str, Any]) -> Scalars:
-    """Scalars for a project of Weights & Biases.
+    """Write scalars to a project of Weights & Biases.
 
     Args:
         project: Name of the project.
         folder: The run directory; its name is the name of the run.
-        config: What config.json holds. A run that is resumed keeps its id; a new one in the same folder gets another.
+        config: The content of config.json. A resumed run keeps its id; a new one in the same folder gets another.
 
     Raises:
-        ImportError: If wandb is not installed, with the command that installs it.
+        ImportError: If wandb is not installed; the message has the command that installs it.
     """
     try:
         library = importlib.import_module("wandb")

@@ -1,17 +1,18 @@
 """Training in a run directory: events go to rows, pictures and checkpoints, and a signal loses nothing.
 
-A checkpoint is written every few minutes, at the end, and when a signal comes. Checkpoints are made at `Stepped`, the
-last event of a step, so that the rows of a step and its checkpoint belong together, or in an evaluation just before it,
+A checkpoint is written every few minutes, at the end, and when a signal comes. It is written at `Stepped`, the last
+event of a step, so that the rows of a step and its checkpoint belong together, or in an evaluation just before it,
 which the resumed run begins anew.
 
-Nothing that was there is given up before everything that may fail has been made, and a new run that fails before
-its first checkpoint leaves nothing behind.
+Rows after the checkpoint are dropped only after every step that can fail, and a new run that fails before its first
+checkpoint leaves nothing behind.
 
-Several threads may train, each in a folder of its own. What is not thread-safe they do one at a time.
+Several threads may train, each in its own folder. A lock guards what is not thread-safe.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,27 +26,28 @@ import torch
 
 from svrl.agents.agent import Agent
 from svrl.agents.checkpoint import Checkpoints
-from svrl.agents.config import AgentConfig, Precision, default_precision
+from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
-from svrl.agents.precision import check_precision
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource, name_of
 from svrl.runtime import run_directory as files
-from svrl.runtime.device import check_device
+from svrl.runtime.device import check_device, is_gpu
 from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import RowLog, last_rows, read_rows
 from svrl.runtime.run_directory import RunDirectory, locked, read_config
 from svrl.runtime.stop_signals import Signals
-from svrl.training.gpu import at_work_on
 from svrl.training.q_star import QStarRows
 from svrl.training.result import result_of, settings_of
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held for imports, for registries of other libraries, and for drawing: matplotlib's style is the whole process's.
+"""Held for imports, for registries of other libraries, and for drawing, because matplotlib's style is global.
 
-numba needs none: it compiles under a lock of its own.
+numba compiles under its own lock.
 """
+_FULL = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""Messages of a full GPU if torch did not request the memory itself."""
+_SIZE = r"([\d.]+ [KMGT]?i?B|[\d.]+ bytes)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +85,18 @@ class Consumer(Protocol):
 
 
 class Progress(Protocol):
-    """Shows a person how training goes. A subclass writes the methods that it needs; the others show nothing."""
+    """Shows how training goes. A subclass overrides the methods that it needs; the others show nothing."""
 
     def shown(self) -> AbstractContextManager[object]:
-        """Show it for as long as the block lasts."""
+        """A context during which progress is shown."""
         return nullcontext()
 
     def __call__(self) -> None:
-        """Look at the training; called after every step."""
+        """Show the training as it is now; called after every step."""
         return
 
     def say(self, what: str) -> None:
-        """Show what is done instead of training."""
+        """Show what happens instead of training."""
         return
 
     def evaluating(self, done: int, of: int) -> None:
@@ -130,18 +132,18 @@ def train_in_directory(
     Torch's threads are taken as they are, and are a setting of the run like every other.
 
     Args:
-        env: The name of an environment, or a function that makes one of your own.
+        env: The name of an environment, or a function that makes your own.
         config: All settings; by default the preset of the environment's family.
         folder: New or empty; with `resume` that of the run.
-        seed: Of everything random.
+        seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1".
         precision: Of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
         env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
         resume: Resume an interrupted run, or train a finished one whose replay was kept for more steps.
         habits: How the run is kept and shown.
         watch: Called with every event, see `svrl.agents.events`.
-        progress: Makes what shows a person how it goes.
-        say: Takes notes and warnings for a person, a sentence each.
+        progress: Makes the progress display.
+        say: Called with notes and warnings, a sentence each.
         signals: Those that the caller holds back already; by default they are held back here.
 
     Returns:
@@ -149,8 +151,8 @@ def train_in_directory(
 
     Raises:
         Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` continues.
-        ValueError: If the folder is not free, holds another run, or something was asked for that cannot be; if the
-            memory of the GPU is full.
+        ValueError: If the folder is not free or holds another run, if an argument is wrong, or if the memory of the
+            GPU is full.
     """
     if precision is None:
         precision = read_config(Path(folder)).get("precision", "float32") if resume else default_precision(device)
@@ -180,7 +182,7 @@ def train_in_directory(
 
 @contextmanager
 def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[RunDirectory]:
-    """A run that no other process works on; a new one is removed if it fails before its first checkpoint."""
+    """Lock the folder of a run; a new run that fails before its first checkpoint is removed."""
     if resume:
         read_config(path)  # raises if there is nothing to resume
         with locked(path):
@@ -197,12 +199,41 @@ def _opened(path: Path, settings: dict[str, Any], resume: bool) -> Iterator[RunD
             raise
 
 
+@contextmanager
+def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
+    """Make a GPU the current one, and turn an out-of-memory error into one sentence; on the CPU nothing.
+
+    Args:
+        device: Of the run.
+        folder: Of the run. The sentence names it if it holds a checkpoint.
+
+    Raises:
+        ValueError: If the GPU has no memory left.
+    """
+    if not is_gpu(device):
+        yield
+        return
+    try:
+        with torch.cuda.device(device):  # each thread has a current GPU of its own, at first GPU 0
+            yield
+    except RuntimeError as error:
+        said = str(error)
+        if not isinstance(error, torch.OutOfMemoryError) and not any(sign in said for sign in _FULL):
+            raise
+        asked, free = (re.search(pattern, said) for pattern in (f"Tried to allocate {_SIZE}", f"{_SIZE} is free"))
+        sizes = [found[1] + what for found, what in ((asked, " was asked for"), (free, " is free")) if found]
+        told = f"The memory of {device} is full{': ' if sizes else ''}{' and '.join(sizes)}. "
+        told += "Lower --buffer-size, --n-envs or --batch-size, or train fewer at a time with --together."
+        kept = any((folder / "checkpoints").glob("*.npz"))
+        raise ValueError(f"{told} The last checkpoint is in {folder}." if kept else told) from error
+
+
 class TrainingSession:
-    """What this process does for a run, from where it stands to its end.
+    """The part of a run that this process trains.
 
     Attributes:
-        seconds: What training took, evaluations left out.
-        began_at: Steps of the run when this process took it up.
+        seconds: Duration of training, without evaluations.
+        began_at: Steps of the run when this process began.
         q_star: The comparison with a planned Q*, on control tasks.
     """
 
@@ -220,7 +251,7 @@ class TrainingSession:
         self._saved_at = -1
 
     def restore(self) -> None:
-        """Go back to the newest checkpoint, if there is one."""
+        """Return to the newest checkpoint, if the run has one."""
         loaded = self.checkpoints.load(self.training.replay)
         if loaded is not None:
             self.training.restore(loaded.state)
@@ -235,7 +266,7 @@ class TrainingSession:
         self.began_at = self.training.steps
 
     def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], object]) -> None:
-        """To the end of the run.
+        """Train to the end of the run.
 
         Raises:
             Stopped: If a signal came; everything is saved.
@@ -281,7 +312,7 @@ class TrainingSession:
             self.q_star.measure()
 
     def _make_consumers(self) -> Iterator[Consumer]:
-        """Those that may fail come first, and the rows, which forget what came after a checkpoint, last."""
+        """Those that may fail come first. The rows come last, because they drop what came after the checkpoint."""
         since = self.training.steps
         if self.habits.tensorboard:
             from svrl.training.scalars import to_tensorboard
@@ -302,7 +333,7 @@ class TrainingSession:
             self.signals.stop_if_came()
 
     def _save_if_due(self, progress: Progress) -> None:
-        """A checkpoint if the last is old; and if the next step leads to an evaluation, that is shown."""
+        """Save if the last checkpoint is old, and show if the next step leads to an evaluation."""
         config, steps = self.training.config, self.training.steps
         every = config.eval_every
         if steps >= config.steps or (every and (steps + config.n_envs) // every > steps // every):
@@ -320,7 +351,7 @@ class TrainingSession:
         self._saved = time.monotonic()
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Write the agent, its curve and the result; checkpoints go unless they shall stay."""
+        """Write the agent, its curve and the result; remove checkpoints unless `keep_replay`."""
         with _ONE_AT_A_TIME:
             from svrl.plots.learning import draw_learning
             from svrl.plots.style import save_figure
@@ -338,7 +369,7 @@ class TrainingSession:
 
 
 def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], object]) -> None:
-    """Say if more steps make a learning rate that has fallen go up again."""
+    """Say if more steps make a decayed learning rate go up again."""
     config, updates = training.config, training.updates
     if run.earlier_steps is None or not run.grows:
         return
