@@ -157,16 +157,18 @@ class StructuredTargets:
         Args:
             q: The matrices.
             mask: bool, of q's shape: the observed entries.
-            action_mask: bool, of q's shape: the valid actions. The others are never observed and keep their values.
+            action_mask: bool, of q's shape: the valid actions. The others are never observed and keep their values,
+                which may be anything, -inf too.
         """
         if q.dtype in (torch.float16, torch.bfloat16):
             whole = self.complete(q.float(), mask, action_mask)
             return whole._replace(matrix=whole.matrix.to(q.dtype))  # what was kept comes back bit for bit
         if action_mask is not None:
-            # The mean of the valid actions stands in for the others: they must not change the range of the scaling.
-            count = action_mask.sum(-1, keepdim=True).clamp(min=1)
-            mean = torch.where(action_mask, q, 0.0).sum(-1, keepdim=True) / count
-            whole = self.complete(torch.where(action_mask, q, mean), mask & action_mask)
+            # The row's best valid action stands in for the others, and the matrix's best in a row that has no valid
+            # action (a terminal state): what is invalid must not change the range of the scaling.
+            best = q.masked_fill(~action_mask, -torch.inf).amax(-1, keepdim=True)
+            best = torch.where(action_mask.any(-1, keepdim=True), best, best.amax(-2, keepdim=True))
+            whole = self.complete(torch.where(action_mask, q, best), mask & action_mask)
             return whole._replace(matrix=torch.where(action_mask, whole.matrix, q))
         found = complete_scaled(self.estimator, q, mask, scale=self.scale, fill=self.output == "fill")
         return Completion(found.matrix, mask, found.estimate, found.rank, found.code)

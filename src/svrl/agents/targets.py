@@ -44,7 +44,7 @@ def next_values(
         completed: A completed matrix, or None for a plain agent: of the online network's values where the agent is
             double and `next_value_from` is "network", else of the target network's.
         next_value_from: Who values, where a completed matrix is given.
-        action_mask: (..., B, A), bool: the valid actions of the next states, at least one in each; None if all are.
+        action_mask: (..., B, A), bool: the valid actions of the next states; None if all are.
     """
     double = kind == "double"
     if double and online_q is None and (completed is None or next_value_from == "completed"):
@@ -58,8 +58,14 @@ def next_values(
 
 
 def only_valid(q: Tensor, action_mask: Tensor | None) -> Tensor:
-    """Values (..., A) with -inf for actions that are not valid, so that a maximum never takes them."""
-    return q if action_mask is None else q.masked_fill(~action_mask, -torch.inf)
+    """Values (..., A) with -inf for actions that are not valid, so that a maximum never takes them.
+
+    A state without a valid action is a terminal one. It keeps its values: targets multiply them by 0, and 0 * -inf is
+    not a number.
+    """
+    if action_mask is None:
+        return q
+    return q.masked_fill(~action_mask & action_mask.any(-1, keepdim=True), -torch.inf)
 
 
 def completes_online(double: bool, next_value_from: Value) -> bool:
