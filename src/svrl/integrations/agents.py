@@ -98,6 +98,11 @@ def means(q: Tensor) -> Tensor:
     return q.mean(1) if q.ndim == 3 else q
 
 
+def valid_actions(q: Tensor) -> Tensor:
+    """bool, of q's shape: False where a library marks an action as invalid, by -inf or (nearly) the smallest float."""
+    return ~(q <= 0.999 * torch.finfo(q.dtype).min)
+
+
 class StructuredModule:
     """Mixed into a library's torch module: its structure, and the number of updates, which `state_dict` holds.
 
