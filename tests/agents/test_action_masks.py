@@ -22,10 +22,18 @@ def test_values_of_invalid_actions_change_nothing(way):
     draws = torch.Generator().manual_seed(0)
     q, valid = torch.randn(32, 6, generator=draws), torch.rand(32, 6, generator=draws) < 0.7
     valid[:, 2] = True
-    wild = torch.where(valid, q, 1e4 * q)
-    one, other = (way(values, torch.Generator().manual_seed(1), action_mask=valid) for values in (q, wild))
-    assert torch.equal(one.matrix[valid], other.matrix[valid])
-    assert torch.equal(other.matrix[~valid], wild[~valid])
+    valid[5] = False  # a terminal state
+    q += 10.0
+    one = way(q, torch.Generator().manual_seed(1), action_mask=valid)
+    for other in (1e4 * q, torch.full_like(q, -torch.inf)):
+        wild = torch.where(valid, q, other)
+        found = way(wild, torch.Generator().manual_seed(1), action_mask=valid)
+        assert torch.equal(one.matrix[valid], found.matrix[valid])
+        assert torch.equal(found.matrix[~valid], wild[~valid])
+    without = torch.arange(32) != 5
+    mask = way.draw(q.shape, torch.Generator().manual_seed(1))
+    alone = way.complete(q[without], mask[without], valid[without])
+    torch.testing.assert_close(one.matrix[without], alone.matrix, rtol=1e-4, atol=1e-4)
 
 
 def test_what_is_completed_is_what_the_estimator_says_without_the_invalid_entries():
@@ -56,3 +64,9 @@ def test_the_best_valid_action_is_chosen(kind, value, structured):
         keep = valid[row].nonzero().squeeze(-1)
         part = {name: one[row : row + 1, keep] if torch.is_tensor(one) else one for name, one in given.items()}
         assert got[row] == next_values(kind, target[row : row + 1, keep], **part)
+
+
+@pytest.mark.parametrize("completed", [None, torch.ones(2, 3)])
+def test_a_terminal_state_without_a_valid_action_has_a_finite_value(completed):
+    values = next_values("dqn", torch.ones(2, 3), completed=completed, action_mask=torch.zeros(2, 3, dtype=torch.bool))
+    assert bool(torch.isfinite(values).all())

@@ -120,6 +120,47 @@ def test_quantiles_are_moved_by_what_their_mean_moved() -> None:
     assert bool((found != z)[~mask].any())
 
 
+def valid_actions(q: Tensor) -> Tensor:
+    """About 70%, at least one in each state."""
+    valid = torch.rand(q.shape, generator=torch.Generator().manual_seed(4)) < 0.7
+    valid[..., 1] = True
+    return valid
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("shape", [(32, 18), (3, 32, 18)], ids=str)
+def test_a_mask_of_all_actions_is_no_mask(kind: torch.dtype, shape: tuple[int, ...]) -> None:
+    q, online = values(*shape).to(kind), values(*shape, seed=1).to(kind)
+    z = torch.stack((q, online), -2).flatten(0, -3)
+    for rule in (RULE, StructuredTargets(p=0.5, scale="minmax", next_value_from="completed")):
+        for function, given in ((structured, {}), (structured_values, {}), (structured_values, {"online_q": online})):
+            found = function(q, rule, updates=2, action_mask=torch.ones_like(q, dtype=torch.bool), **given)
+            assert torch.equal(found, function(q, rule, updates=2, **given))
+        found = structured_quantiles(z, rule, updates=2, action_mask=torch.ones_like(z[:, 0], dtype=torch.bool))
+        assert torch.equal(found, structured_quantiles(z, rule, updates=2))
+
+
+@pytest.mark.parametrize("function", [structured, structured_values, structured_quantiles])
+@pytest.mark.parametrize("value", ["completed", "network"])
+def test_values_of_invalid_actions_have_no_influence(function, value) -> None:
+    q = values(32, 18)
+    valid = valid_actions(q)
+    z = q[:, None] + torch.linspace(-1, 1, 5).view(1, 5, 1)
+    rule = StructuredTargets(p=0.5, next_value_from=value)
+    given, mask = (z, valid[:, None].expand_as(z)) if function is structured_quantiles else (q, valid)
+    one, other = (
+        function(torch.where(mask, given, wrong), rule, updates=3, action_mask=valid) for wrong in (1e6, -torch.inf)
+    )
+    if function is structured_values:
+        assert torch.equal(one, other)
+        assert bool(torch.isfinite(one).all())
+        return
+    assert torch.equal(one[mask], other[mask])
+    assert bool((other[mask] != given[mask]).any())
+    assert bool((one[~mask] == 1e6).all())
+    assert bool((other[~mask] == -torch.inf).all())
+
+
 def test_no_gradient_comes_back() -> None:
     q = values(32, 18).requires_grad_()
     z = values(32, 5, 18).requires_grad_()
@@ -145,11 +186,19 @@ def everything(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor,
     return matrix * 2, worth + 1, structured_quantiles(online[:, None], RULE, updates=updates)
 
 
+def masked(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor, Tensor]:
+    valid = target > 2.0
+    worth = structured_values(target, RULE, online_q=online, updates=updates, action_mask=valid)
+    return worth, structured(target, RULE, updates=updates, action_mask=valid) * 2
+
+
 def double_dqn(target: Tensor, online: Tensor, updates: Tensor) -> tuple[Tensor]:
     return (0.99 * structured_values(target, 0.7, online_q=online, updates=updates),)
 
 
-@pytest.mark.parametrize(("backend", "function"), [("aot_eager", everything), ("inductor", double_dqn)])
+@pytest.mark.parametrize(
+    ("backend", "function"), [("aot_eager", everything), ("aot_eager", masked), ("inductor", double_dqn)]
+)
 def test_a_compiler_takes_it_in_one_graph(backend: str, function) -> None:
     """Products of a counter are an index to Inductor, and one that overflows would be computed wrongly."""
     if backend == "inductor" and shutil.which("g++") is None:
@@ -170,6 +219,7 @@ def test_the_operator_keeps_the_rules_of_operators(kind: torch.dtype) -> None:
     for shape in ((32, 18), (3, 8, 4)):
         q = values(*shape).to(kind)
         torch.library.opcheck(module._complete, (q, drawn(q), name))
+        torch.library.opcheck(module._complete, (q, drawn(q), name, valid_actions(q)))
         torch.library.opcheck(module._complete, (q.mT.contiguous().mT, drawn(q), name))
 
 
@@ -186,6 +236,7 @@ def test_the_operator_keeps_the_rules_of_operators(kind: torch.dtype) -> None:
         (lambda q: structured(q, 0.5, updates=1.5), "int, or a 0-d int64 tensor; got 1.5"),
         (lambda q: structured(q, mask=q), "A mask is bool and has the shape of the values"),
         (lambda q: structured(q, mask=(q > 0)[:4]), r"got torch.bool of shape \(4, 6\)"),
+        (lambda q: structured(q, updates=0, action_mask=q), "A mask is bool and has the shape of the values"),
         (lambda q: structured(q, "0.9", updates=0), "got '0.9'"),
         (lambda q: structured(q, 0.5, updates=0, seed=None), "A seed is a whole number, got None"),
         (lambda q: structured_values(q, 0.5, online_q=q[:4], updates=0), "Both networks value the same states"),

@@ -18,7 +18,20 @@ from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ray.rllib.core.rl_module.apis import SelfSupervisedLossAPI
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from tests.integrations.rllib_rig import MODULE, SEED, Wheel, batch, flat_weights, learner, settled, update
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from ray.rllib.utils.torch_utils import FLOAT_MIN
+from tests.integrations.rllib_rig import (
+    ACTIONS,
+    MODULE,
+    SEED,
+    SMALL,
+    Wheel,
+    batch,
+    flat_weights,
+    learner,
+    settled,
+    update,
+)
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.pytorch import structured, structured_values
@@ -50,6 +63,79 @@ def test_the_loss_is_that_of_structured_targets_by_hand(value: str, double: bool
         assert found["qf_loss"] == pytest.approx(float((data["weights"] * losses).mean()), rel=1e-5)
         assert found["td_error_mean"] == pytest.approx(float((chosen - targets).abs().mean()), rel=1e-5)
     assert one.updates == {MODULE: 6}
+
+
+class Masked(DefaultDQNTorchRLModule):
+    """Two actions are invalid where the first number is positive, and all of them where the second is large."""
+
+    invalid = -torch.inf
+
+    def _qf_forward_helper(self, batch: dict, encoder: object, head: object) -> dict:
+        said = super()._qf_forward_helper(batch, encoder, head)
+        obs, first = batch["obs"], torch.arange(ACTIONS) < 2
+        invalid = ((obs[:, :1] > 0) & first) | (obs[:, 1:2] > 1.0)
+        return {**said, QF_PREDS: said[QF_PREDS].masked_fill(invalid, self.invalid)}
+
+
+class MaskedByFloatMin(Masked):
+    invalid = FLOAT_MIN
+
+
+def masked_learner(module: type, config: DQNConfig | None = None, **training: object) -> DQNTorchLearner:
+    spec = RLModuleSpec(module_class=module, model_config=SMALL)
+    return (
+        settled(config or StructuredDQNConfig(), **training).rl_module(rl_module_spec=spec).build_learner(env=Wheel())
+    )
+
+
+@pytest.mark.parametrize("module", [Masked, MaskedByFloatMin])
+@pytest.mark.parametrize("value", ["completed", "network"])
+@pytest.mark.parametrize("double", [False, True])
+def test_invalid_actions_are_neither_observed_nor_chosen(module: type, value: str, double: bool) -> None:
+    rule = StructuredTargets(p=0.5, next_value_from=value)
+    one = masked_learner(module, structure=rule, double_q=double)
+    for number in range(4):
+        data = {key: torch.as_tensor(column) for key, column in batch(number)[MODULE].items()}
+        none_valid = data["new_obs"][:, 1] > 1.0
+        data["obs"][:, 1] = 0.0
+        data["actions"][:] = 3
+        data["terminateds"] |= none_valid
+        with torch.no_grad():
+            said = one.module[MODULE].forward_train(data)
+        target, online = said[QF_TARGET_NEXT_PREDS], said[QF_NEXT_PREDS] if double else None
+        valid = target > -1e30
+        assert bool(none_valid.any())
+        assert torch.equal(~valid.any(-1), none_valid)
+        worth = structured_values(
+            target.nan_to_num(neginf=7.0),
+            online_q=online,
+            rule=rule,
+            seed=SEED,
+            updates=number,
+            action_mask=valid,
+        )
+        worth = torch.where(none_valid, 0.0, worth)
+        targets = data["rewards"] + 0.99 * (1 - data["terminateds"].float()) * worth
+        chosen = said[QF_PREDS][:, 3]
+        losses = torch.nn.functional.huber_loss(chosen, targets, reduction="none")
+        columns = SampleBatch({key: column.numpy() for key, column in data.items()})
+        found = one.update(
+            batch=MultiAgentBatch({MODULE: columns}, env_steps=len(targets)),
+            timesteps={"num_env_steps_sampled_lifetime": 110 * number},
+        )[MODULE]
+        assert found["qf_loss"].peek() == pytest.approx(float((data["weights"] * losses).mean()), rel=1e-5)
+        assert "rank_99" not in found
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("rule", [StructuredTargets(p=1.0), StructuredTargets(p=1.0, next_value_from="completed")])
+def test_masked_with_nothing_hidden_is_the_library(double: bool, rule: StructuredTargets) -> None:
+    plain = masked_learner(Masked, DQNConfig(), double_q=double)
+    ours = masked_learner(Masked, structure=rule, double_q=double)
+    for number in range(8):
+        update(plain, number)
+        update(ours, number)
+    assert torch.equal(flat_weights(plain), flat_weights(ours))
 
 
 def projected(probabilities: np.ndarray, reward: float, gamma: float, atoms: np.ndarray) -> np.ndarray:
@@ -126,14 +212,6 @@ def test_a_network_with_a_memory_is_refused() -> None:
     assert config.build_learner(env=Wheel()).structure is None
 
 
-class Masked(DefaultDQNTorchRLModule):
-    def forward_target(self, batch: dict) -> dict:
-        said = super().forward_target(batch)
-        q = said[QF_PREDS].clone()
-        q[:, 0] = -torch.inf
-        return {**said, QF_PREDS: q}
-
-
 class Sequences(DefaultDQNTorchRLModule):
     def _forward_train(self, batch: dict) -> dict:
         said = super()._forward_train(batch)
@@ -148,7 +226,6 @@ class LossOfItsOwn(DefaultDQNTorchRLModule, SelfSupervisedLossAPI):
 @pytest.mark.parametrize(
     ("module", "error", "sentence"),
     [
-        (Masked, ValueError, "some are -inf, as a module with an action mask gives them"),
         (Sequences, ValueError, r"values \(B, A\) under 'qf_target_next_preds' .* got \(1, 24, 6\)"),
         (LossOfItsOwn, RuntimeError, "makes a step without a loss of this learner"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,11 @@ pytest.importorskip("ray", reason="RLlib is not installed here; make test-integr
 import ray
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.dqn import DQN, DQNConfig
-from tests.integrations.rllib_rig import MODULE, flat_weights, settled
+from ray.rllib.algorithms.dqn.dqn_learner import QF_PREDS
+from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from tests.integrations.ladder import ACTIONS, RUNGS, Ladder
+from tests.integrations.rllib_rig import MODULE, SMALL, flat_weights, settled
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
@@ -68,6 +73,47 @@ def test_observing_everything_makes_rllibs_own_training() -> None:
         found[name] = flat_weights(one)
         assert name == "plain" or one.updates[MODULE] > 20
         algorithm.stop()
+    assert torch.equal(found["plain"], found["all"])
+    assert not torch.equal(found["plain"], found["half"])
+
+
+class OneVector(Ladder):
+    """A rung and the valid moves, one after the other, because RLlib's default encoders take no dictionary."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (RUNGS + ACTIONS,), np.float32)
+
+    def __init__(self, config: object = None) -> None:
+        super().__init__()
+
+    def observed(self, rung: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        # RLlib asks for an action at the top, too, and ignores it.
+        return np.concatenate([rung, valid if valid.any() else np.ones(ACTIONS)], dtype=np.float32)
+
+
+class MaskedModule(DefaultDQNTorchRLModule):
+    def _qf_forward_helper(self, batch: dict, encoder: object, head: object) -> dict:
+        said = super()._qf_forward_helper(batch, encoder, head)
+        invalid = batch["obs"][..., RUNGS:] == 0
+        return {**said, QF_PREDS: said[QF_PREDS].masked_fill(invalid, -torch.inf)}
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize("double", [False, True])
+def test_a_training_with_masks_makes_no_invalid_move(double: bool) -> None:
+    found = {}
+    for name, config in (
+        ("plain", DQNConfig()),
+        ("all", StructuredDQNConfig().training(structure=1.0)),
+        ("half", StructuredDQNConfig().training(structure=StructuredTargets(p=0.5, next_value_from="completed"))),
+    ):
+        spec = RLModuleSpec(module_class=MaskedModule, model_config=SMALL)
+        algorithm = built(short(config, double_q=double).environment(OneVector).rl_module(rl_module_spec=spec))
+        for _ in range(3):
+            results = algorithm.train()
+        assert results["env_runners"]["num_env_steps_sampled_lifetime"] >= 180
+        found[name] = flat_weights(algorithm.learner_group._learner)
+        algorithm.stop()
+    assert bool(torch.isfinite(found["half"]).all())
     assert torch.equal(found["plain"], found["all"])
     assert not torch.equal(found["plain"], found["half"])
 

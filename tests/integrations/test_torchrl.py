@@ -13,6 +13,7 @@ pytest.importorskip("torchrl", reason="TorchRL is missing; make test-integration
 
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule, TensorDictSequential
+from tests.integrations.ladder import Ladder
 from tests.integrations.torchrl_rig import (
     ACTIONS,
     ATOMS,
@@ -25,18 +26,20 @@ from tests.integrations.torchrl_rig import (
     chosen,
     distributional,
     loss_of,
+    masked_batch,
     same,
     train,
     values_of,
 )
 from torchrl.data import MultiOneHot
-from torchrl.modules import MLP, QValueActor, QValueModule
+from torchrl.envs import ActionMask, Compose, DTypeCastTransform, GymWrapper, TransformedEnv
+from torchrl.modules import MLP, DistributionalQValueActor, QValueModule
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss, SoftUpdate, ValueEstimators
 
 from svrl import StructuredTargets
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.target_hook import ranks_of
-from svrl.integrations.torchrl import LogRanks, StructuredDQNLoss
+from svrl.integrations.torchrl import LogRanks, StructuredDistributionalDQNLoss, StructuredDQNLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 
@@ -132,19 +135,76 @@ def test_refuses_what_has_no_matrix() -> None:
     several = TensorDictSequential(values, QValueModule(spec=spec, var_nums=[2, 3]))
     with pytest.raises(ValueError, match="one discrete action, categorical or one-hot, got mult_one_hot"):
         StructuredDQNLoss(several, action_space=spec)
-    masked = QValueActor(
-        MLP(in_features=WIDTH, out_features=ACTIONS),
-        in_keys=["observation"],
-        spec=SPECS["one_hot"],
-        action_mask_key="allowed",
-    )
-    with pytest.raises(ValueError, match="Actions that are masked have no value"):
-        StructuredDQNLoss(masked, action_space=SPECS["one_hot"])
-    plain = StructuredDQNLoss(masked, action_space=SPECS["one_hot"], structure=None, double_dqn=True)
-    with pytest.raises(ValueError, match="Actions that are masked have no value"):
+    plain = StructuredDQNLoss(several, action_space=spec, structure=None, double_dqn=True)
+    with pytest.raises(ValueError, match="one discrete action, categorical or one-hot, got mult_one_hot"):
         plain.structure = 0.5
     assert plain.double_dqn
     assert plain.structure is None
+    net = MLP(in_features=WIDTH, out_features=(ATOMS, ACTIONS))
+    support = torch.linspace(-2, 2, ATOMS)
+    masked = DistributionalQValueActor(net, spec=SPECS["categorical"], support=support, action_mask_key="action_mask")
+    with pytest.raises(ValueError, match="give a masked action the expected value 0"):
+        StructuredDistributionalDQNLoss(masked, gamma=0.9)
+
+
+@pytest.mark.parametrize("space", list(SPECS))
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("value", ["completed", "network"])
+def test_masked_actions_are_neither_observed_nor_chosen(space: str, double: bool, value: Any) -> None:
+    rule = StructuredTargets(p=0.6, next_value_from=value)
+    settings = {"space": space, "double_dqn": double}
+    first = loss_of(structure=None, **settings)
+    train(first, SoftUpdate(first, eps=0.9), times=5, space=space)
+    loss = loss_of(structure=rule, seed=3, action_mask_key="action_mask", reduction="none", **settings)
+    loss.load_state_dict(first.state_dict(), strict=False)
+    batch, after = masked_batch(space=space), masked_batch(space=space)["next"]
+    target, online = (values_of(first, after["observation"], online=flag) for flag in (False, True))
+    worth = structured_values(
+        target, rule, online_q=online if double else None, seed=3, updates=0, action_mask=after["action_mask"]
+    )
+    wanted = after["reward"].squeeze(-1) + 0.9 * worth * ~after["done"].squeeze(-1)
+    errors = chosen(values_of(first, batch["observation"], online=True), batch["action"]) - wanted
+    torch.testing.assert_close(loss(batch)["loss"], errors.square())
+    assert LogRanks(loss)(masked_batch(space=space)) == {}
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_a_mask_of_all_actions_is_no_mask(double: bool) -> None:
+    plain, masked = (loss_of(structure=0.5, double_dqn=double, action_mask_key=key) for key in (None, "action_mask"))
+    for seed in range(5):
+        for loss in (plain, masked):
+            loss(masked_batch(all_valid=True, seed=seed))["loss"].backward()
+    assert all(
+        torch.equal(a.grad, b.grad)
+        for a, b in zip(plain.parameters(), masked.parameters(), strict=True)
+        if a.requires_grad
+    )
+    assert LogRanks(masked)(masked_batch(all_valid=True)) == LogRanks(plain)(masked_batch(all_valid=True)) != {}
+
+
+def test_masks_compile_into_one_graph() -> None:
+    torch._dynamo.reset()
+    eager, ours = (loss_of(structure=0.5, double_dqn=True, action_mask_key="action_mask") for _ in range(2))
+    said = torch.compile(ours, fullgraph=True, backend="aot_eager")(masked_batch())["loss"]
+    assert float(said) == pytest.approx(float(eager(masked_batch())["loss"]), rel=1e-3)
+
+
+def ladder() -> TransformedEnv:
+    env = GymWrapper(Ladder(), categorical_action_encoding=True)
+    cast = DTypeCastTransform(torch.int8, torch.bool, in_keys=["action_mask"])
+    return TransformedEnv(env, Compose(cast, ActionMask()))
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_a_trainer_with_masks_makes_no_invalid_move(double: bool) -> None:
+    plain, whole, ours = (
+        by_trainer(cls, frames=600, env=ladder(), double_dqn=double, **settings)
+        for cls, settings in ((DQNLoss, {}), (StructuredDQNLoss, {"structure": 1.0}), (StructuredDQNLoss, {}))
+    )
+    assert same(plain, whole)
+    assert not same(plain, ours)
+    with ours.value_network_params.to_module(ours.value_network):
+        assert len(ladder().rollout(20, ours.value_network)) <= 4
 
 
 @pytest.mark.parametrize("cls", [DQNLoss, StructuredDQNLoss])

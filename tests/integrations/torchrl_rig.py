@@ -23,13 +23,16 @@ ACTIONS, WIDTH, BATCH, ATOMS = 5, 3, 12, 7
 SPECS: dict[str, Any] = {"one_hot": OneHot(ACTIONS), "categorical": Categorical(ACTIONS)}
 
 
-def actor_of(spec: Any) -> QValueActor:
+def actor_of(spec: Any, action_mask_key: str | None = None) -> QValueActor:
     torch.manual_seed(0)
-    return QValueActor(MLP(in_features=WIDTH, out_features=ACTIONS, num_cells=[16]), in_keys=["observation"], spec=spec)
+    net = MLP(in_features=WIDTH, out_features=ACTIONS, num_cells=[16])
+    return QValueActor(net, in_keys=["observation"], spec=spec, action_mask_key=action_mask_key)
 
 
-def loss_of(cls: type = StructuredDQNLoss, space: str = "categorical", **settings: Any) -> Any:
-    loss = cls(actor_of(SPECS[space]), action_space=SPECS[space], **settings)
+def loss_of(
+    cls: type = StructuredDQNLoss, space: str = "categorical", action_mask_key: str | None = None, **settings: Any
+) -> Any:
+    loss = cls(actor_of(SPECS[space], action_mask_key), action_space=SPECS[space], **settings)
     loss.make_value_estimator(gamma=0.9)
     return loss
 
@@ -83,6 +86,19 @@ def values_of(loss: Any, observations: Tensor, *, online: bool) -> Tensor:
         return loss.value_network(states)["action_value"]
 
 
+def masked_batch(*, all_valid: bool = False, space: str = "categorical", seed: int = 1) -> TensorDict:
+    """A batch whose last next state, a terminal one, has no valid action."""
+    batch, random = batch_of(space, seed=seed), torch.Generator().manual_seed(seed)
+    valid = (torch.rand(BATCH, ACTIONS, generator=random) < 0.6) | all_valid
+    valid[torch.arange(BATCH), torch.randint(ACTIONS, (BATCH,), generator=random)] = True
+    if not all_valid:
+        valid[-1] = False
+        batch["next", "terminated"][-1] = batch["next", "done"][-1] = True
+    batch["action_mask"] = torch.ones_like(valid)
+    batch["next", "action_mask"] = valid
+    return batch
+
+
 def chosen(values: Tensor, actions: Tensor) -> Tensor:
     """Of integers or one-hot rows."""
     index = actions if actions.ndim < values.ndim else actions.long().argmax(-1)
@@ -99,14 +115,20 @@ class Kept:
         self.rows.append((name, float(value)))
 
 
-def by_trainer(cls: type, *, frames: int, logger: Any = None, **settings: Any) -> Any:
-    """CartPole as the library's own trainer learns it; returns the loss."""
+def by_trainer(cls: type, *, frames: int, logger: Any = None, env: Any = None, **settings: Any) -> Any:
+    """CartPole, or another environment, as the library's own trainer learns it; returns the loss."""
     torch.manual_seed(0)
-    env = GymEnv("CartPole-v1", categorical_action_encoding=True).append_transform(StepCounter())
+    if env is None:
+        env = GymEnv("CartPole-v1", categorical_action_encoding=True)
+    env = env.append_transform(StepCounter())
     env.set_seed(0)
-    net = MLP(in_features=4, out_features=2, num_cells=[128, 128])
-    actor = QValueActor(net, in_keys=["observation"], spec=env.action_spec)
-    greedy = EGreedyModule(spec=env.action_spec, eps_init=1.0, eps_end=0.05, annealing_num_steps=frames // 3)
+    mask = "action_mask" if "action_mask" in env.observation_spec else None
+    width, actions = env.observation_spec["observation"].shape[-1], env.action_spec.n
+    net = MLP(in_features=width, out_features=actions, num_cells=[128, 128])
+    actor = QValueActor(net, in_keys=["observation"], spec=env.action_spec, action_mask_key=mask)
+    greedy = EGreedyModule(
+        spec=env.action_spec, eps_init=1.0, eps_end=0.05, annealing_num_steps=frames // 3, action_mask_key=mask
+    )
     loss = cls(actor, action_space=env.action_spec, loss_function="smooth_l1", **settings)
     loss.make_value_estimator(gamma=0.98)
     collector = Collector(env, TensorDictSequential(actor, greedy), frames_per_batch=50, total_frames=frames)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.agents.targets import chooser_and_valuer, completes_online
+from svrl.agents.targets import chooser_and_valuer, completes_online, only_valid
 from svrl.integrations.pytorch import structured, structured_quantiles
 from svrl.integrations.versions import changed
 
@@ -56,6 +56,7 @@ def values_to_maximise(
     rule: StructuredTargets | None,
     seed: int,
     updates: int | Tensor,
+    action_mask: Tensor | None = None,
 ) -> Tensor:
     """What an agent that takes the maximum is given, so that it finds what `structured_values` would say.
 
@@ -65,28 +66,41 @@ def values_to_maximise(
         rule: None for a plain agent.
         seed: For the masks.
         updates: Made before.
+        action_mask: (B, A), bool: the valid actions; None if all are.
 
     Returns:
-        Of the shape of `target_q`: the completed matrix; or, where another one chooses, the value of the chosen action,
-        and -inf for the others.
+        Of the shape of `target_q`: the completed matrix, with -inf for invalid actions; or, where another one chooses,
+        the value of the chosen action, and -inf for the others.
     """
     completed, value = None, "network" if rule is None else rule.next_value_from
     if rule is not None:
         matrix = online_q if online_q is not None and completes_online(True, value) else target_q
         complete = structured if matrix.ndim == 2 or value == "network" else structured_quantiles
-        completed = complete(means(matrix) if value == "network" else matrix, seed=seed, updates=updates, rule=rule)
+        matrix = means(matrix) if value == "network" else matrix
+        completed = complete(matrix, seed=seed, updates=updates, rule=rule, action_mask=action_mask)
     chooser, valuer = chooser_and_valuer(
         target_q.detach(), online_q=online_q, completed=completed, next_value_from=value
     )
     if chooser is valuer:
-        return valuer
-    choice = means(chooser).argmax(-1).view(-1, *[1] * (valuer.ndim - 1)).expand(*valuer.shape[:-1], 1)
+        each = action_mask.unsqueeze(1) if action_mask is not None and valuer.ndim == 3 else action_mask
+        return only_valid(valuer, each)
+    choice = (
+        only_valid(means(chooser), action_mask)
+        .argmax(-1)
+        .view(-1, *[1] * (valuer.ndim - 1))
+        .expand(*valuer.shape[:-1], 1)
+    )
     return torch.full_like(valuer, -torch.inf).scatter(-1, choice, valuer.gather(-1, choice))
 
 
 def means(q: Tensor) -> Tensor:
     """(B, A), of values (B, A) or quantiles (B, N, A)."""
     return q.mean(1) if q.ndim == 3 else q
+
+
+def valid_actions(q: Tensor) -> Tensor:
+    """bool, of q's shape: False where a library marks an action as invalid, by -inf or (nearly) the smallest float."""
+    return ~(q <= 0.999 * torch.finfo(q.dtype).min)
 
 
 class StructuredModule:

@@ -25,6 +25,12 @@ What is completed:
 |                                       |                                         | distribution of the choice stays   |
 
 An n-step agent completes the values at the n-th next states; only its rewards and discount differ.
+
+Where not every action is valid in every state, give `action_mask`: an invalid action is an entry that is never observed
+and never chosen.
+
+    values = structured(values, 0.9, updates=update, action_mask=valid)
+    targets = rewards + gamma * continues * values.masked_fill(~valid, -torch.inf).max(-1).values
 """
 
 from __future__ import annotations
@@ -50,16 +56,16 @@ _NAMES: dict[object, str] = {}
 
 
 @torch.library.custom_op("svrl::complete", mutates_args=())
-def _complete(q: Tensor, mask: Tensor, rule: str) -> Tensor:
+def _complete(q: Tensor, mask: Tensor, rule: str, action_mask: Tensor | None = None) -> Tensor:
     if rule not in _RULES:
         raise ValueError(
             "This program was exported with structure that lives in another process. Export it here again."
         )
-    return _RULES[rule].complete(q, mask).matrix
+    return _RULES[rule].complete(q, mask, action_mask).matrix
 
 
 @_complete.register_fake
-def _(q: Tensor, mask: Tensor, rule: str) -> Tensor:
+def _(q: Tensor, mask: Tensor, rule: str, action_mask: Tensor | None = None) -> Tensor:
     return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
@@ -70,16 +76,20 @@ def structured(
     seed: int = 0,
     updates: int | Tensor | None = None,
     mask: Tensor | None = None,
+    action_mask: Tensor | None = None,
 ) -> Tensor:
     """Sub-sample and complete values: all of SV-RL, as a pure function.
 
     Args:
-        q: (B, A), or (K, B, A) for K updates in a row; not changed. Where it is not finite it comes back as it is.
+        q: (B, A), or (K, B, A) for K updates in a row; not changed. A matrix that is not finite at a valid action
+            comes back as it is.
         rule: A `StructuredTargets`, or the probability alone that an entry is observed.
         seed: For the masks.
         updates: Made before: another number draws another mask. As a 0-d int64 tensor on q's device it can change
             under a compiler or in a graph. It may be left out only where nothing is drawn.
         mask: bool, q's shape: what is observed, instead of drawing it.
+        action_mask: bool, q's shape: the valid actions; None if all are. The values of the others have no influence
+            and come back as they are, so mask them again before you take a maximum.
 
     Returns:
         Of q's shape and type, without a gradient. With p = 1 and output "fill" it is q, bit for bit.
@@ -90,14 +100,15 @@ def structured(
     check_values(q)
     name, p, rise, _ = _wanted(rule)
     q = q.detach()
+    for given in (mask, action_mask):
+        if given is not None and (given.shape != q.shape or given.dtype != torch.bool):
+            raise ValueError(
+                f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {given.dtype} of shape "
+                f"{tuple(given.shape)}."
+            )
     if mask is None:
         mask = _draw(q, p, rise, seed, updates)
-    elif mask.shape != q.shape or mask.dtype != torch.bool:
-        raise ValueError(
-            f"A mask is bool and has the shape of the values, {tuple(q.shape)}; got {mask.dtype} of shape "
-            f"{tuple(mask.shape)}."
-        )
-    return _complete(q, mask, name)
+    return _complete(q, mask, name, action_mask)
 
 
 def structured_values(
@@ -107,6 +118,7 @@ def structured_values(
     online_q: Tensor | None = None,
     seed: int = 0,
     updates: int | Tensor | None = None,
+    action_mask: Tensor | None = None,
 ) -> Tensor:
     """What the next states are worth, (..., B), for DQN or double DQN and both ways to value the choice.
 
@@ -117,6 +129,8 @@ def structured_values(
         online_q: Values of the online network there: then the agent is double.
         seed: As in `structured`.
         updates: As in `structured`.
+        action_mask: bool, of their shape: the valid actions of the next states; None if all are. No other is chosen.
+            A terminal state may have none: its value is finite and means nothing.
     """
     if online_q is not None and online_q.shape != target_q.shape:
         raise ValueError(
@@ -125,9 +139,16 @@ def structured_values(
         )
     value = (rule if isinstance(rule, StructuredTargets) else OUR_WAY).next_value_from
     matrix = online_q if online_q is not None and completes_online(True, value) else target_q
-    completed = structured(matrix, rule, seed=seed, updates=updates)
+    completed = structured(matrix, rule, seed=seed, updates=updates, action_mask=action_mask)
     kind: Literal["double", "dqn"] = "dqn" if online_q is None else "double"
-    return next_values(kind, target_q.detach(), online_q=online_q, completed=completed, next_value_from=value)
+    return next_values(
+        kind,
+        target_q.detach(),
+        online_q=online_q,
+        completed=completed,
+        next_value_from=value,
+        action_mask=action_mask,
+    )
 
 
 def structured_quantiles(
@@ -136,6 +157,7 @@ def structured_quantiles(
     *,
     seed: int = 0,
     updates: int | Tensor | None = None,
+    action_mask: Tensor | None = None,
 ) -> Tensor:
     """Quantiles moved by what structure does to their means.
 
@@ -144,6 +166,7 @@ def structured_quantiles(
         rule: As in `structured`.
         seed: As in `structured`.
         updates: As in `structured`.
+        action_mask: (B, A), bool, as in `structured`.
 
     Returns:
         (B, N, A). An entry whose mean was kept is kept, bit for bit.
@@ -153,7 +176,8 @@ def structured_quantiles(
         raise ValueError(f"Quantiles are a tensor (B, N, A), got {got}. For values (B, A) there is structured().")
     z = z.detach()
     mean = z.mean(1)
-    moved = (structured(mean, rule, seed=seed, updates=updates) - mean).unsqueeze(1)
+    whole = structured(mean, rule, seed=seed, updates=updates, action_mask=action_mask)
+    moved = (whole - mean).unsqueeze(1)
     # Where nothing moved nothing is added, not even a rounded zero; and nothing can move what is not finite.
     return torch.where(torch.isfinite(moved) & (moved != 0), z + moved, z)
 

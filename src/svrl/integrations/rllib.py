@@ -9,6 +9,9 @@ matrix of values at the next states, and RLlib forms its targets from that. Who 
 `svrl.agents.targets`, where `double_q` is its "double"; dueling networks give values as well. With num_atoms > 1 the
 expected values of the network that chooses are completed, and the target network's distributions stay.
 
+Where a module gives -inf (or RLlib's FLOAT_MIN) as a value, the action is invalid: the entry is never observed, and
+stays. RLlib's own code then neither explores nor chooses it.
+
 Masks are drawn from the configuration's seed and the number of updates, which is in the learner's state and so in
 every checkpoint. With several learners each completes the part of the batch that it has, with masks of its own.
 """
@@ -18,12 +21,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
 from svrl.agents.targets import completes_online
-from svrl.integrations.agents import checked_every, rule_of, values_to_maximise
+from svrl.integrations.agents import checked_every, rule_of, valid_actions, values_to_maximise
 from svrl.integrations.pytorch import structured
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import changed, require
@@ -204,10 +206,7 @@ def _replaced(
         if not isinstance(said, Tensor) or said.ndim != 2:
             got = tuple(said.shape) if isinstance(said, Tensor) else type(said).__name__
             raise ValueError(f"Structure needs values (B, A) under {name!r} of a module's forward_train, got {got}.")
-        if bool(torch.isneginf(said).any()):
-            raise ValueError(
-                "Structure cannot complete values of which some are -inf, as a module with an action mask gives them. "
-                "Mask actions where they are chosen, not in forward_train."
-            )
     replace = structured if key == QF_NEXT_PREDS else values_to_maximise
-    return {key: replace(fwd_out[key], rule=rule, seed=seed, updates=updates)}
+    valid = valid_actions(fwd_out[key])
+    action_mask = None if bool(valid.all()) else valid
+    return {key: replace(fwd_out[key], rule=rule, seed=seed, updates=updates, action_mask=action_mask)}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.integrations.agents import rule_of
+from svrl.integrations.agents import rule_of, valid_actions
 from svrl.integrations.pytorch import structured, structured_quantiles
 from svrl.matrix.rank import approximate_rank
 
@@ -26,14 +26,17 @@ _REPLACING = StructuredTargets(next_value_from="completed")
 
 
 def ranks_of(q: Tensor) -> dict[str, float]:
-    """Approximate ranks of values (..., B, A), means over the leading axes; nothing if they are not all finite.
+    """Approximate ranks of values (..., B, A), means over the leading axes.
+
+    Nothing if values are not finite, or mark invalid actions (see `valid_actions`): such a matrix has gaps.
 
     Returns:
         rank_99 (the paper's), rank_9999, and row_centred_rank_99, that of the advantages.
     """
-    q = q.detach().float()
-    if not bool(torch.isfinite(q).all()):
+    q = q.detach()
+    if not bool((torch.isfinite(q) & valid_actions(q)).all()):
         return {}
+    q = q.float()
     ranks = approximate_rank(q), approximate_rank(q, energy=0.9999), approximate_rank(q, centre_rows=True)
     means = (float(torch.as_tensor(rank, dtype=torch.float32).mean()) for rank in ranks)
     return dict(zip(RANKS, means, strict=True))

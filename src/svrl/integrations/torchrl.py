@@ -18,6 +18,9 @@ DQNLoss.
 For the second `next_value_from` is ignored: a distribution over fixed atoms cannot be moved. Dueling is a matter of the
 network.
 
+A network that masks invalid actions (`action_mask_key`) gives them the smallest float as a value: those entries are
+never observed and never chosen.
+
 Masks are drawn from `seed` and the number of updates, a buffer of the loss: `state_dict` holds it. A call without
 gradients is no update: it sees the next mask and does not count.
 """
@@ -30,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.integrations.agents import StructuredModule, checked_every
+from svrl.integrations.agents import StructuredModule, checked_every, valid_actions
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import require
@@ -39,7 +42,6 @@ require("torchrl")
 from tensordict import TensorDictBase  # noqa: E402
 from tensordict.nn import dispatch  # noqa: E402
 from torchrl.envs.utils import step_mdp  # noqa: E402
-from torchrl.modules.tensordict_module.actors import QValueHook  # noqa: E402
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss  # noqa: E402
 from torchrl.trainers import TrainerHookBase  # noqa: E402
 
@@ -69,20 +71,13 @@ class StructuredLoss(StructuredModule):
 
     def _check(self, rule: StructuredTargets | None) -> None:
         loss: Any = self
-        if rule is None:
-            return
-        if loss.action_space not in ("categorical", "one_hot"):
+        modules = loss.value_network.modules()
+        self._masks_actions = any(getattr(module, "action_mask_key", None) is not None for module in modules)
+        if rule is not None and loss.action_space not in ("categorical", "one_hot"):
             raise ValueError(
                 "Structure is between the values of one discrete action, categorical or one-hot, "
                 f"got {loss.action_space}."
             )
-        for module in loss.value_network.modules():
-            hooks = [hook.qvalue_model for hook in module._forward_hooks.values() if isinstance(hook, QValueHook)]
-            if any(getattr(part, "action_mask_key", None) is not None for part in (module, *hooks)):
-                raise ValueError(
-                    "Actions that are masked have no value, so a matrix with them cannot be completed. "
-                    "Leave out action_mask_key, or set structure=None."
-                )
 
 
 class StructuredDQNLoss(StructuredLoss, DQNLoss):
@@ -130,7 +125,9 @@ class StructuredDQNLoss(StructuredLoss, DQNLoss):
         if self.is_double:
             online_q = _rows(_values(self, after.clone(False), self.value_network_params.data))
         target_q = _values(self, after, target_params)
-        worth = self._completed(structured_values, _rows(target_q), online_q=online_q)
+        rows = _rows(target_q)
+        action_mask = valid_actions(rows) if self._masks_actions else None
+        worth = self._completed(structured_values, rows, online_q=online_q, action_mask=action_mask)
         return worth.view(*target_q.shape[:-1], 1)
 
 
@@ -155,6 +152,14 @@ class _StructuredEstimator:
 
 class StructuredDistributionalDQNLoss(StructuredLoss, DistributionalDQNLoss):
     """DistributionalDQNLoss whose next actions are chosen by completed expected values."""
+
+    def _check(self, rule: StructuredTargets | None) -> None:
+        super()._check(rule)
+        if rule is not None and self._masks_actions:
+            raise ValueError(
+                "TorchRL's distributional values give a masked action the expected value 0, so it can be chosen. "
+                "Use a DQNLoss with action_mask_key, or set structure=None."
+            )
 
     def forward(self, input_tensordict: TensorDictBase) -> TensorDictBase:
         """DistributionalDQNLoss's loss, with structured choices."""
