@@ -21,9 +21,8 @@ from typing import Any
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource
-from svrl.runtime.device import is_gpu
+from svrl.runtime.device import is_gpu, torch_threads
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.runtime.threads import torch_threads
 from svrl.training.gpu import release
 from svrl.training.session import Habits, Progress, Unseen, train_in_directory
 
