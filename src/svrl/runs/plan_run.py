@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from svrl.runs.spec import Kind, Work
 from svrl.runtime.device import check_device
+from svrl.runtime.files import finite
 from svrl.runtime.names import nearest_name
-from svrl.runtime.run_directory import CONFIG, RunDirectory, finite
+from svrl.runtime.run_directory import CONFIG, RunDirectory
 from svrl.runtime.stop_signals import Signals
 
 if TYPE_CHECKING:
