@@ -13,18 +13,17 @@ Three pitfalls of the native environment:
 - It reports last observations of all games once any has ended; only those of ended ones mean anything.
 - A step in which the game ends, or is cut off, may show the screen from before it as its newest frame.
 
-The emulators cannot be cloned or saved, so `capture` returns None: a resumed run begins new games.
+The emulators cannot be saved, so `capture` returns None, and a resumed run begins new games.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from svrl.envs.atari_games import Game
-from svrl.envs.vector import EnvSpec, Step, checked_actions
+from svrl.envs.vector import EnvSpec, Step, VectorEnv, checked_actions
 
 FRAME_LIMIT = 108_000
 NOOP_MAX = 30
@@ -33,7 +32,7 @@ SIDE = 84
 _PICTURE = (420, 320)
 
 
-class AtariVectorEnv:
+class AtariVectorEnv(VectorEnv):
     """N games of one kind, stepped by native threads.
 
     Attributes:
@@ -112,17 +111,6 @@ class AtariVectorEnv:
         self._lives, self._newest = info["lives"], observations
         return Step(observations, final, rewards.astype(np.float64), terminal, truncated, life_lost)
 
-    def limit_games(self, steps: int) -> bool:
-        """False: every game has a limit."""
-        return False
-
-    def capture(self) -> None:
-        """None: the emulators cannot be saved."""
-
-    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Always raises ValueError."""
-        raise ValueError(f"{self.spec.id} cannot be restored: its emulators cannot be saved. Begin new games.")
-
     def render(self, index: int = 0) -> np.ndarray:
         """The newest frame in grey, (420, 320, 3): twice the size of the console's screen."""
         rows, columns = (np.arange(size) * SIDE // size for size in _PICTURE)
@@ -130,7 +118,7 @@ class AtariVectorEnv:
         return np.repeat(grey[:, :, None], 3, axis=2)
 
     def close(self) -> None:
-        """End the native threads; the games cannot be used afterwards."""
+        """End the native threads; the games cannot be played afterwards."""
         self._native = None
 
 

@@ -3,9 +3,8 @@
 A frame is (channels, 10, 10), 0 or 1, one channel for each kind of object. All games have the same six actions, as
 published, even where some do nothing. Difficulty rises during a game.
 
-Freeway ends after 2,500 frames. The others end only when the player fails, and a player who does not fail plays for
-ever: in Breakout it is enough to stay under the ball. So every game is cut off after 100,000 frames, which is a
-truncation.
+Freeway ends after 2,500 frames. The others end only when the player fails, and some can be played for ever: in Breakout
+it is enough to stay under the ball. So every game is cut off after 100,000 frames, which is a truncation.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
 
 
 def _environment_class() -> Any:
-    """MinAtar's class. Its import logs that its windows need seaborn, which nobody asked for."""
+    """MinAtar's class. Its import logs that windows need seaborn, which is of no interest here."""
     root, silence = logging.getLogger(), logging.NullHandler()
     root.addHandler(silence)  # without a handler the message would set up logging
     try:
