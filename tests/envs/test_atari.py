@@ -106,17 +106,6 @@ def test_a_limit_is_a_truncation() -> None:
     assert got.observations[:, 3].any()
 
 
-def test_what_was_handed_out_stays_as_it_is() -> None:
-    env = games_of("pong")
-    held = [env.reset()]
-    copies = [held[0].copy()]
-    for _ in range(20):
-        held.append(step(env, np.array([2])).observations)
-        copies.append(held[-1].copy())
-    for array, copy in zip(held, copies, strict=True):
-        np.testing.assert_array_equal(array, copy)
-
-
 def test_sticky_actions() -> None:
     def played(sticky: float, seeds: tuple[int, ...], actions: list[int]) -> np.ndarray:
         env = AtariVectorEnv(find_game("breakout"), seeds=seeds, sticky=sticky, noop_max=0)
@@ -155,9 +144,6 @@ def test_actions_have_the_names_of_the_emulator() -> None:
     assert env.spec.id == "atari/breakout"
     env.reset()
     assert env.render().shape == (420, 320, 3)
-    assert env.capture() is None
-    with pytest.raises(ValueError, match="cannot be restored"):
-        env.restore({})
     env.close()
 
 
