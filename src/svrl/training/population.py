@@ -120,9 +120,8 @@ def train_population(
 
         def work() -> None:
             while heard.came is None and (member := next(waiting, None)) is not None:
-                seen = heard if together == 1 else heard.of_one_run()
                 with torch_threads(member.threads if together == 1 else None):
-                    ended[member.folder] = _outcome(member, manner or Manner(), seen)
+                    ended[member.folder] = _outcome(member, manner or Manner(), heard)
 
         if together == 1:
             work()
