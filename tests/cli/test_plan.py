@@ -230,16 +230,6 @@ def untimed(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in {*TIMINGS, "out", "optimum"}}
 
 
-@pytest.mark.parametrize(("more", "words"), [(("--seed", 5, "--resume"), "seed was 0 and is 5"), ((), "--resume")])
-def test_another_configuration_is_refused_by_name(svrl, tmp_path, monkeypatch, more, words):
-    with monkeypatch.context() as patch:
-        at_iteration(2, exception)(patch)
-        assert svrl(*SVP, "--out", tmp_path).exit_code == 130
-    result = svrl(*SVP, "--out", tmp_path, *more)
-    assert result.exit_code == 2
-    assert words in result.stderr
-
-
 def test_a_signal_while_the_run_is_being_finished_comes_too_late(svrl, tmp_path, monkeypatch, plain):
     """The command that resumes it would find a finished run."""
     original = RunDirectory.finish

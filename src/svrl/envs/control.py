@@ -1,8 +1,8 @@
 """The control tasks as environments: what planning solves exactly can also be learned from samples.
 
 All copies move together. A copy starts uniformly in the box, moves by the task's step with the task's noise, as in a
-rollout, and receives the task's reward. Nothing is terminal: a task whose goal pays for ever goes on paying. Every copy
-is cut off after 200 steps, which is a truncation.
+rollout, and receives the task's reward. No state is terminal, because a task may pay for staying at its goal. Every
+copy is cut off after 200 steps, which is a truncation.
 
 An agent sees features of the state, each about as large as 1, in the order of the axes:
 

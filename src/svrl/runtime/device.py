@@ -1,8 +1,9 @@
 """What computations run on: cores, GPUs, and the memory that is free on them.
 
-What does not fit into memory is refused before it is made. A container may have far less RAM than its machine. So what
-counts is the least of what the machine has available and of what the control groups (version 2) around the process
-leave. Files that the system caches for a group, and gives up when memory is short, count as free.
+Ask for free memory before you allocate much, so that too much is an error message and not a killed process. A container
+may have far less RAM than its machine, so free RAM is the least of what the machine has available and of what the
+control groups (version 2) around the process leave. Files that the system caches for a group, and gives up when memory
+is short, count as free.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, JSON in them, and reading none but regular ones.
+"""Files that are whole or absent, JSON in them, and reading of regular files only.
 
 `writing` is atomic: a file is either the old one or the whole new one, also if the process is killed or the machine
 loses its power. The new file is on the disk before it replaces the old one, and the replacement is on the disk before
@@ -74,7 +74,7 @@ def write_json(path: Path, value: object, *, indent: int | None = 2) -> None:
 
 
 def finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with NaN and infinity, also in lists, as None; each with a field that says what it was."""
+    """The row with None in place of NaN and infinity, also in lists, and a field beside each that gives the reason."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
@@ -103,7 +103,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
     Raises:
-        ValueError: If it holds none; the sentence names the file.
+        ValueError: If the file holds no JSON object; the message names the file.
         OSError: If it cannot be opened.
     """
     with open_regular(path) as file:

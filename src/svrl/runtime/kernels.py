@@ -49,7 +49,7 @@ def share_out(
 
     Args:
         work: Called with both ends of a piece.
-        size: Of the whole range.
+        size: Length of the whole range.
         threads: Most threads.
         least: The smallest piece worth a thread.
         pieces_each: Pieces for each thread, taken as they come: more than one where some take longer than others.

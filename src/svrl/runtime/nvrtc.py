@@ -39,7 +39,8 @@ class Kernel:
 
         Args:
             arguments: Tensors (their memory is passed), ctypes numbers, or None for a null pointer.
-            blocks, threads: How many, and of how many each.
+            blocks: Number of blocks.
+            threads: Threads in each block.
             shared: Bytes of dynamic shared memory.
         """
         driver = _driver()
@@ -58,7 +59,7 @@ def compiled(source: str, name: str, definitions: Mapping[str, str | int], devic
 
     Args:
         source: CUDA C++.
-        name: Of an extern "C" __global__ function in it.
+        name: Name of an extern "C" __global__ function in it.
         definitions: Macros, as in -DN=18.
         device: A CUDA device.
 
@@ -149,7 +150,7 @@ def _driver() -> ctypes.CDLL:
 @functools.cache
 def _nvrtc() -> ctypes.CDLL:
     own = (torch.version.cuda or "").partition(".")[0]
-    # That of torch's own CUDA version first: the driver may not know what a newer one makes.
+    # The one of torch's own CUDA version comes first: the driver may not accept what a newer one compiles.
     names = sorted(LIBRARIES, key=lambda name: not own or f".{own}" not in name)
     return _load(
         (*names, *map(str, _brought_along())),

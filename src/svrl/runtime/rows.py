@@ -1,4 +1,4 @@
-"""Rows that grow: one JSON object a line, only ever added to.
+"""Files of rows: one JSON object a line, only ever appended to.
 
 Every row has "steps", its moment. A run that resumes from a checkpoint at step S repeats the steps after it, so a log
 that is opened again drops the rows later than S, and a last line that a crash has cut off. Rows reach the disk every
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from svrl.runtime.files import finite, naming, open_regular, writing
 
 SECONDS = 2.0
-"""Most seconds that a row stays in memory while rows keep coming."""
+"""Seconds after which rows in memory are written, at the latest, while rows keep coming."""
 _BLOCK = 1 << 16
 
 
@@ -112,7 +112,7 @@ def rows_mark(path: Path, size: int | None = None) -> tuple[int, int]:
 
 
 def _cut(path: Path, up_to: int | None) -> None:
-    """Drop what is no row, and the rows later than `up_to`."""
+    """Drop lines that are not rows, and the rows later than `up_to`."""
 
     def stays(line: bytes) -> bool:
         row = _parsed(line)
@@ -126,7 +126,7 @@ def _cut(path: Path, up_to: int | None) -> None:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The row of a line, or None for one that is not whole, or whose "steps" are no number of steps."""
+    """The row of a line; None if the line is not whole, or if its "steps" is not a whole number."""
     if not line.endswith(b"\n"):
         return None
     try:

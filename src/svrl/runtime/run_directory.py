@@ -54,7 +54,7 @@ ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
 NOT_COMPARED = ("versions", "begun", "machine", "commit")
 """Fields of config.json that say how a run came about, not what it is."""
 _WRITTEN = re.compile(r"\.?(segment-)?\d{6,}(-\w+)?\.npz")
-"""Names of files that a training writes to the folders of its state, whole or half; no other file is removed."""
+"""Names of files that a training writes to the folders of its state, whole or half written. No others are removed."""
 _AT_WORK = "{} is being trained by another process. Wait for it, or stop it."
 _FINISHED = "{} holds a finished run, which is not written over. Give another folder, or delete it."
 _FINISHED_TRAINING = (
@@ -71,8 +71,8 @@ class RunDirectory:
 
     Attributes:
         path: The folder.
-        config: What config.json holds; of a run that grows what it will hold, see `reopen`.
-        earlier_steps: The length that a resumed run was to have; None if this process began the run.
+        config: What config.json holds; for a run that grows, what it will hold after `reopen`.
+        earlier_steps: The number of steps that a resumed run was begun with; None if this process began the run.
     """
 
     path: Path
@@ -115,7 +115,7 @@ class RunDirectory:
         """Resume a run, perhaps for more steps than it was begun with. Nothing is written; see `reopen`.
 
         Raises:
-            ValueError: If there is none, if it is finished and cannot grow, or if its settings differ.
+            ValueError: If there is no run, if it is finished and cannot grow, or if its settings differ.
         """
         earlier = read_config(path)
         if "env" in config:
@@ -202,7 +202,7 @@ def is_finished(path: Path) -> bool:
 
 
 def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collection[str] = ()) -> None:
-    """Raise ValueError, with a sentence that names them, if a run has other settings than these.
+    """Raise ValueError, with a message that names them, if a run has other settings than these.
 
     Args:
         path: The folder of the run.
@@ -229,7 +229,7 @@ def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collect
 
 
 def refuse_another_env(path: Path, env: str) -> None:
-    """Raise ValueError if a run is on another environment: then no other difference matters."""
+    """Raise ValueError if a run is on another environment, since no other difference matters then."""
     earlier = read_config(path).get("env")
     if not isinstance(earlier, str):
         raise ValueError(f"{path / CONFIG} names no environment, so nothing can be trained from it. Start a new run.")

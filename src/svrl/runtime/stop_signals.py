@@ -86,7 +86,7 @@ class Signals:
             self._heard, self.came = now, number
             if self.at_once:
                 raise Stopped(number)
-        elif now - self._heard >= ONE_REQUEST and number != signal.SIGHUP:  # a shell and the system both send that one
+        elif now - self._heard >= ONE_REQUEST and number != signal.SIGHUP:  # the shell and the system both send it
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)
