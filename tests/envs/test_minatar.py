@@ -34,8 +34,9 @@ def test_every_step_is_that_of_the_game_itself(game: str) -> None:
     assert ends > 0
 
 
-def test_who_stays_under_the_ball_plays_for_ever_and_is_cut_off() -> None:
-    env = MinAtarVectorEnv("breakout", seeds=env_seeds(0, 1), frame_limit=1500)
+def test_who_stays_under_the_ball_plays_for_ever_and_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("svrl.envs.minatar.FRAME_LIMIT", 1500)
+    env = MinAtarVectorEnv("breakout", seeds=env_seeds(0, 1))
     seen = env.reset()
     for t in range(1, 3001):
         paddle, ball = (int(np.argwhere(seen[0, channel])[0, 1]) for channel in (0, 1))

@@ -18,6 +18,7 @@ The emulators cannot be saved, so `capture` returns None, and a resumed run begi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from svrl.envs.vector import EnvSpec, Step, VectorEnv, checked_actions
 
 FRAME_LIMIT = 108_000
 NOOP_MAX = 30
+"""A game begins after fewer frames than this, drawn uniformly."""
 STACK = 4
 SIDE = 84
 _PICTURE = (420, 320)
@@ -47,8 +49,6 @@ class AtariVectorEnv(VectorEnv):
         seeds: tuple[int, ...],
         sticky: float = 0.0,
         threads: int = 0,
-        frame_limit: int = FRAME_LIMIT,
-        noop_max: int = NOOP_MAX,
     ) -> None:
         """Choose what to play. The emulators, a tenth of a second each, start at the first `reset`.
 
@@ -57,19 +57,12 @@ class AtariVectorEnv(VectorEnv):
             seeds: One for each game.
             sticky: Probability that a frame repeats the action of the frame before it.
             threads: Native threads at most; with 0 one for each game, as far as there are cores. They change no result.
-            frame_limit: Frames after which a game is cut off.
-            noop_max: A game begins after fewer frames than this, drawn uniformly.
 
         Raises:
             ValueError: If ale-py is not installed.
         """
         self.count = len(seeds)
-        self._settings = {
-            "max_num_frames_per_episode": frame_limit,
-            "repeat_action_probability": sticky,
-            "noop_max": noop_max,
-            "num_threads": threads,
-        }
+        self._start = partial(_native, game.name, self.count, repeat_action_probability=sticky, num_threads=threads)
         self._native: Any = None
         names = _action_names(game.name)
         self.spec = EnvSpec(
@@ -89,7 +82,7 @@ class AtariVectorEnv(VectorEnv):
     def reset(self) -> np.ndarray:
         """Begin all games. The first reset uses the seeds; later games continue their random streams."""
         if self._native is None and self._seeds is not None:
-            self._native = _native(self.spec.id.removeprefix("atari/"), self.count, **self._settings)
+            self._native = self._start()
         observations, info = self._native.reset(seed=self._seeds)
         self._seeds = None
         self._lives, self._newest = info["lives"], observations
@@ -153,5 +146,7 @@ def _native(game: str, count: int, **settings: Any) -> Any:
         img_height=SIDE,
         img_width=SIDE,
         stack_num=STACK,
+        max_num_frames_per_episode=FRAME_LIMIT,
+        noop_max=NOOP_MAX,
         **settings,
     )

@@ -78,16 +78,13 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
         count: N.
     """
 
-    def __init__(
-        self, game: str, *, seeds: tuple[int, ...], sticky: float = 0.0, frame_limit: int = FRAME_LIMIT
-    ) -> None:
+    def __init__(self, game: str, *, seeds: tuple[int, ...], sticky: float = 0.0) -> None:
         """Make the games.
 
         Args:
             game: One of `MINATAR`; hyphens count as underscores.
             seeds: One for each game.
             sticky: Probability that the last action is repeated.
-            frame_limit: Frames after which a game is cut off.
 
         Raises:
             ValueError: If there is no such game, or minatar is not installed.
@@ -104,7 +101,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
             action_names=ACTION_NAMES,
         )
         super().__init__(
-            lambda: TimeLimit(MinAtarGame(name, sticky), frame_limit), seeds=seeds, name=spec.id, spec=spec
+            lambda: TimeLimit(MinAtarGame(name, sticky), FRAME_LIMIT), seeds=seeds, name=spec.id, spec=spec
         )
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
