@@ -48,7 +48,7 @@ def finished_training(path: Path, *, keep_state: bool) -> None:
 def test_a_new_run_writes_its_config_and_a_finished_one_drops_its_checkpoint(tmp_path: Path):
     directory = RunDirectory.begin(tmp_path / "deep" / "run", PLAN)
     assert json.loads((directory.path / "config.json").read_text()) == {**PLAN, "shape": [3, 4]}
-    directory.checkpoint.write_bytes(b"state")
+    (directory.path / files.CHECKPOINT).write_bytes(b"state")
     directory.write_rows([{"iteration": 1, "residual": 0.5}, {"iteration": 2, "residual": 0.25}])
     directory.finish({"loss": 0.1})
     assert set(contents(directory.path)) == {"config.json", "result.json", "rows.jsonl"}
@@ -156,7 +156,7 @@ def test_a_run_that_came_to_nothing_is_taken_back_with_all_it_wrote(tmp_path: Pa
 def test_what_is_not_taken_back(tmp_path: Path):
     plan, saved, earlier, mixed = (tmp_path / name for name in ("plan", "saved", "earlier", "mixed"))
     run = RunDirectory.begin(plan, PLAN)
-    run.checkpoint.write_bytes(b"state")
+    (run.path / files.CHECKPOINT).write_bytes(b"state")
     run.take_back()
     assert set(contents(plan)) == {"checkpoint.pt", "config.json"}
     run = RunDirectory.begin(saved, TRAINING)

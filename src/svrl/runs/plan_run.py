@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from svrl.runs.spec import Kind, Work
 from svrl.runtime.device import check_device
-from svrl.runtime.files import finite
+from svrl.runtime.files import finite, writing
 from svrl.runtime.names import nearest_name
-from svrl.runtime.run_directory import CONFIG, RunDirectory
+from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RunDirectory
 from svrl.runtime.stop_signals import Signals
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ def _carry_out(
             model.backup(v)
     show("solving exactly" if exact else "beginning", None)
     recorder = Recorder(judge.optimum.v if exact else None)
-    checkpoint = None if directory is None else directory.checkpoint
+    checkpoint = None if directory is None else directory.path / CHECKPOINT
     found = _plan(problem, method, settings.seed, recorder, show, signals, checkpoint)
     show("judging", None)
     score = judge.score(found, recorder.values)
@@ -620,11 +620,11 @@ def _write_arrays(directory: RunDirectory, found: Plan) -> None:
     if found.q is not None:
         arrays["q.npy"] = found.q
     for name, tensor in arrays.items():
-        with directory.writing(name) as temporary, temporary.open("wb") as file:
+        with writing(directory.path / name) as temporary, temporary.open("wb") as file:
             np.save(file, _array(tensor))
     if found.factors is not None:
         left, right = (_array(factor) for factor in found.factors)
-        with directory.writing("factors.npz") as temporary, temporary.open("wb") as file:
+        with writing(directory.path / "factors.npz") as temporary, temporary.open("wb") as file:
             np.savez(file, left=left, right=right)
 
 
@@ -661,7 +661,7 @@ def _write_figures(
             inputs=INPUTS[task.name],
         )
     for name, figure in drawn.items():
-        with directory.writing(name) as temporary:
+        with writing(directory.path / name) as temporary:
             save_figure(figure, temporary)
 
 

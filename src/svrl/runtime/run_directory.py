@@ -30,7 +30,7 @@ import reprlib
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,11 +83,6 @@ class RunDirectory:
     def grows(self) -> bool:
         """Whether the run gets more steps than it was begun with."""
         return self.earlier_steps is not None and int(self.config.get("steps", 0)) > self.earlier_steps
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state of an unfinished plan."""
-        return self.path / CHECKPOINT
 
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any]) -> RunDirectory:
@@ -161,20 +156,16 @@ class RunDirectory:
         write_json(self.path / RESULT, result)
         if keep_state:
             return
-        self.checkpoint.unlink(missing_ok=True)
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
         for name in STATE:
             remove_written(self.path / name)
             with suppress(OSError):  # not there, a link, or with files of others in it
                 (self.path / name).rmdir()
 
-    def writing(self, name: str) -> AbstractContextManager[Path]:
-        """A temporary path that becomes the file `name` when the block ends well."""
-        return writing(self.path / name)
-
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """rows.jsonl: one JSON object a line. A number that is not finite becomes null with its reason beside it."""
         lines = [json.dumps(finite(row), allow_nan=False) + "\n" for row in rows]
-        with self.writing(TRACE) as temporary:
+        with writing(self.path / TRACE) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8")
 
 
