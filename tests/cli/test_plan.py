@@ -57,7 +57,7 @@ def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
 
 
 def test_names_for_completion_are_those_of_the_catalogues():
-    assert set(plan_run.CONTROL_TASKS) == set(TASKS)
+    assert set(plan_run.TASKS) == {"toy", *TASKS}
     assert set(plan_run.METHODS) == set(METHODS)
     assert set(plan_run.NOISY) == {name for name, entry in METHODS.items() if entry.noisy}
     assert set(plan_run.ESTIMATORS) == set(IN_THE_LOOP)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from svrl.envs.make import CONTROL
 from svrl.runs.spec import Kind, Work
 from svrl.runtime.device import check_device
 from svrl.runtime.files import finite, writing
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     from svrl.planning.score import Judge, Recorder, Score
 
 # Written out because the catalogues import torch, and help and completion shall not wait for it.
-CONTROL_TASKS = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole", "three-motor-pendulum")
-TASKS = ("toy", *CONTROL_TASKS)
+TASKS = ("toy", *CONTROL)
 METHODS = (
     "svp",
     "paper-svp",
