@@ -27,7 +27,7 @@ from gymnasium import Env, spaces
 from torch import nn
 
 from benchmarks.rows import Parts, Row, in_turns, version
-from svrl.runtime.threads import torch_threads
+from svrl.runtime.device import torch_threads
 
 LIMIT = 5.0
 """Percent of an update that structure may add."""

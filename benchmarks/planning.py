@@ -34,8 +34,7 @@ from svrl.planning.method import Method
 from svrl.planning.plan import advance, begin, plan
 from svrl.planning.policy_iteration import ModifiedPolicyIteration
 from svrl.planning.svp import StructuredValueIteration
-from svrl.runtime.device import usable_cores
-from svrl.runtime.threads import torch_threads
+from svrl.runtime.device import torch_threads, usable_cores
 
 RESIDUAL = 1e-6
 TURNS, REPEATS = 7, 3

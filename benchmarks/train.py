@@ -30,7 +30,7 @@ from svrl.agents.events import Stepped
 from svrl.agents.training import Training
 from svrl.envs.make import make_env
 from svrl.envs.vector import VectorEnv, step
-from svrl.runtime.threads import torch_threads
+from svrl.runtime.device import torch_threads
 
 GAME = "atari/frostbite"
 ROUNDS = 3

@@ -32,7 +32,7 @@ from svrl.agents.replay import Replay, next_observations
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import make_env
 from svrl.envs.vector import EnvSpec, step
-from svrl.runtime.threads import torch_threads
+from svrl.runtime.device import torch_threads
 
 GAME = "atari/frostbite"
 LIMITS = {"cpu": 2.0, "cuda": 3.0}

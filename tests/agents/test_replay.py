@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from svrl.agents.checkpoint import positions, restore, segments
 from svrl.agents.replay import Layout, Replay, _OnGpu, next_observations, observations
 from svrl.envs.vector import EnvSpec
-from svrl.runtime.memory import free_ram
+from svrl.runtime.device import free_ram
 
 from .replay_oracle import Counting, NaiveReplay, all_of, spec_of, transitions
 

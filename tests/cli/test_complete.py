@@ -133,7 +133,7 @@ def test_bad_files_get_one_sentence_and_lose_nothing(svrl, tmp_path):
 def test_a_small_archive_of_a_large_matrix_is_refused_before_it_is_unpacked(svrl, tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "small.npz", matrix=np.zeros((1000, 1000)))
     monkeypatch.setattr("svrl.cli.complete.LARGE", 0)
-    monkeypatch.setattr("svrl.runtime.memory.free_ram", lambda: 8e6)
+    monkeypatch.setattr("svrl.runtime.device.free_ram", lambda: 8e6)
     result = svrl("complete", tmp_path / "small.npz", "--out", tmp_path / "o.npy")
     assert result.exit_code == 2
     assert "small.npz holds 0.0 GB when it is unpacked" in result.stderr

@@ -57,7 +57,7 @@ def values_of(model: GridMDP, policy: np.ndarray) -> np.ndarray:
 
 
 def test_names_for_completion_are_those_of_the_catalogues():
-    assert set(plan_run.CONTROL_TASKS) == set(TASKS)
+    assert set(plan_run.TASKS) == {"toy", *TASKS}
     assert set(plan_run.METHODS) == set(METHODS)
     assert set(plan_run.NOISY) == {name for name, entry in METHODS.items() if entry.noisy}
     assert set(plan_run.ESTIMATORS) == set(IN_THE_LOOP)
@@ -228,16 +228,6 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(svrl, svrl_json, tmp_pat
 
 def untimed(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in {*TIMINGS, "out", "optimum"}}
-
-
-@pytest.mark.parametrize(("more", "words"), [(("--seed", 5, "--resume"), "seed was 0 and is 5"), ((), "--resume")])
-def test_another_configuration_is_refused_by_name(svrl, tmp_path, monkeypatch, more, words):
-    with monkeypatch.context() as patch:
-        at_iteration(2, exception)(patch)
-        assert svrl(*SVP, "--out", tmp_path).exit_code == 130
-    result = svrl(*SVP, "--out", tmp_path, *more)
-    assert result.exit_code == 2
-    assert words in result.stderr
 
 
 def test_a_signal_while_the_run_is_being_finished_comes_too_late(svrl, tmp_path, monkeypatch, plain):

@@ -112,15 +112,9 @@ def test_only_steps_may_grow(svrl, svrl_json, tmp_path, monkeypatch, plain):
     with monkeypatch.context() as patch:
         patch.setattr(TrainProgress, "__call__", interrupting(100, sending(signal.SIGINT)))
         assert svrl(*SMOKE, "--steps", 200, "--out", run).exit_code == 130
-    for option, words in (
-        (("--seed", 1), "seed was 0 and is 1"),
-        (("--agent", "double"), "agent was dqn and is double"),
-        (("--steps", 150), "steps was 200 and is 150"),
-        (("--buffer-size", 500), "buffer-size was 1000 and is 500"),
-    ):
-        result = svrl(*SMOKE, "--steps", 200, *option, "--out", run, "--resume")
-        assert result.exit_code == 2
-        assert words in result.stderr
+    result = svrl(*SMOKE, "--steps", 200, "--buffer-size", 500, "--out", run, "--resume")
+    assert result.exit_code == 2
+    assert "buffer-size was 1000 and is 500" in result.stderr
     config = json.loads((run / "config.json").read_text())
     config["versions"]["torch"] = "1.0"
     (run / "config.json").write_text(json.dumps(config))

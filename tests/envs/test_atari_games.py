@@ -29,13 +29,6 @@ def test_names_may_be_written_in_several_ways(name: str) -> None:
     assert find_game(name).name == "ms_pacman"
 
 
-def test_an_unknown_game_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"no game 'brakeout'.*Did you mean breakout"):
-        find_game("brakeout")
-    with pytest.raises(ValueError, match="Choose one of alien, amidar"):
-        find_game("zzzzzz")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
 def test_all_57_games_start_and_step(game: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
-from svrl.envs.make import describe_env, make_env
+from svrl.envs.make import CLASSIC, MINATAR, describe_env, make_env
 from svrl.envs.vector import Step, VectorEnv, step
 
 from .playing import assert_equal, played, through_a_file
 
 IDS = ["atari/pong", "minatar/breakout", "control/inverted-pendulum", "CartPole-v1", "FrozenLake-v1"]
-RESTORABLE = [name for name in IDS if not name.startswith("atari")]
+TAXI = next(name for name in gymnasium.registry if name.startswith("Taxi-v"))
+GYMNASIUM = [*CLASSIC, "Blackjack-v1", TAXI]
+RESTORABLE = [*(f"minatar/{game}" for game in MINATAR), "control/inverted-pendulum", *GYMNASIUM]
+LONG = ("minatar/freeway", "Acrobot-v1", "CliffWalking-v1")
 COUNT = 2
 
 
@@ -77,24 +81,41 @@ def test_an_environment_is_the_same_in_any_company(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RESTORABLE)
-def test_restored_goes_on_as_if_nothing_had_happened(name: str) -> None:
-    env = made(name)
-    env.reset()
-    before = played(env, 77)[-1].observations
-    state = through_a_file(env.capture())
-    ahead = played(env, 250, seed=1)
-    assert any(got.ended.any() for got in ahead)
-    other = made(name, seed=9)
-    np.testing.assert_array_equal(other.restore(state), before)
-    assert_equal(ahead, played(other, 250, seed=1))
+@pytest.mark.parametrize("before", [0, 77])
+def test_restored_goes_on_as_if_nothing_had_happened(name: str, before: int) -> None:
+    env, other = made(name), made(name, seed=9)
+    newest = env.reset()
+    for got in played(env, before):
+        newest = got.observations
+    for going, restored in ((env, other), (other, env)):  # the second time into an environment that was played
+        state = through_a_file(going.capture())
+        ahead = played(going, 250, seed=1)
+        shown = restored.restore(state)
+        if going is env:
+            np.testing.assert_array_equal(shown, newest)
+            assert any(got.ended.any() for got in ahead) or name in LONG
+        assert_equal(ahead, played(restored, 250, seed=1))
+        if name == "MountainCar-v0" and going is env:  # the time limit is restored, too
+            assert [got.truncated[0] for got in ahead].index(True) == 200 - before - 1
 
 
-@pytest.mark.parametrize("name", RESTORABLE)
-def test_a_state_of_something_else_is_refused(name: str) -> None:
-    env = made(name)
-    env.reset()
-    with pytest.raises(ValueError, match="state is of"):
-        make_env(name, COUNT + 1, seed=0).restore(env.capture())
+@pytest.mark.parametrize(
+    ("name", "of", "sentence"),
+    [
+        ("minatar/breakout", "minatar/freeway", "other environments"),
+        ("Acrobot-v1", "CartPole-v1", "other environments"),
+        ("control/cart-pole", "control/mountain-car", "other environments"),
+        ("atari/pong", "atari/pong", "cannot be restored"),
+    ],
+)
+def test_a_state_of_something_else_is_refused(name: str, of: str, sentence: str) -> None:
+    other = made(of)
+    other.reset()
+    with pytest.raises(ValueError, match=sentence):
+        made(name).restore(other.capture() or {})
+    if name != of:
+        with pytest.raises(ValueError, match=sentence):
+            make_env(of, COUNT + 1, seed=0).restore(other.capture())
 
 
 @pytest.mark.parametrize("name", IDS)

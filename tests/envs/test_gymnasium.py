@@ -12,11 +12,10 @@ from gymnasium.wrappers import NormalizeObservation, TimeLimit
 
 from svrl.envs.gymnasium import GymnasiumVectorEnv
 from svrl.envs.make import make_env
-from svrl.envs.vector import Step, VectorEnv, step
+from svrl.envs.vector import Step, step
 
-from .playing import assert_equal, played, through_a_file
+from .playing import played
 
-TAXI = next(name for name in gymnasium.registry if name.startswith("Taxi-v"))
 SEEN = np.zeros(2, np.float32)
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*WARN"),  # Gymnasium's checker also warns of what is refused here
@@ -112,32 +111,6 @@ def test_games_are_cut_off_where_gymnasium_knows_no_limit() -> None:
         assert not known.limit_games(4)
 
 
-def goes_on_the_same(env: VectorEnv, other: VectorEnv, steps: int = 200) -> list[Step]:
-    """`other` goes on from what `env` was, as `env` does."""
-    state = through_a_file(env.capture())
-    ahead = played(env, steps, seed=1)
-    other.restore(state)
-    assert_equal(ahead, played(other, steps, seed=1))
-    return ahead
-
-
-@pytest.mark.parametrize(
-    "name", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "CliffWalking-v1", "Blackjack-v1", TAXI]
-)
-@pytest.mark.parametrize("before", [0, 33])
-def test_restored_in_the_middle_of_an_episode(name: str, before: int) -> None:
-    env, other = make_env(name, 2, seed=0), make_env(name, 2, seed=3)
-    newest = env.reset()
-    for got in played(env, before):
-        newest = got.observations
-    np.testing.assert_array_equal(other.restore(through_a_file(env.capture())), newest)
-    ahead = goes_on_the_same(env, other)
-    assert any(got.ended.any() for got in ahead) or name in ("Acrobot-v1", "CliffWalking-v1")
-    if name == "MountainCar-v0":  # the time limit is restored, too
-        assert [got.truncated[0] for got in ahead].index(True) == 200 - before - 1
-    goes_on_the_same(other, env)  # also after it was restored, and into an environment that was played
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -153,12 +126,10 @@ def test_environments_of_your_own_are_not_captured(make: Callable[[], gymnasium.
     assert env.capture() is None
 
 
-def test_a_state_that_does_not_fit_is_refused() -> None:
+def test_games_that_go_another_way_are_refused() -> None:
     env, other = (make_env("CartPole-v1", 1, seed=0) for _ in range(2))
     env.reset()
     state = env.capture()
-    with pytest.raises(ValueError, match="other environments"):
-        make_env("Acrobot-v1", 1, seed=0).restore(state)
     with pytest.raises(ValueError, match="went another way"):
         other.restore({**state, "observations": state["observations"] + 1.0})
 
@@ -206,64 +177,70 @@ def play(make: Callable[[], Any], steps: int = 1, count: int = 2) -> Step:
     return got
 
 
+class Bare(gymnasium.Env):
+    action_space = spaces.Discrete(2)
+
+
+class Old(Given):
+    def reset(self) -> Any:  # type: ignore[override]
+        return self.first
+
+
 IN_STEP = r"^Room failed in step\(action\) -> \(observation, reward, terminated, truncated, info\): .*"
 IN_RESET = r"^Room failed in reset\(seed=..., options=...\) -> \(observation, info\): .*"
+ONLY = Walk()
+STEPS = [
+    ((SEEN, 1.0, False, {}), IN_STEP + "got 4"),
+    (None, IN_STEP + "NoneType"),
+    ((np.zeros(3), 1.0, False, False, {}), IN_STEP + r"float32 of shape \(2,\).* got float64 of shape \(3,\)"),
+    ((None, 1.0, True, False, {}), IN_STEP + "got None"),
+    ((SEEN, None, False, False, {}), IN_STEP + "NoneType"),
+    ((SEEN, np.zeros(2), False, False, {}), IN_STEP + "size 1"),
+    ((SEEN, np.nan, True, False, {}), r"^Room gave a reward that is not finite \(nan\)"),
+    ((SEEN + np.inf, 1.0, True, False, {}), r"^Room gave an observation that is not finite \(inf\)"),
+    ((SEEN - np.inf, 1.0, False, False, {}), r"^Room gave an observation that is not finite \(-inf\)"),
+    ((SEEN, 1.0, {}, False, False), IN_STEP + "must be a python dictionary"),
+]
+RESETS: list[tuple[Any, spaces.Space | None, str]] = [
+    (SEEN, None, IN_RESET),
+    ((SEEN, 0.0), None, IN_RESET + "not a dictionary"),
+    ((np.zeros((2, 2, 2)), {}), None, IN_RESET + r"got float64 of shape \(2, 2, 2\)"),
+    ((np.array([0.0, np.nan]), {}), None, r"^Room gave an observation that is not finite \(nan\)"),
+    ((-1, {}), spaces.Discrete(4), IN_RESET),
+    ((np.full((8, 8), 0.5), {}), spaces.Box(0, 255, (8, 8), np.uint8), IN_RESET),
+    ((np.array([1, 7]), {}), spaces.MultiDiscrete([2, 3]), IN_RESET),
+    (({"b": SEEN}, {}), spaces.Dict(a=spaces.Box(-1, 1, (2,))), IN_RESET),
+]
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("make", "sentence"),
     [
-        ((SEEN, 1.0, False, {}), IN_STEP + "got 4"),
-        (None, IN_STEP + "NoneType"),
-        ((np.zeros(3), 1.0, False, False, {}), IN_STEP + r"float32 of shape \(2,\).* got float64 of shape \(3,\)"),
-        ((np.zeros(1), 1.0, False, False, {}), IN_STEP + r"got float64 of shape \(1,\)"),
-        ((None, 1.0, True, False, {}), IN_STEP + "got None"),
-        ((SEEN, None, False, False, {}), IN_STEP + "NoneType"),
-        ((SEEN, np.zeros(2), False, False, {}), IN_STEP + "size 1"),
-        ((SEEN, 1.0, {}, False, False), IN_STEP + "must be a python dictionary"),
-        ((SEEN, 1.0, False, False, None), IN_STEP + "must be a python dictionary"),
-        ((SEEN, np.nan, True, False, {}), r"^Room gave a reward that is not finite \(nan\)"),
-        ((SEEN + np.inf, 1.0, True, False, {}), r"^Room gave an observation that is not finite \(inf\)"),
-        ((SEEN - np.inf, 1.0, False, False, {}), r"^Room gave an observation that is not finite \(-inf\)"),
+        *((lambda given=given: Given(lambda time: given), sentence) for given, sentence in STEPS),
+        *((lambda f=first, s=space: Given(usual, f, s), sentence) for first, space, sentence in RESETS),
+        (lambda: Old(usual), IN_RESET + "unexpected keyword argument 'seed'"),
+        (lambda: None, r"The function of Room must return a gymnasium\.Env, got None"),
+        (lambda: Given, "must return .* got <class .*Given'>"),
+        (lambda: ONLY, "The function of Room gave the same environment twice"),
+        (Bare, "Room could not be made: .* must specify an observation space"),
+        (lambda: 1 // 0, "^Room could not be made: ZeroDivisionError"),
+        (lambda: gymnasium.make("Pendulum-v1"), "actions of Box, and only discrete ones can be learned"),
+        (lambda: Given(usual, space=spaces.Sequence(spaces.Discrete(2))), "Sequence, whose size is not fixed"),
     ],
 )
-def test_a_step_that_gives_something_else(given: Any, sentence: str) -> None:
+def test_what_an_environment_does_wrong_is_one_sentence(make: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        play(lambda: Given(lambda time: given))
-    later = lambda: Given(lambda time: given if time == 4 else usual(time))  # noqa: E731
-    play(later, steps=3)
-    if "python dictionary" not in sentence:  # infos are looked at once
-        with pytest.raises(ValueError, match=r"^Room "):
-            play(later, steps=4)
+        play(make)
 
 
-@pytest.mark.parametrize(
-    ("first", "sentence"),
-    [
-        (SEEN, IN_RESET),
-        ((SEEN, 0.0), IN_RESET + "not a dictionary"),
-        ((np.zeros((2, 2, 2)), {}), IN_RESET + r"got float64 of shape \(2, 2, 2\)"),
-        ((np.array([0.0, np.nan]), {}), r"^Room gave an observation that is not finite \(nan\)"),
-    ],
-)
-def test_a_reset_that_gives_something_else(first: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        play(lambda: Given(usual, first=first))
+@pytest.mark.parametrize(("given", "sentence"), STEPS[:-1])  # Gymnasium looks at infos once
+def test_later_steps_are_checked_like_the_first(given: Any, sentence: str) -> None:
+    def later(time: int) -> Any:
+        return given if time == 4 else usual(time)
 
-
-@pytest.mark.parametrize(
-    ("space", "seen"),
-    [
-        (spaces.Discrete(4), -1),
-        (spaces.Discrete(4), 1.5),
-        (spaces.Box(0, 255, (8, 8), np.uint8), np.full((8, 8), 0.5)),
-        (spaces.MultiDiscrete([2, 3]), np.array([1, 7])),
-        (spaces.Dict(a=spaces.Box(-1, 1, (2,))), {"b": SEEN}),
-    ],
-)
-def test_an_observation_of_another_space(space: spaces.Space, seen: Any) -> None:
-    with pytest.raises(ValueError, match=IN_RESET):
-        play(lambda: Given(usual, first=(seen, {}), space=space))
+    play(lambda: Given(later), steps=3)
+    with pytest.raises(ValueError, match=r"^Room "):
+        play(lambda: Given(later), steps=4)
 
 
 def test_errors_of_the_environment_keep_their_cause() -> None:
@@ -271,46 +248,10 @@ def test_errors_of_the_environment_keep_their_cause() -> None:
         play(lambda: Given(lambda time: {}["heat"]))
     assert isinstance(caught.value.__cause__, KeyError)
 
-    class Old(Given):
-        def reset(self) -> Any:  # type: ignore[override]
-            return self.first
 
-    with pytest.raises(ValueError, match=IN_RESET + "unexpected keyword argument 'seed'"):
-        play(lambda: Old(usual))
-
-
-class Bare(gymnasium.Env):
-    action_space = spaces.Discrete(2)
-
-
-only = Walk()
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: None, r"The function of Room must return a gymnasium\.Env, got None"),
-        (lambda: Given, "must return .* got <class .*Given'>"),
-        (lambda: only, "The function of Room gave the same environment twice"),
-        (Bare, "Room could not be made: .* must specify an observation space"),
-        (lambda: 1 // 0, "^Room could not be made: ZeroDivisionError"),
-        (lambda: gymnasium.make("Pendulum-v1"), "actions of Box, and only discrete ones can be learned"),
-        (lambda: Given(usual, space=spaces.Sequence(spaces.Discrete(2))), "Sequence, whose size is not fixed"),
-    ],
-)
-def test_what_cannot_be_learned_is_refused_before_anything_is_played(make: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        play(make)
-
-
-@pytest.mark.parametrize("reward", [2, np.float32(2), np.array(2.0), np.array([2.0]), np.array([[2]])])
-def test_arrays_of_one_number_are_rewards(reward: Any) -> None:
-    got = play(lambda: Given(lambda time: (SEEN, reward, False, False, {})), steps=2)
-    np.testing.assert_array_equal(got.rewards, [2.0, 2.0])
-
-
-def test_large_numbers_are_finite() -> None:
-    large = np.full(2, 3e38, np.float32)
-    got = play(lambda: Given(lambda time: (large, 1e308, False, False, {})))
+@pytest.mark.parametrize("reward", [2, np.float32(2), np.array([[2]]), 1e308])
+def test_numbers_and_arrays_of_one_number_are_rewards(reward: Any) -> None:
+    large = np.full(2, 3e38, np.float32)  # finite, like everything else
+    got = play(lambda: Given(lambda time: (large, reward, False, False, {})), steps=2)
+    np.testing.assert_array_equal(got.rewards, np.full(2, float(np.asarray(reward).item())))
     np.testing.assert_array_equal(got.observations, [large, large])
-    np.testing.assert_array_equal(got.rewards, [1e308, 1e308])

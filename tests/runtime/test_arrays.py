@@ -178,7 +178,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path):
 
 
 def test_headers_are_parsed_by_one_thread_at_a_time(tmp_path, monkeypatch):
-    """Two at once fail now and then in some versions of CPython, and a sound file would be called damaged."""
+    """Two at once sometimes fail in some versions of CPython, and a sound file would seem to be damaged."""
     parse, inside, most = ast.literal_eval, [], []
 
     def slow(text):
@@ -188,11 +188,9 @@ def test_headers_are_parsed_by_one_thread_at_a_time(tmp_path, monkeypatch):
         inside.pop()
         return parse(text)
 
-    for number in range(3):
-        write_arrays(tmp_path / f"{number}.npz", {"a": np.arange(5), "b": [np.ones((2, 3))]})
+    write_arrays(tmp_path / "a.npz", {"a": np.arange(5), "b": [np.ones((2, 3))]})
     monkeypatch.setattr(ast, "literal_eval", slow)
     with ThreadPoolExecutor(3) as pool:
-        trees = list(pool.map(read_arrays, [tmp_path / f"{number}.npz" for number in (0, 1, 2) * 4]))
-    assert all(np.array_equal(tree["a"], np.arange(5)) for tree in trees)
-    assert len(most) >= 3 * 12
+        list(pool.map(read_arrays, [tmp_path / "a.npz"] * 6))
+    assert len(most) >= 3 * 6
     assert max(most) == 1

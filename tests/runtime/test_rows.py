@@ -32,19 +32,21 @@ def test_rows_come_back_as_they_were(tmp_path: Path):
     assert second["scores_reason"] == "some are not finite"
 
 
-def test_rows_wait_until_they_are_flushed(tmp_path: Path):
+def test_rows_wait_until_they_are_flushed_or_a_moment_has_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "rows.jsonl"
-    log = RowLog(path, seconds=1e9)
-    log.append({"steps": 1})
-    assert not path.exists()
+    log = RowLog(path)
     assert read_rows(path) == last_rows(path, 3) == []
+    log.append({"steps": 1})
+    assert read_rows(path) == []
     log.flush()
     assert steps_of(path) == [1]
     log.append({"steps": 2})
     log.close()
     assert steps_of(path) == [1, 2]
-    RowLog(path, seconds=0.0).append({"steps": 3})
-    assert steps_of(path) == [1, 2, 3]
+    monkeypatch.setattr(rows, "SECONDS", 0.0)
+    with RowLog(path) as log:
+        log.append({"steps": 3})
+        assert steps_of(path) == [1, 2, 3]
 
 
 def test_a_resumed_log_drops_what_is_later_and_what_was_cut_off(tmp_path: Path):
@@ -89,8 +91,9 @@ def test_the_last_rows_are_those_of_the_whole_file(tmp_path_factory, lengths, co
 def test_a_full_disk_is_named_with_its_file(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
     code = (
-        "import sys; from pathlib import Path; from svrl.runtime.rows import RowLog\n"
-        "log = RowLog(Path(sys.argv[1]), seconds=0)\n"
+        "import sys; from pathlib import Path; from svrl.runtime import rows\n"
+        "rows.SECONDS = 0\n"
+        "log = rows.RowLog(Path(sys.argv[1]))\n"
         "try:\n"
         "    for step in range(10_000): log.append({'steps': step})\n"
         "except OSError as error: print(error.filename)"

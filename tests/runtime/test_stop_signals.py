@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,3 +59,25 @@ def test_a_run_below_nohup_does_not_hear_of_it(hang_up):
     with Signals().held_back() as signals:
         os.kill(os.getpid(), signal.SIGHUP)
     assert signals.came is None
+
+
+def test_every_thread_says_for_itself_when_it_may_stop():
+    signals, seen = Signals(), []
+
+    def work() -> None:
+        signals.stop_if_safe()
+        signals.at_once = True
+        with pytest.raises(Stopped) as stopped:
+            signals.stop_if_safe()
+        seen.append(stopped.value.number)
+
+    with signals.held_back():
+        os.kill(os.getpid(), signal.SIGINT)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert seen == [signal.SIGINT]
+        assert not signals.at_once
+        signals.stop_if_safe()
+        with pytest.raises(Stopped):
+            signals.stop_if_came()

@@ -65,8 +65,11 @@ def test_a_name_of_an_integration_is_pointed_to() -> None:
         assert re.search(rf"^(class|def) {name}\b", source.read_text(), re.MULTILINE)
 
 
-def test_importing_the_program_imports_nothing_heavy() -> None:
-    heavy = ("torch", "numba", "scipy", "matplotlib", "numpy")
-    code = f"import sys, svrl.cli.main; print([name for name in {heavy} if name in sys.modules])"
+@pytest.mark.parametrize(
+    "code", ["import svrl.cli.main", "from svrl.envs.make import known_environments; known_environments()"]
+)
+def test_help_and_completion_wait_for_nothing_heavy(code: str) -> None:
+    heavy = ("torch", "numba", "scipy", "matplotlib", "numpy", "gymnasium", "ale_py", "minatar")
+    code += f"; import sys; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

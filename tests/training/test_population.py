@@ -147,20 +147,3 @@ def test_what_cannot_be_shared_is_refused(tmp_path: Path):
         with pytest.raises(ValueError, match=words):
             train_population(population, together=together)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_view_sees_the_same_signals_and_has_its_own_moment():
-    signals = Signals()
-    one, other, third = (signals.of_one_run() for _ in range(3))
-    third.came = signal.SIGTERM
-    assert (signals.came, other.came) == (None, None), "a request of one run is not the others'"
-    one.at_once = True
-    one.stop_if_safe()
-    signals.came = signal.SIGINT
-    assert one.came == other.came == signal.SIGINT
-    other.stop_if_safe()
-    with pytest.raises(Stopped):
-        one.stop_if_safe()
-    with pytest.raises(Stopped):
-        other.stop_if_came()
-    assert not signals.at_once

@@ -34,7 +34,7 @@ from torch import Tensor
 from svrl.agents import replay_kernel as kernel
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.envs.vector import EnvSpec, Step
-from svrl.runtime.memory import free_bytes
+from svrl.runtime.device import free_bytes
 
 DRAWS = 1 << 62
 STACKED_FINALS, SINGLE_FINALS = 32, 8

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.runtime.jit import njit
+from svrl.runtime.kernels import njit
 
 COMPILE: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
 STREAMS, CHUNK = 8, 512

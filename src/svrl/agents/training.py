@@ -36,8 +36,7 @@ from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.study import METRIC_STATES, metrics
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
-from svrl.runtime.device import check_device
-from svrl.runtime.memory import free_ram
+from svrl.runtime.device import check_device, free_ram
 
 WINDOW = 100
 """Training episodes in the paper's score."""

@@ -238,7 +238,7 @@ def _read_numpy(path: Path) -> np.ndarray:
 
 def _refuse_large(path: Path) -> None:
     """Refuse a matrix, before it is read, if it cannot be completed in the memory that is left."""
-    from svrl.runtime.memory import free_ram
+    from svrl.runtime.device import free_ram
 
     size = path.stat().st_size
     if zipfile.is_zipfile(path):

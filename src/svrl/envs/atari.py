@@ -13,27 +13,28 @@ Three pitfalls of the native environment:
 - It reports last observations of all games once any has ended; only those of ended ones mean anything.
 - A step in which the game ends, or is cut off, may show the screen from before it as its newest frame.
 
-The emulators cannot be cloned or saved, so `capture` returns None: a resumed run begins new games.
+The emulators cannot be saved, so `capture` returns None, and a resumed run begins new games.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from svrl.envs.atari_games import Game
-from svrl.envs.vector import EnvSpec, Step, checked_actions
+from svrl.envs.vector import EnvSpec, Step, VectorEnv, checked_actions
 
 FRAME_LIMIT = 108_000
 NOOP_MAX = 30
+"""A game begins after fewer frames than this, drawn uniformly."""
 STACK = 4
 SIDE = 84
 _PICTURE = (420, 320)
 
 
-class AtariVectorEnv:
+class AtariVectorEnv(VectorEnv):
     """N games of one kind, stepped by native threads.
 
     Attributes:
@@ -48,8 +49,6 @@ class AtariVectorEnv:
         seeds: tuple[int, ...],
         sticky: float = 0.0,
         threads: int = 0,
-        frame_limit: int = FRAME_LIMIT,
-        noop_max: int = NOOP_MAX,
     ) -> None:
         """Choose what to play. The emulators, a tenth of a second each, start at the first `reset`.
 
@@ -58,19 +57,12 @@ class AtariVectorEnv:
             seeds: One for each game.
             sticky: Probability that a frame repeats the action of the frame before it.
             threads: Native threads at most; with 0 one for each game, as far as there are cores. They change no result.
-            frame_limit: Frames after which a game is cut off.
-            noop_max: A game begins after fewer frames than this, drawn uniformly.
 
         Raises:
             ValueError: If ale-py is not installed.
         """
         self.count = len(seeds)
-        self._settings = {
-            "max_num_frames_per_episode": frame_limit,
-            "repeat_action_probability": sticky,
-            "noop_max": noop_max,
-            "num_threads": threads,
-        }
+        self._start = partial(_native, game.name, self.count, repeat_action_probability=sticky, num_threads=threads)
         self._native: Any = None
         names = _action_names(game.name)
         self.spec = EnvSpec(
@@ -90,7 +82,7 @@ class AtariVectorEnv:
     def reset(self) -> np.ndarray:
         """Begin all games. The first reset uses the seeds; later games continue their random streams."""
         if self._native is None and self._seeds is not None:
-            self._native = _native(self.spec.id.removeprefix("atari/"), self.count, **self._settings)
+            self._native = self._start()
         observations, info = self._native.reset(seed=self._seeds)
         self._seeds = None
         self._lives, self._newest = info["lives"], observations
@@ -112,17 +104,6 @@ class AtariVectorEnv:
         self._lives, self._newest = info["lives"], observations
         return Step(observations, final, rewards.astype(np.float64), terminal, truncated, life_lost)
 
-    def limit_games(self, steps: int) -> bool:
-        """False: every game has a limit."""
-        return False
-
-    def capture(self) -> None:
-        """None: the emulators cannot be saved."""
-
-    def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Always raises ValueError."""
-        raise ValueError(f"{self.spec.id} cannot be restored: its emulators cannot be saved. Begin new games.")
-
     def render(self, index: int = 0) -> np.ndarray:
         """The newest frame in grey, (420, 320, 3): twice the size of the console's screen."""
         rows, columns = (np.arange(size) * SIDE // size for size in _PICTURE)
@@ -130,7 +111,7 @@ class AtariVectorEnv:
         return np.repeat(grey[:, :, None], 3, axis=2)
 
     def close(self) -> None:
-        """End the native threads; the games cannot be used afterwards."""
+        """End the native threads; the games cannot be played afterwards."""
         self._native = None
 
 
@@ -165,5 +146,7 @@ def _native(game: str, count: int, **settings: Any) -> Any:
         img_height=SIDE,
         img_width=SIDE,
         stack_num=STACK,
+        max_num_frames_per_episode=FRAME_LIMIT,
+        noop_max=NOOP_MAX,
         **settings,
     )

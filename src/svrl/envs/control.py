@@ -1,8 +1,8 @@
 """The control tasks as environments: what planning solves exactly can also be learned from samples.
 
 All copies move together. A copy starts uniformly in the box, moves by the task's step with the task's noise, as in a
-rollout, and receives the task's reward. Nothing is terminal: a task whose goal pays for ever goes on paying. Every copy
-is cut off after 200 steps, which is a truncation.
+rollout, and receives the task's reward. No state is terminal, because a task may pay for staying at its goal. Every
+copy is cut off after 200 steps, which is a truncation.
 
 An agent sees features of the state, each about as large as 1, in the order of the axes:
 
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.envs.vector import EnvSpec, Step, check_finite, checked_actions
+from svrl.envs.vector import EnvSpec, Step, VectorEnv, check_finite, checked_actions
 from svrl.mdp.control_task import ControlTask
 
 STEP_LIMIT = 200
@@ -40,7 +40,7 @@ def features(task: ControlTask, states: Tensor | np.ndarray) -> np.ndarray:
     return np.stack(columns, -1).astype(np.float32)
 
 
-class ControlVectorEnv:
+class ControlVectorEnv(VectorEnv):
     """N copies of a control task.
 
     Attributes:
@@ -104,10 +104,6 @@ class ControlVectorEnv:
         never = np.zeros((2, self.count), dtype=bool)
         return Step(observations, final, rewards, never[0], truncated, never[1])
 
-    def limit_games(self, steps: int) -> bool:
-        """False: every copy has a limit."""
-        return False
-
     def capture(self) -> dict[str, Any]:
         """States, steps taken and the generator."""
         return {
@@ -140,9 +136,6 @@ class ControlVectorEnv:
         column, row = place[0], _PICTURE - 1 - (place[1] if len(place) > 1 else _PICTURE // 2)
         picture[max(row - _DOT, 0) : row + _DOT + 1, max(column - _DOT, 0) : column + _DOT + 1] = (255, 200, 60)
         return picture
-
-    def close(self) -> None:
-        """Does nothing."""
 
     def _starts(self, count: int) -> Tensor:
         uniform = torch.rand(count, self.task.dimensions, dtype=torch.float64, generator=self._generator)

@@ -1,18 +1,18 @@
 """N Gymnasium environments with discrete actions, stepped one after another.
 
 `svrl.envs.observations` says what an agent sees of an observation. Actions that do not begin at 0 are numbered from 0
-here. If an episode ends by a rule and by a limit in the same step, it has ended by the rule: nothing comes after it.
+here. An episode that is terminal and truncated in the same step is terminal: nothing comes after it.
 
 Gymnasium's `PassiveEnvChecker` checks the first reset and the first step. What an environment raises, or returns in a
 form that cannot be used, arrives as a ValueError that names the environment.
 
-The loop is our own, because `gymnasium.vector.SyncVectorEnv` does two things that training cannot have. It keeps the
-last observation of an episode without copying it, so that an environment which writes all its observations to one array
-loses it in the reset. And it batches the infos, which nobody reads here, and fails where their shapes differ.
+`gymnasium.vector.SyncVectorEnv` is not used, because it does two things that training cannot have. It keeps the last
+observation of an episode without copying it, so that an environment which writes all its observations to one array
+loses it in the reset. And it batches the infos, which nothing reads here, and fails where their shapes differ.
 
 A game is saved as the state of its random numbers when it began and the actions since, and restored by playing it
 again. That works for Gymnasium's classic and toy-text environments and for MinAtar, whose games depend on nothing else.
-What other environments depend on is not known, so `capture` returns None for them.
+Other environments may depend on more, so `capture` returns None for them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from svrl.envs.observations import Observations, space_as_json
-from svrl.envs.vector import EnvSpec, Step, check_finite, checked_actions
+from svrl.envs.vector import EnvSpec, Step, VectorEnv, check_finite, checked_actions
 
 _RESET = "reset(seed=..., options=...) -> (observation, info)"
 _STEP = "step(action) -> (observation, reward, terminated, truncated, info)"
@@ -34,7 +34,7 @@ _REPLAYED = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "svr
 """Modules of the environments that are restored by playing their games again."""
 
 
-class GymnasiumVectorEnv:
+class GymnasiumVectorEnv(VectorEnv):
     """N Gymnasium environments.
 
     Attributes:
@@ -194,7 +194,7 @@ class GymnasiumVectorEnv:
     def _begin(self, index: int, observations: np.ndarray, start: Any = None) -> None:
         """Begin an episode in one environment; what the agent sees goes into its row of `observations`.
 
-        `start` is a seed, an earlier `_random_state`, or None to go on with the environment's random numbers.
+        `start` is a seed, an earlier `_random_state`, or None to continue the environment's random numbers.
         """
         env = self.environments[index]
         try:

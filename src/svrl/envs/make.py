@@ -55,13 +55,13 @@ def make_env(
             function without arguments that makes a `gymnasium.Env` with discrete actions, a new one at each call.
             "package:Name-v0" imports the package: do not pass such a name on from a file.
         count: N.
-        seed: For everything random in them, as far as they draw from their own generator. Environment k of a seed is
-            the same for every N, except in control tasks.
+        seed: Seed of everything random in them, if they draw from their own generator. Environment k of a seed is the
+            same for every N, except in control tasks.
         sticky: Probability that Atari or MinAtar repeats the last action.
         actions: Discretised actions of a control task; 0 is the task's own number.
         threads: Native threads of Atari, which change no result; with 0 ale-py uses one for each environment, as far
             as there are cores.
-        render: Whether you will ask for pictures, which Gymnasium has to know when it makes the environment.
+        render: Whether you will ask for pictures. Gymnasium has to know when it makes the environment.
 
     Raises:
         ValueError: With the nearest name, if there is no such environment; with the pip command, if its package is

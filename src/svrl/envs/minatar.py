@@ -3,9 +3,8 @@
 A frame is (channels, 10, 10), 0 or 1, one channel for each kind of object. All games have the same six actions, as
 published, even where some do nothing. Difficulty rises during a game.
 
-Freeway ends after 2,500 frames. The others end only when the player fails, and a player who does not fail plays for
-ever: in Breakout it is enough to stay under the ball. So every game is cut off after 100,000 frames, which is a
-truncation.
+Freeway ends after 2,500 frames. The others end only when the player fails, and some can be played for ever: in Breakout
+it is enough to stay under the ball. So every game is cut off after 100,000 frames, which is a truncation.
 """
 
 from __future__ import annotations
@@ -79,16 +78,13 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
         count: N.
     """
 
-    def __init__(
-        self, game: str, *, seeds: tuple[int, ...], sticky: float = 0.0, frame_limit: int = FRAME_LIMIT
-    ) -> None:
+    def __init__(self, game: str, *, seeds: tuple[int, ...], sticky: float = 0.0) -> None:
         """Make the games.
 
         Args:
             game: One of `MINATAR`; hyphens count as underscores.
             seeds: One for each game.
             sticky: Probability that the last action is repeated.
-            frame_limit: Frames after which a game is cut off.
 
         Raises:
             ValueError: If there is no such game, or minatar is not installed.
@@ -105,7 +101,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
             action_names=ACTION_NAMES,
         )
         super().__init__(
-            lambda: TimeLimit(MinAtarGame(name, sticky), frame_limit), seeds=seeds, name=spec.id, spec=spec
+            lambda: TimeLimit(MinAtarGame(name, sticky), FRAME_LIMIT), seeds=seeds, name=spec.id, spec=spec
         )
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
@@ -121,7 +117,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
 
 
 def _environment_class() -> Any:
-    """MinAtar's class. Its import logs that its windows need seaborn, which nobody asked for."""
+    """MinAtar's class. Its import logs that windows need seaborn, which is of no interest here."""
     root, silence = logging.getLogger(), logging.NullHandler()
     root.addHandler(silence)  # without a handler the message would set up logging
     try:

@@ -142,22 +142,17 @@ def _numbers(space: spaces.Space, given: Any, what: str) -> np.ndarray:
     except (TypeError, ValueError):
         array = np.empty((), object)
     kinds, shape = "iu", space.shape or ()
-    low: Any = None
-    high: Any = None
-    if _is_picture(space):
-        kinds = "biu"
-        if array.dtype != np.uint8:
-            low, high = 0, 255
-    elif isinstance(space, spaces.Box):
-        kinds = "biuf"
-    elif isinstance(space, spaces.MultiBinary):
-        kinds, low, high = "biu", 0, 1
-    elif isinstance(space, spaces.Discrete):
-        low, high = space.start, space.start + space.n - 1
-    elif isinstance(space, spaces.MultiDiscrete):
-        low, high = space.start, space.start + space.nvec - 1
+    limits: tuple[Any, Any] | None = None
+    match space:
+        case spaces.Box():
+            kinds = "biu" if _is_picture(space) else "biuf"
+            limits = (0, 255) if _is_picture(space) and array.dtype != np.uint8 else None
+        case spaces.MultiBinary():
+            kinds, limits = "biu", (0, 1)
+        case spaces.Discrete(start=start, n=n) | spaces.MultiDiscrete(start=start, nvec=n):
+            limits = (start, start + n - 1)
     if array.dtype.kind in kinds and array.shape in (shape, (*array.shape[:1], *shape)):
-        if low is None or bool(((low <= array) & (array <= high)).all()):
+        if limits is None or bool(((limits[0] <= array) & (array <= limits[1])).all()):
             return array
         found = f"numbers from {array.min()} to {array.max()}" if array.ndim else str(given)
     else:

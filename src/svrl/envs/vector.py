@@ -1,8 +1,8 @@
-"""The one interface between environments and agents: N copies of an environment, stepped together.
+"""The interface between environments and agents: N copies of an environment, stepped together.
 
-An environment that ends starts again at once, inside the same step. So every step is one true transition of each of the
-N, and contains everything about it: the observation to act on next, the observation that the action led to (the last of
-an episode, where one ended), the raw reward, and three flags that are easily confused:
+An environment whose episode ends begins the next one at once, inside the same step. So every step is one true
+transition of each of the N, and contains everything about it: the observation to act on next, the observation that the
+action led to (the last of an episode, where one ended), the raw reward, and three flags that are easily confused:
 
 - terminal: the episode is over and nothing comes after it;
 - truncated: the episode was cut off by a limit, and its value goes on;
@@ -34,7 +34,7 @@ class EnvSpec:
             Frames from before the episode's first are zero.
         high: The number that a network should see as 1: 255 for pictures, 1 otherwise.
         n_actions: A.
-        action_names: A names, for people.
+        action_names: A names, to show.
         first_action: The environment's number of action 0.
         space: A Gymnasium environment's observation space, as `svrl.envs.observations.space_as_json` describes it.
     """
@@ -81,42 +81,46 @@ class Step(NamedTuple):
 
 
 class VectorEnv(Protocol):
-    """N environments. Everything random in them follows from the seed that they were made with."""
+    """N environments. Everything random in them follows from the seed that they were made with.
+
+    Subclasses write `reset`, `send`, `recv` and `render`. By default they have a limit of their own for the length of
+    games, cannot be saved, and hold nothing to release.
+    """
 
     spec: EnvSpec
     count: int
 
     def reset(self) -> np.ndarray:
         """Begin an episode in every environment; observations (N, *observation_shape)."""
-        ...
 
     def send(self, actions: np.ndarray) -> None:
         """Start a step with actions (N,), int64. Native environments compute it while you do other things."""
-        ...
 
     def recv(self) -> Step:
         """Wait for the step that `send` started."""
-        ...
 
     def limit_games(self, steps: int) -> bool:
         """Cut games off after this many steps unless they have a limit already; returns whether it was set."""
-        ...
+        return False
 
     def capture(self) -> Mapping[str, Any] | None:
         """Everything that later steps depend on, as arrays and JSON types; None if it cannot be saved."""
-        ...
+        return None
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Go back to a captured state; returns the observations to act on."""
-        ...
+        """Go back to a captured state; returns the observations to act on.
+
+        Raises:
+            ValueError: If the state is of other environments, or if these cannot be saved.
+        """
+        raise ValueError(f"{self.spec.id} cannot be restored: its state cannot be saved. Begin new games.")
 
     def render(self, index: int = 0) -> np.ndarray:
         """A picture of one environment, (H, W, 3), uint8."""
-        ...
 
     def close(self) -> None:
         """Release threads and windows."""
-        ...
+        return
 
 
 def step(env: VectorEnv, actions: np.ndarray) -> Step:
@@ -157,10 +161,9 @@ def checked_actions(actions: np.ndarray, spec: EnvSpec, count: int) -> list[int]
 
 
 def check_finite(name: str, what: str, numbers: np.ndarray) -> None:
-    """Refuse nan and infinity, from which an agent would silently learn nothing.
+    """Raise ValueError if a number is nan or infinite: an agent would silently learn nothing from it.
 
-    Raises:
-        ValueError: If a number is not finite; the message says that environment `name` gave `what`, as in "a reward".
+    The message says that environment `name` gave `what`, as in "a reward".
     """
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         wrong = numbers[~np.isfinite(numbers)][0]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from svrl.matrix.arrays import Array, as_array, as_floating, as_tensor, like
-from svrl.runtime.jit import njit
+from svrl.runtime.kernels import njit
 
 
 @njit(cache=True, nogil=True)

@@ -17,7 +17,7 @@ import torch
 from svrl.matrix.estimate import Estimator, Outcome
 from svrl.matrix.observed import Observed
 from svrl.matrix.parameters import Centre
-from svrl.runtime.jit import njit
+from svrl.runtime.kernels import njit
 
 Scale = Literal["none", "minmax", "row"]
 

@@ -26,9 +26,8 @@ from svrl.mdp import grid_kernel
 from svrl.mdp.control_task import FAR, ControlTask
 from svrl.mdp.interpolation import LEAST, corner_offsets, corner_weights, interpolate, locate_inside
 from svrl.mdp.model import LARGEST_VALUE, MarkovRewardProcess, sparse_rows, summary
-from svrl.runtime.device import check_device
-from svrl.runtime.memory import free_bytes
-from svrl.runtime.threads import share_out
+from svrl.runtime.device import check_device, free_bytes
+from svrl.runtime.kernels import share_out
 
 if TYPE_CHECKING:
     from svrl.mdp.grid_cuda import GpuTable

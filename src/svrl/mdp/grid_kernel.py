@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from svrl.runtime.jit import njit
+from svrl.runtime.kernels import njit
 
 COMPILE: dict[str, Any] = {
     # Reassociation could round the two ways of taking a chunk differently.

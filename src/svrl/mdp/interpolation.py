@@ -18,7 +18,7 @@ from torch import Tensor
 
 from svrl.mdp import grid_kernel
 from svrl.mdp.control_task import FAR, ControlTask
-from svrl.runtime.threads import share_out
+from svrl.runtime.kernels import share_out
 
 LEAST = 1 << 14
 """States worth a thread."""

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.model import sparse_rows
-from svrl.runtime.jit import njit
-from svrl.runtime.threads import share_out
+from svrl.runtime.kernels import njit, share_out
 
 # Sums of a few gathered numbers are 2 to 5 times slower once reassociation lets LLVM make vectors of them.
 COMPILE: dict[str, Any] = {

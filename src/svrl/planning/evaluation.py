@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from svrl.mdp.model import MarkovRewardProcess, Model, check_problem
-from svrl.runtime.jit import njit
+from svrl.runtime.kernels import njit
 
 Solver = Literal["direct", "krylov"]
 ROUNDING = 64 * torch.finfo(torch.float64).eps

@@ -24,8 +24,7 @@ from svrl.matrix import Bernoulli, Estimate, Estimator, Observed, SoftImpute
 from svrl.matrix.arrays import as_array, as_floating
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.interpolation import corner_offsets, corners, locate_inside
-from svrl.runtime.jit import njit
-from svrl.runtime.threads import share_out
+from svrl.runtime.kernels import njit, share_out
 
 TORCH_BLOCK = 1 << 24
 """Scores that plain torch holds at once."""

@@ -338,10 +338,9 @@ def _serve(
             pipe.send((run, ended, reason))
 
     def work() -> None:
-        heard = signals.of_one_run() if together > 1 else signals
         while (spec := next_run()) is not None:
             begun = partial(tell, spec.id, None)
-            found = carry_out(store, spec, effort, heard, device=device, together=together, begun=begun)
+            found = carry_out(store, spec, effort, signals, device=device, together=together, begun=begun)
             if device is not None:
                 from svrl.agents.cuda_graph import release
 

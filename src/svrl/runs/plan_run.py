@@ -15,10 +15,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from svrl.envs.make import CONTROL
 from svrl.runs.spec import Kind, Work
 from svrl.runtime.device import check_device
+from svrl.runtime.files import finite, writing
 from svrl.runtime.names import nearest_name
-from svrl.runtime.run_directory import CONFIG, RunDirectory, finite
+from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RunDirectory
 from svrl.runtime.stop_signals import Signals
 
 if TYPE_CHECKING:
@@ -33,8 +35,7 @@ if TYPE_CHECKING:
     from svrl.planning.score import Judge, Recorder, Score
 
 # Written out because the catalogues import torch, and help and completion shall not wait for it.
-CONTROL_TASKS = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole", "three-motor-pendulum")
-TASKS = ("toy", *CONTROL_TASKS)
+TASKS = ("toy", *CONTROL)
 METHODS = (
     "svp",
     "paper-svp",
@@ -376,7 +377,7 @@ def _carry_out(
             model.backup(v)
     show("solving exactly" if exact else "beginning", None)
     recorder = Recorder(judge.optimum.v if exact else None)
-    checkpoint = None if directory is None else directory.checkpoint
+    checkpoint = None if directory is None else directory.path / CHECKPOINT
     found = _plan(problem, method, settings.seed, recorder, show, signals, checkpoint)
     show("judging", None)
     score = judge.score(found, recorder.values)
@@ -619,11 +620,11 @@ def _write_arrays(directory: RunDirectory, found: Plan) -> None:
     if found.q is not None:
         arrays["q.npy"] = found.q
     for name, tensor in arrays.items():
-        with directory.writing(name) as temporary, temporary.open("wb") as file:
+        with writing(directory.path / name) as temporary, temporary.open("wb") as file:
             np.save(file, _array(tensor))
     if found.factors is not None:
         left, right = (_array(factor) for factor in found.factors)
-        with directory.writing("factors.npz") as temporary, temporary.open("wb") as file:
+        with writing(directory.path / "factors.npz") as temporary, temporary.open("wb") as file:
             np.savez(file, left=left, right=right)
 
 
@@ -660,7 +661,7 @@ def _write_figures(
             inputs=INPUTS[task.name],
         )
     for name, figure in drawn.items():
-        with directory.writing(name) as temporary:
+        with writing(directory.path / name) as temporary:
             save_figure(figure, temporary)
 
 

@@ -32,10 +32,10 @@ import numpy as np
 
 from svrl import __version__
 from svrl.runs.spec import SUBJECT, Result, RunSpec
-from svrl.runtime.files import read_object, writing
+from svrl.runtime.files import finite, read_object, write_json, writing
 from svrl.runtime.provenance import commit
 from svrl.runtime.rows import RowLog, last_rows, read_rows
-from svrl.runtime.run_directory import RESULT, finite, is_running, locked
+from svrl.runtime.run_directory import RESULT, is_running, locked
 
 SPEC, RUN, ATTEMPTS, LOG, SWEEPS, RUNS = "spec.json", "run", "attempts.jsonl", "log.txt", "sweeps", "runs"
 ARRAYS = "arrays.npz"
@@ -111,7 +111,7 @@ class Store:
     def keep_sweep(self, name: str, record: Mapping[str, Any]) -> None:
         """Write sweeps/NAME.json."""
         (self.root / SWEEPS).mkdir(parents=True, exist_ok=True)
-        _write_json(self.root / SWEEPS / f"{name}.json", record)
+        write_json(self.root / SWEEPS / f"{name}.json", record)
 
     def sweep(self, name: str) -> dict[str, Any] | None:
         """What `keep_sweep` wrote, or None."""
@@ -128,9 +128,9 @@ class Store:
             return
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            _write_json(folder / SPEC, spec.as_json())
+            write_json(folder / SPEC, spec.as_json())
         except FileNotFoundError:  # another sweep added it at the same moment and cleared temporary files
-            _write_json(folder / SPEC, spec.as_json())
+            write_json(folder / SPEC, spec.as_json())
         except OSError as error:
             error.filename = error.filename or self.address
             raise
@@ -160,7 +160,7 @@ class Store:
             with writing(folder / ARRAYS) as temporary, temporary.open("wb") as file:
                 np.savez_compressed(file, **result.arrays)  # type: ignore[arg-type]
         fields = {"settings": dict(spec.settings), "provenance": dict(provenance), "arrays": sorted(result.arrays)}
-        _write_json(folder / RESULT, {**fields, "rows": [finite(row) for row in result.rows]}, indent=None)
+        write_json(folder / RESULT, {**fields, "rows": [finite(row) for row in result.rows]}, indent=None)
 
     def read(self, spec: RunSpec) -> Kept | None:
         """A finished run that `keep` wrote, or None.
@@ -301,11 +301,6 @@ def kills_of(attempts: Attempts) -> int:
 def _ended(attempts: Attempts) -> list[Mapping[str, Any]]:
     since = max((place for place, row in enumerate(attempts) if "retry" in row), default=-1)
     return [row for row in attempts[since + 1 :] if "outcome" in row]
-
-
-def _write_json(path: Path, value: Mapping[str, Any], indent: int | None = 2) -> None:
-    with writing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=indent, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -18,11 +18,10 @@ from typing import Any, Literal
 from svrl import __version__
 from svrl.runs.spec import Effort, RunSpec, Work
 from svrl.runs.store import LOG, RUN, BusyError, Store, failure_of
-from svrl.runtime.device import usable_cores
+from svrl.runtime.device import torch_threads, usable_cores
 from svrl.runtime.provenance import commit, provenance
 from svrl.runtime.run_directory import CHECKPOINT, CONFIG, RESULT, STATE, read_config
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.runtime.threads import torch_threads
 
 Ended = Literal["done", "failed", "stopped", "killed", "busy", "broken"]
 """How an attempt ended. busy: another process has the run. broken: the store cannot be written to, so no run can go on.

@@ -28,15 +28,15 @@ from svrl.runtime.files import open_regular, writing
 
 STRUCTURE = "tree"
 _READING = threading.Lock()
-"""NumPy has Python parse an array's header. Before CPython 3.11.8 and 3.12.2 that fails now and then if another thread
-parses at the same time (gh-106905), and a sound checkpoint of one of several runs would pass for a damaged one."""
+"""NumPy has Python parse an array's header. Before CPython 3.11.8 and 3.12.2 that sometimes fails if another thread
+parses at the same time (gh-106905), and the checkpoint of one of several runs would seem to be damaged."""
 
 
 def write_arrays(path: Path, tree: Any) -> None:
-    """Write a tree; the file is the old one or the whole new one.
+    """Write a tree atomically, as `svrl.runtime.files.writing` does.
 
     Raises:
-        ValueError: If something in the tree cannot be written; the sentence says where it is.
+        ValueError: If something in the tree cannot be written; the message says where it is.
     """
     arrays: list[np.ndarray] = []
     text = json.dumps(_encoded(tree, "the tree", arrays), allow_nan=False)
@@ -50,12 +50,12 @@ def read_arrays(path: Path) -> Any:
     """Read a tree back.
 
     Raises:
-        ValueError: If the file is damaged, or is none of `write_arrays`.
+        ValueError: If the file is damaged, or was not written by `write_arrays`.
         OSError: If it cannot be opened.
     """
     with open_regular(path) as file, _READING:
         try:
-            # `write_arrays` neither compresses nor names an array twice: what is read is no larger than the file.
+            # `write_arrays` neither compresses nor names an array twice, so what is read is no larger than the file.
             if sum(entry.file_size for entry in _entries(file)) > path.stat().st_size:
                 raise ValueError("it unpacks to more than its size")
             with np.load(file, allow_pickle=False) as entries:
@@ -82,7 +82,7 @@ def arrays_checksum(path: Path) -> int:
 
 
 def _entries(file: BinaryIO) -> list[zipfile.ZipInfo]:
-    """What an archive says of its entries; the file is at its start after it."""
+    """What an archive says about its entries. Rewinds the file."""
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
     file.seek(0)
@@ -111,7 +111,7 @@ def _encoded(value: Any, place: str, arrays: list[np.ndarray]) -> Any:
 
 
 def _as_array(value: Any, place: str) -> np.ndarray:
-    if hasattr(value, "detach"):  # a tensor, without importing torch for those who have none
+    if hasattr(value, "detach"):  # a tensor; torch need not be imported for it
         try:
             value = value.detach().cpu().numpy()
         except TypeError as error:

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and reading none but regular ones.
+"""Files that are whole or absent, JSON in them, and reading of regular files only.
 
 `writing` is atomic: a file is either the old one or the whole new one, also if the process is killed or the machine
 loses its power. The new file is on the disk before it replaces the old one, and the replacement is on the disk before
@@ -12,7 +12,7 @@ import math
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,31 +23,68 @@ def writing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, and move it there when the block ends without an exception.
 
     The temporary file keeps the ending of `path`, because many writers look at it. Entering the block creates it, so
-    a folder that cannot be written to raises before any work. An OSError of the block that names no file, as that of
-    a full disk, names `path`.
+    a folder that cannot be written to raises before any work.
+
+    Raises:
+        OSError: As in `naming`.
     """
+    with naming(path):
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=path.suffix, dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            mask = os.umask(0)
+            os.umask(mask)
+            _synchronise(temporary, os.O_RDWR)
+            temporary.chmod(0o666 & ~mask)  # mkstemp makes files private; this is an ordinary one
+            temporary.replace(path)
+            with suppress(OSError):  # not every system can do it for a folder, and the file itself is safe
+                _synchronise(path.parent, os.O_RDONLY)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an OSError name `path` if it names no file, as that of a full disk, or the temporary file of `writing`."""
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+        yield
     except OSError as error:
-        _name(error, path)
+        if error.filename is None or Path(str(error.filename)).name.startswith(_prefix(path)):
+            if error.errno is None:  # NumPy reports a full disk so
+                error.strerror = str(error)
+            error.filename = str(path)
         raise
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        _synchronise(temporary, os.O_RDWR)
-        temporary.chmod(0o666 & ~mask)  # mkstemp makes files private; this is an ordinary one
-        temporary.replace(path)
-        with suppress(OSError):  # not every system can do it for a folder, and the file itself is safe
-            _synchronise(path.parent, os.O_RDONLY)
-    except OSError as error:
-        if error.filename in (None, name):
-            _name(error, path)
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.stem}-"
+
+
+def write_json(path: Path, value: object, *, indent: int | None = 2) -> None:
+    """Write one JSON value.
+
+    Raises:
+        ValueError: If it has a number that JSON cannot hold; see `finite`.
+    """
+    text = json.dumps(value, indent=indent, allow_nan=False) + "\n"
+    with writing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def finite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with None in place of NaN and infinity, also in lists, and a field beside each that gives the reason."""
+    out: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            out |= {name: None, f"{name}_reason": f"not finite: {value}"}
+        elif isinstance(value, list | tuple) and not all(math.isfinite(x) for x in value if isinstance(x, float)):
+            shown = [None if isinstance(x, float) and not math.isfinite(x) else x for x in value]
+            out |= {name: shown, f"{name}_reason": "some are not finite"}
+        else:
+            out[name] = value
+    return out
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -66,7 +103,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
     Raises:
-        ValueError: If it holds none; the sentence names the file.
+        ValueError: If the file holds no JSON object; the message names the file.
         OSError: If it cannot be opened.
     """
     with open_regular(path) as file:
@@ -84,13 +121,6 @@ def _number(text: str) -> float:
     if not math.isfinite(float(text)):
         raise ValueError(f"{text} is no number of JSON")
     return float(text)
-
-
-def _name(error: OSError, path: Path) -> None:
-    """Let the error name the wanted file instead of the temporary one."""
-    if error.errno is None:  # NumPy reports a full disk so
-        error.strerror = str(error)
-    error.filename = str(path)
 
 
 def _synchronise(path: Path, mode: int) -> None:

@@ -30,7 +30,7 @@ def nearest_name(
 
 
 def near_names(got: str, known: Iterable[str], *, most: int = 1) -> list[str]:
-    """Those that are nearly the same, the nearest first."""
+    """The names that are nearly the same, the nearest first."""
     return difflib.get_close_matches(got, sorted(known), n=most, cutoff=0.5)
 
 
@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """As in 40 s, 12 min, 3 h 20 min or 12 days; rough, since it is an estimate."""
+    """A rough duration, as in 40 s, 12 min, 3 h 20 min or 12 days."""
     if seconds is None:
         return "-"
     minutes = round(seconds / 60)

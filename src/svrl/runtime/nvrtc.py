@@ -1,10 +1,10 @@
-"""CUDA kernels compiled at run time: source text in, something to launch out.
+"""CUDA kernels, compiled from source text at run time.
 
-torch's CUDA wheels bring NVRTC, NVIDIA's run-time compiler, and every machine with a GPU has the driver. Both
-are called here through their C interfaces, so that neither a compiler nor another package is needed. A kernel is
-compiled once for each device and set of definitions in a process, which takes a few seconds, and is launched on
-torch's current stream, so that it takes part in whatever graph is captured there. Divisions and roots in
-float32 are the quick ones of the GPU, right to about two units in the last place.
+torch's CUDA wheels bring NVRTC, NVIDIA's run-time compiler, and every machine with a GPU has the driver. Both are
+called here through their C interfaces, so that neither a compiler nor another package is needed. A kernel is compiled
+once for each device and set of definitions in a process, which takes a few seconds, and is launched on torch's current
+stream, so that it takes part in any graph that is captured there. Divisions and roots in float32 are the fast ones of
+the GPU, right to about two units in the last place.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "libnvrtc.so")
-DRIVERS = ("libcuda.so.1", "nvcuda.dll", "libcuda.so")
+LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 MOST_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 
@@ -40,7 +39,8 @@ class Kernel:
 
         Args:
             arguments: Tensors (their memory is passed), ctypes numbers, or None for a null pointer.
-            blocks, threads: How many, and of how many each.
+            blocks: Number of blocks.
+            threads: Threads in each block.
             shared: Bytes of dynamic shared memory.
         """
         driver = _driver()
@@ -59,7 +59,7 @@ def compiled(source: str, name: str, definitions: Mapping[str, str | int], devic
 
     Args:
         source: CUDA C++.
-        name: Of an extern "C" __global__ function in it.
+        name: Name of an extern "C" __global__ function in it.
         definitions: Macros, as in -DN=18.
         device: A CUDA device.
 
@@ -144,14 +144,14 @@ def _check(status: int, call: str) -> None:
 
 @functools.cache
 def _driver() -> ctypes.CDLL:
-    return _load(DRIVERS, "The NVIDIA driver's library libcuda cannot be loaded.")
+    return _load(("libcuda.so.1", "libcuda.so"), "The NVIDIA driver's library libcuda cannot be loaded.")
 
 
 @functools.cache
 def _nvrtc() -> ctypes.CDLL:
     own = (torch.version.cuda or "").partition(".")[0]
-    # That of torch's own CUDA version first: the driver may not know what a newer one makes.
-    names = sorted(LIBRARIES, key=lambda name: not own or (f".{own}" not in name and f"_{own}0_" not in name))
+    # The one of torch's own CUDA version comes first: the driver may not accept what a newer one compiles.
+    names = sorted(LIBRARIES, key=lambda name: not own or f".{own}" not in name)
     return _load(
         (*names, *map(str, _brought_along())),
         "NVRTC cannot be loaded: it comes with torch's CUDA wheels, or pip install nvidia-cuda-nvrtc.",
@@ -174,5 +174,4 @@ def _brought_along() -> Iterator[Path]:
     except ImportError:
         return
     for folder in nvidia.__path__:
-        for pattern in ("*/lib/libnvrtc.so.[0-9]*", "*/bin/nvrtc64_*.dll", "*/bin/*/nvrtc64_*.dll"):
-            yield from sorted(Path(folder).glob(pattern), reverse=True)
+        yield from sorted(Path(folder).glob("*/lib/libnvrtc.so.[0-9]*"), reverse=True)

@@ -19,9 +19,9 @@ def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
     """What is written beside rows.
 
     Args:
-        device: That it was computed on.
-        command: That makes it again.
-        seconds: That it took, from start to end; of an interrupted computation only what was left.
+        device: The device that computed them.
+        command: The command that computes them again.
+        seconds: The time from start to end; after an interruption, only of what was left.
     """
     return {
         **versions(),
@@ -36,12 +36,12 @@ def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
 
 @cache
 def commit() -> str:
-    """Of the checkout that svrl runs from, with a + if files were changed since; empty where there is none.
+    """The commit of the checkout that svrl runs from, with a + if files have changed since; empty without a checkout.
 
-    A copy of a checkout without its history may say it in the variable SVRL_COMMIT.
+    For a copy of a checkout without its history, set the variable SVRL_COMMIT.
     """
-    if os.environ.get("SVRL_COMMIT"):
-        return os.environ["SVRL_COMMIT"]
+    if given := os.environ.get("SVRL_COMMIT"):
+        return given
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return ""
@@ -56,7 +56,7 @@ def commit() -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of svrl, python, torch and numpy."""
+    """Versions of svrl, python, torch and numpy."""
     import numpy as np
     import torch
 
@@ -72,13 +72,13 @@ def versions() -> dict[str, str]:
 
 @cache
 def machine(device: str) -> str:
-    """Processor and cores, or the name of the GPU; the device as it is called where there is no GPU."""
+    """Processor and cores, or the name of the GPU; if there is no GPU, the name of the device."""
     import torch
 
     if device != "cpu":
         return str(torch.cuda.get_device_name(device)) if torch.cuda.is_available() else device
     name = platform.machine()
-    with suppress(OSError):  # Linux alone has this file
+    with suppress(OSError):  # only Linux has this file
         found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         name = found[1] if found else name
     return f"{name}, {usable_cores()} cores"

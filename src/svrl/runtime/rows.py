@@ -1,4 +1,4 @@
-"""Rows that grow: one JSON object a line, only ever added to.
+"""Files of rows: one JSON object a line, only ever appended to.
 
 Every row has "steps", its moment. A run that resumes from a checkpoint at step S repeats the steps after it, so a log
 that is opened again drops the rows later than S, and a last line that a crash has cut off. Rows reach the disk every
@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from svrl.runtime.files import open_regular, writing
-from svrl.runtime.run_directory import finite
+from svrl.runtime.files import finite, naming, open_regular, writing
 
 SECONDS = 2.0
-"""Most seconds that a row stays in memory while rows keep coming."""
+"""Seconds after which rows in memory are written, at the latest, while rows keep coming."""
 _BLOCK = 1 << 16
 
 
@@ -28,23 +27,28 @@ class RowLog:
 
     Args:
         path: The file.
-        up_to: Keep the rows up to this step of a file that is there; None keeps all that are whole.
-        seconds: Most seconds between two writes while rows keep coming.
+        up_to: Keep the rows up to this step of a file that exists; None keeps all that are whole.
     """
 
-    def __init__(self, path: Path, *, up_to: int | None = None, seconds: float = SECONDS) -> None:
+    def __init__(self, path: Path, *, up_to: int | None = None) -> None:
         self.path = path
-        self.seconds = seconds
         self._file: BinaryIO | None = None
-        self._waiting: list[bytes] = []
-        self._written = time.monotonic()
+        self._flushed = time.monotonic()
         if path.exists():
             _cut(path, up_to)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row. A number that is not finite becomes null with its reason beside it."""
-        self._waiting.append(json.dumps(finite(row), allow_nan=False).encode() + b"\n")
-        if time.monotonic() - self._written >= self.seconds:
+        """Add a row. A number that is not finite becomes null with its reason beside it.
+
+        Raises:
+            OSError: If it cannot be written, with the name of the file.
+        """
+        line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
+        with naming(self.path):
+            if self._file is None:
+                self._file = self.path.open("ab")
+            self._file.write(line)
+        if time.monotonic() - self._flushed >= SECONDS:
             self.flush()
 
     def flush(self) -> None:
@@ -53,28 +57,17 @@ class RowLog:
         Raises:
             OSError: If they cannot be written, with the name of the file.
         """
-        self._written = time.monotonic()
-        if not self._waiting:
-            return
-        # Taken out first: whatever interrupts the writing, no row is written twice.
-        waiting, self._waiting = self._waiting, []
-        try:
-            if self._file is None:
-                self._file = self.path.open("ab", buffering=0)
-            text = memoryview(b"".join(waiting))
-            while text:
-                text = text[self._file.write(text) :]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        self._flushed = time.monotonic()
+        if self._file is not None:
+            with naming(self.path):
+                self._file.flush()
 
     def close(self) -> None:
-        """Write what is left and let go of the file."""
-        try:
-            self.flush()
-        finally:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+        """Write what is left and close the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            with naming(self.path):
+                file.close()
 
     def __enter__(self) -> RowLog:
         return self
@@ -119,7 +112,7 @@ def rows_mark(path: Path, size: int | None = None) -> tuple[int, int]:
 
 
 def _cut(path: Path, up_to: int | None) -> None:
-    """Drop what is no row, and the rows later than `up_to`."""
+    """Drop lines that are not rows, and the rows later than `up_to`."""
 
     def stays(line: bytes) -> bool:
         row = _parsed(line)
@@ -133,7 +126,7 @@ def _cut(path: Path, up_to: int | None) -> None:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """The row of a line, or None for one that is not whole, or whose "steps" are no number of steps."""
+    """The row of a line; None if the line is not whole, or if its "steps" is not a whole number."""
     if not line.endswith(b"\n"):
         return None
     try:

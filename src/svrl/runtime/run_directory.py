@@ -22,20 +22,20 @@ is written atomically.
 
 from __future__ import annotations
 
+import fcntl
 import json
-import math
 import os
 import re
 import reprlib
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from svrl.runtime.files import read_object, writing
+from svrl.runtime.files import finite, read_object, write_json, writing
 
 CONFIG = "config.json"
 RESULT = "result.json"
@@ -54,8 +54,13 @@ ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
 NOT_COMPARED = ("versions", "begun", "machine", "commit")
 """Fields of config.json that say how a run came about, not what it is."""
 _WRITTEN = re.compile(r"\.?(segment-)?\d{6,}(-\w+)?\.npz")
-"""Names of files that a training writes to the folders of its state, whole or half; no other file is removed."""
+"""Names of files that a training writes to the folders of its state, whole or half written. No others are removed."""
 _AT_WORK = "{} is being trained by another process. Wait for it, or stop it."
+_FINISHED = "{} holds a finished run, which is not written over. Give another folder, or delete it."
+_FINISHED_TRAINING = (
+    "{} holds a finished run of {:,} steps, which is not written over. "
+    "Give more --steps to train it further, or another folder."
+)
 _PATIENCE = 1.0
 """Seconds to wait for a lock that a process may hold only to look."""
 
@@ -66,8 +71,8 @@ class RunDirectory:
 
     Attributes:
         path: The folder.
-        config: What config.json holds; of a run that grows what it will hold, see `reopen`.
-        earlier_steps: The length that a resumed run was to have; None if this process began the run.
+        config: What config.json holds; for a run that grows, what it will hold after `reopen`.
+        earlier_steps: The number of steps that a resumed run was begun with; None if this process began the run.
     """
 
     path: Path
@@ -75,19 +80,9 @@ class RunDirectory:
     earlier_steps: int | None = None
 
     @property
-    def is_new(self) -> bool:
-        """Begun by this process."""
-        return self.earlier_steps is None
-
-    @property
     def grows(self) -> bool:
-        """Whether the run gets more steps than it was to have."""
+        """Whether the run gets more steps than it was begun with."""
         return self.earlier_steps is not None and int(self.config.get("steps", 0)) > self.earlier_steps
-
-    @property
-    def checkpoint(self) -> Path:
-        """The state of an unfinished plan."""
-        return self.path / CHECKPOINT
 
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any]) -> RunDirectory:
@@ -98,27 +93,24 @@ class RunDirectory:
         """
         refuse_running(path)
         if is_finished(path):
-            raise ValueError(_finished(path))
+            raise ValueError(_FINISHED.format(path))
         if (path / CONFIG).exists():
             raise ValueError(f"{path} holds an unfinished run. Add --resume to resume it, or give another folder.")
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is a file. Give a folder for the run.")
-        half_written = list(path.glob(".config-*.json"))  # by a process that was killed before its config was whole
-        if path.is_dir() and set(path.iterdir()) - set(half_written):
-            raise ValueError(f"{path} holds files that are not of a run. Give a new or an empty folder.")
         path.mkdir(parents=True, exist_ok=True)
-        directory = cls(path=path, config=dict(config))
-        directory.write_json(CONFIG, config)
-        for left in half_written:
-            left.unlink(missing_ok=True)
-        return directory
+        # A process that is killed while it begins a run leaves .config-*.json.
+        if any(not file.match(".config-*.json") for file in path.iterdir()):
+            raise ValueError(f"{path} holds files that are not of a run. Give a new or an empty folder.")
+        write_json(path / CONFIG, config)
+        return cls(path=path, config=dict(config))
 
     @classmethod
     def resume(cls, path: Path, config: Mapping[str, Any]) -> RunDirectory:
         """Resume a run, perhaps for more steps than it was begun with. Nothing is written; see `reopen`.
 
         Raises:
-            ValueError: If there is none, if it is finished and cannot grow, or if its settings differ.
+            ValueError: If there is no run, if it is finished and cannot grow, or if its settings differ.
         """
         earlier = read_config(path)
         if "env" in config:
@@ -127,7 +119,7 @@ class RunDirectory:
         grows = int(config.get("steps", 0)) > steps
         if is_finished(path):
             if not grows:
-                raise ValueError(_finished(path, steps))
+                raise ValueError((_FINISHED_TRAINING if steps else _FINISHED).format(path, steps))
             if not _has_state(path):
                 raise ValueError(
                     f"{path} was finished without --keep-replay, so it cannot be trained for more steps. "
@@ -146,11 +138,11 @@ class RunDirectory:
             # In this order a crash in between leaves an unfinished run, which can be resumed.
             for name in (RESULT, AGENT, CURVE):
                 (self.path / name).unlink(missing_ok=True)
-            self.write_json(CONFIG, self.config)
+            write_json(self.path / CONFIG, self.config)
 
     def take_back(self) -> None:
         """Remove a run that this process began and that failed before its first checkpoint, rows and all."""
-        if not self.is_new or _has_state(self.path):
+        if self.earlier_steps is not None or _has_state(self.path):
             return
         for name in (*ROWS, CONFIG):
             (self.path / name).unlink(missing_ok=True)
@@ -161,29 +153,19 @@ class RunDirectory:
 
     def finish(self, result: Mapping[str, Any], *, keep_state: bool = False) -> None:
         """Write the result, which marks the run as finished, and remove its checkpoints unless they are kept."""
-        self.write_json(RESULT, result)
+        write_json(self.path / RESULT, result)
         if keep_state:
             return
-        self.checkpoint.unlink(missing_ok=True)
+        (self.path / CHECKPOINT).unlink(missing_ok=True)
         for name in STATE:
             remove_written(self.path / name)
             with suppress(OSError):  # not there, a link, or with files of others in it
                 (self.path / name).rmdir()
 
-    def writing(self, name: str) -> AbstractContextManager[Path]:
-        """A temporary path that becomes the file `name` when the block ends well."""
-        return writing(self.path / name)
-
-    def write_json(self, name: str, value: object) -> None:
-        """One JSON value; numbers that JSON cannot hold raise ValueError."""
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-        with self.writing(name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """rows.jsonl: one JSON object a line. A number that is not finite becomes null with its reason beside it."""
         lines = [json.dumps(finite(row), allow_nan=False) + "\n" for row in rows]
-        with self.writing(TRACE) as temporary:
+        with writing(self.path / TRACE) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8")
 
 
@@ -211,7 +193,7 @@ def is_finished(path: Path) -> bool:
 
 
 def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collection[str] = ()) -> None:
-    """Raise ValueError, with a sentence that names them, if a run has other settings than these.
+    """Raise ValueError, with a message that names them, if a run has other settings than these.
 
     Args:
         path: The folder of the run.
@@ -224,7 +206,13 @@ def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collect
         {name: value for name, value in settings.items() if name not in (*NOT_COMPARED, *but)}
         for settings in (read_config(path), config)
     )
-    if changed := differences(earlier, later):
+    later = json.loads(json.dumps(later))  # tuples become lists, as they have on disk
+    changed = [
+        f"{name.replace('_', '-')} was {_shown(earlier.get(name))} and is {_shown(later.get(name))}"
+        for name in {**earlier, **later}
+        if earlier.get(name) != later.get(name)
+    ]
+    if changed:
         raise ValueError(
             f"{path} was begun with another configuration: {'; '.join(changed)}. "
             "Repeat its options, or give another folder."
@@ -232,37 +220,12 @@ def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collect
 
 
 def refuse_another_env(path: Path, env: str) -> None:
-    """Raise ValueError if a run is on another environment: then no other difference matters."""
+    """Raise ValueError if a run is on another environment, since no other difference matters then."""
     earlier = read_config(path).get("env")
     if not isinstance(earlier, str):
         raise ValueError(f"{path / CONFIG} names no environment, so nothing can be trained from it. Start a new run.")
     if earlier != env:
         raise ValueError(f"{path} holds a run on {earlier}, and {env} was asked for. Name its own, or another folder.")
-
-
-def differences(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> list[str]:
-    """Where two configurations differ, as phrases: "p was 0.2 and is 0.3"."""
-    later = json.loads(json.dumps(later))  # tuples become lists, as they have on disk
-    names = [*earlier, *(name for name in later if name not in earlier)]
-    return [
-        f"{name.replace('_', '-')} was {_shown(earlier.get(name))} and is {_shown(later.get(name))}"
-        for name in names
-        if earlier.get(name) != later.get(name)
-    ]
-
-
-def finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with NaN and infinity, also in lists, as None; each with a field that says what it was."""
-    out: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            out |= {name: None, f"{name}_reason": f"not finite: {value}"}
-        elif isinstance(value, list | tuple) and not all(math.isfinite(x) for x in value if isinstance(x, float)):
-            shown = [None if isinstance(x, float) and not math.isfinite(x) else x for x in value]
-            out |= {name: shown, f"{name}_reason": "some are not finite"}
-        else:
-            out[name] = value
-    return out
 
 
 def remove_written(folder: Path, *, but: Collection[str] = ()) -> None:
@@ -286,10 +249,15 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         ValueError: If another process trains in it.
     """
-    with _lock(path, shared=False, patience=_PATIENCE) as held:
-        if not held:
+    until = time.monotonic() + _PATIENCE
+    while (folder := _hold(path, fcntl.LOCK_EX)) is None:
+        if time.monotonic() >= until:
             raise ValueError(_AT_WORK.format(path))
+        time.sleep(0.05)
+    try:
         yield
+    finally:
+        os.close(folder)
 
 
 def refuse_running(path: Path) -> None:
@@ -300,47 +268,28 @@ def refuse_running(path: Path) -> None:
 
 def is_running(path: Path) -> bool:
     """Whether a process holds the folder at this moment."""
-    with _lock(path, shared=True, patience=0.0) as held:
-        return not held
-
-
-@contextmanager
-def _lock(path: Path, *, shared: bool, patience: float) -> Iterator[bool]:
-    # Imported here, because names of files are needed on systems without fcntl too.
-    import fcntl
-
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    until = time.monotonic() + patience
-    try:
-        while True:
-            try:
-                fcntl.flock(folder, kind | fcntl.LOCK_NB)
-                held = True
-            except BlockingIOError:
-                held = False
-            except OSError:
-                held = True  # a file system without locks: other processes cannot be detected
-            if held or time.monotonic() >= until:
-                break
-            time.sleep(0.05)
-        yield held
-    finally:
+    folder = _hold(path, fcntl.LOCK_SH)
+    if folder is not None:
         os.close(folder)
+    return folder is None
+
+
+def _hold(path: Path, kind: int) -> int | None:
+    """Lock a folder; the handle that holds it until it is closed, or None if another process holds it."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        return None
+    except OSError:  # a file system without locks: other processes cannot be detected
+        pass
+    return folder
 
 
 def _has_state(path: Path) -> bool:
     numbered = (file.stem.isdecimal() for file in (path / STATE[0]).glob("*.npz"))
     return (path / CHECKPOINT).exists() or any(numbered)
-
-
-def _finished(path: Path, steps: int = 0) -> str:
-    if steps:
-        return (
-            f"{path} holds a finished run of {steps:,} steps, which is not written over. "
-            "Give more --steps to train it further, or another folder."
-        )
-    return f"{path} holds a finished run, which is not written over. Give another folder, or delete it."
 
 
 def _shown(value: object) -> str:

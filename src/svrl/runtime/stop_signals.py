@@ -1,7 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as requests: work continues until everything is on disk, and stops there.
-
-Python runs signal handlers in the main thread only. Work in other threads polls a view of them, `of_one_run`.
-"""
+"""Ctrl-C, SIGTERM and SIGHUP as requests: work continues until everything is on disk, and stops there."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 ONE_REQUEST = 0.1
-"""Seconds within which signals are one request: timeout(1) sends two, as do programs that pass a signal on."""
+"""Seconds within which signals count as one request: timeout(1) sends two, as do programs that pass a signal on."""
 
 
 class Stopped(BaseException):
     """A signal came, and what was done is on disk.
 
     Attributes:
-        number: Of the signal.
+        number: The number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -30,44 +27,35 @@ class Stopped(BaseException):
 
 
 class Signals:
-    """Whether Ctrl-C, SIGTERM or SIGHUP came.
-
-    Args:
-        heard_by: Those that this is a view of; see `of_one_run`.
+    """Whether Ctrl-C, SIGTERM or SIGHUP came. Several threads may share one.
 
     Attributes:
-        at_once: Raise `Stopped` from where the program is; set while all that was done is on disk.
+        came: The number of the signal, or None.
     """
 
-    def __init__(self, heard_by: Signals | None = None) -> None:
-        self._heard_by = heard_by
-        self._came: int | None = None
+    def __init__(self) -> None:
+        self.came: int | None = None
         self._heard: float | None = None
-        self.at_once = False
+        self._of_thread = threading.local()
 
     @property
-    def came(self) -> int | None:
-        """The number of the signal, or None."""
-        if self._came is None and self._heard_by is not None:
-            return self._heard_by.came
-        return self._came
+    def at_once(self) -> bool:
+        """Raise `Stopped` from where this thread is; set while all that it has done is on disk.
 
-    @came.setter
-    def came(self, number: int | None) -> None:
-        self._came = number
-
-    def of_one_run(self) -> Signals:
-        """A view for one of several threads: the same signals, and an `at_once` of its own.
-
-        The handler cannot raise in that thread, so it has to look at `came` now and then.
+        The handler runs in the main thread and raises there only. Work in another thread has to look at `came`, or
+        call `stop_if_safe`, now and then.
         """
-        return Signals(heard_by=self)
+        return getattr(self._of_thread, "at_once", False)
+
+    @at_once.setter
+    def at_once(self, value: bool) -> None:
+        self._of_thread.at_once = value
 
     @contextmanager
     def held_back(self) -> Iterator[Signals]:
         """Record the first signal instead of ending the process; a second request is not held back.
 
-        In another thread than the main one nothing is held back.
+        In any thread but the main one, nothing is held back.
         """
         if threading.current_thread() is not threading.main_thread():
             yield self
@@ -98,7 +86,7 @@ class Signals:
             self._heard, self.came = now, number
             if self.at_once:
                 raise Stopped(number)
-        elif now - self._heard >= ONE_REQUEST and number != signal.SIGHUP:  # a shell and the system both send that one
+        elif now - self._heard >= ONE_REQUEST and number != signal.SIGHUP:  # the shell and the system both send it
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)

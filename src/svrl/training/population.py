@@ -22,9 +22,8 @@ from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.cuda_graph import release
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource
-from svrl.runtime.device import is_gpu
+from svrl.runtime.device import is_gpu, torch_threads
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.runtime.threads import torch_threads
 from svrl.training.session import Habits, Progress, Unseen, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
@@ -121,9 +120,8 @@ def train_population(
 
         def work() -> None:
             while heard.came is None and (member := next(waiting, None)) is not None:
-                seen = heard if together == 1 else heard.of_one_run()
                 with torch_threads(member.threads if together == 1 else None):
-                    ended[member.folder] = _outcome(member, manner or Manner(), seen)
+                    ended[member.folder] = _outcome(member, manner or Manner(), heard)
 
         if together == 1:
             work()

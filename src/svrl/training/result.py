@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
 from svrl.runtime import run_directory as files
+from svrl.runtime.files import finite
 from svrl.runtime.rows import last_rows, read_rows
-from svrl.runtime.run_directory import finite
 
 if TYPE_CHECKING:
     from svrl.agents.config import AgentConfig

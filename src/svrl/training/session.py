@@ -33,6 +33,7 @@ from svrl.agents.training import Training
 from svrl.envs.make import EnvSource, name_of
 from svrl.runtime import run_directory as files
 from svrl.runtime.device import check_device, is_gpu
+from svrl.runtime.files import writing
 from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import RowLog, last_rows, read_rows
 from svrl.runtime.run_directory import RunDirectory, locked, read_config
@@ -362,7 +363,7 @@ class TrainingSession:
         Agent.of(self.training).save(path / files.AGENT)
         curves, evaluations = ([read_rows(path / name)] for name in (files.EPISODES, files.EVALUATIONS))
         title = f"{self.training.env}, {config.arm}, seed {self.training.seed}"
-        with _ONE_AT_A_TIME, self.run.writing(files.CURVE) as temporary:
+        with _ONE_AT_A_TIME, writing(path / files.CURVE) as temporary:
             figure = draw_learning({config.arm: curves}, evaluations={config.arm: evaluations}, title=title)
             save_figure(figure, temporary)
         self.run.finish(result, keep_state=self.habits.keep_replay)

@@ -45,8 +45,7 @@ import torch
 
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, GAUSS_SEIDEL_PASSES, Solution
-from svrl.runtime.jit import njit
-from svrl.runtime.threads import share_out
+from svrl.runtime.kernels import njit, share_out
 
 # Sums may be reordered, but NaN and infinity keep their meaning: a test on them must not be optimised away.
 COMPILE: dict[str, Any] = {

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from svrl.envs.make import MINATAR
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.gains import improvement_claim, rank_claim
 from svrl.paper.experiments.training_figures import draw_addition
 from svrl.paper.experiments.trainings import ARMS_OF, TrainingPlan, piece_of
 
-GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-ENVS = tuple(f"minatar/{game}" for game in GAMES)
+ENVS = tuple(f"minatar/{game}" for game in MINATAR)
 ARMS = ARMS_OF["dqn"]
 
 SMOKE = TrainingPlan(preset="smoke", steps=150, seeds=1, batches=50, states=64)

@@ -1,12 +1,42 @@
-"""Threads of this process: work on ranges shared out over them, and how many torch uses."""
+"""Kernels on the CPU: numba's `njit`, and work shared out over threads.
+
+All kernels take `njit` from here, so that svrl says when they are compiled: without a word, the first use on a machine
+would seem to hang. numba caches what it compiles, so later processes begin at once and say nothing. The sentence is a
+warning of the logger `svrl`, which Python prints to stderr by default.
+"""
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import lru_cache
+
+from numba import njit
+from numba.core.event import Event, Listener, register
+
+__all__ = ["njit", "share_out"]
+
+SENTENCE = "svrl compiles its kernels for this machine. That takes up to half a minute, once."
+
+
+class _Compiling(Listener):
+    """Called by numba around each compilation, but not where the cache has the function."""
+
+    def on_start(self, event: Event) -> None:
+        if str(event.data["dispatcher"].py_func.__module__).startswith("svrl."):
+            _say_once()
+
+    def on_end(self, event: Event) -> None: ...
+
+
+@functools.cache
+def _say_once() -> None:
+    logging.getLogger("svrl").warning(SENTENCE)
+
+
+register("numba:compile", _Compiling())  # type: ignore[no-untyped-call] # numba is not typed
 
 
 def share_out(
@@ -18,8 +48,8 @@ def share_out(
     interpreter's lock, as compiled kernels do.
 
     Args:
-        work: What is done.
-        size: Of the whole range.
+        work: Called with both ends of a piece.
+        size: Length of the whole range.
         threads: Most threads.
         least: The smallest piece worth a thread.
         pieces_each: Pieces for each thread, taken as they come: more than one where some take longer than others.
@@ -42,22 +72,7 @@ def share_out(
         other.result()
 
 
-@lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=8)
 def _pool(process: int, count: int) -> ThreadPoolExecutor:
     """A pool that sleeps between calls; the process id makes a forked child build its own."""
     return ThreadPoolExecutor(count, thread_name_prefix="svrl-work")
-
-
-@contextmanager
-def torch_threads(count: int | None = 1) -> Iterator[None]:
-    """CPU threads of torch for a block; None leaves them."""
-    import torch
-
-    earlier = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
-        yield
-    finally:
-        if count is not None:
-            torch.set_num_threads(earlier)

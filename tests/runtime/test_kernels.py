@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from svrl.runtime.jit import SENTENCE
+from svrl.runtime.kernels import SENTENCE
 
 OURS = """
 import numpy as np
@@ -18,7 +18,7 @@ for real in (np.float32, np.float64):
     )
 """
 THEIRS = """
-from svrl.runtime.jit import njit
+from svrl.runtime.kernels import njit
 njit(lambda x: x + 1)(1)
 """
 
