@@ -18,10 +18,10 @@ from benchmarks.matrix import FAMILIES, draw_matrix
 from svrl.agents.config import Output, Scale
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import Outcome, SoftImpute
+from svrl.matrix import soft_impute_cuda as cuda
 from svrl.matrix.scaling import Completed
-from svrl.matrix.soft_impute import cuda
-from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
-from svrl.matrix.soft_impute.reference import Solution, solve_in_torch
+from svrl.matrix.soft_impute_cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
+from svrl.matrix.soft_impute_reference import Solution, solve_in_torch
 from svrl.runtime import nvrtc
 from svrl.runtime.nvrtc import NoCompilerError, compile_source
 

@@ -8,8 +8,8 @@ import torch
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import Observed, Outcome, SoftImpute
-from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu
-from svrl.matrix.soft_impute.reference import solve_in_torch
+from svrl.matrix.soft_impute_cuda import complete_scaled_on_gpu, serves, solve_on_gpu
+from svrl.matrix.soft_impute_reference import solve_in_torch
 
 pytestmark = [
     pytest.mark.gpu,

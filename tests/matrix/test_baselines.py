@@ -219,7 +219,7 @@ def test_it_converges_in_one_step_whatever_the_start():
     ("record", "wrong", "said"),
     [
         (HardImpute, {"rank": 0}, "HardImpute needs rank as a whole number of at least 1, got 0"),
-        (USVT, {"threshold": "best"}, "USVT has no threshold 'best': choose variance or published"),
+        (USVT, {"threshold": "best"}, "USVT has no threshold 'best': choose one of variance, published"),
         (USVT, {"margin": 0}, "USVT needs margin above 0 and finite, got 0"),
         (USVT, {"noise": -1.0}, "USVT needs a noise of at least 0, got -1.0"),
         (RowMean, {"output": "mean"}, "RowMean has no output 'mean'"),

@@ -15,7 +15,7 @@ from svrl.matrix import (
     SoftImpute,
     complete,
 )
-from svrl.matrix.held_out import held_out_error
+from svrl.matrix.estimate import held_out_error
 
 from .problems import low_rank, noisy, observe, relative_error, seeded
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from svrl.matrix import FactorALS, Observed, Outcome, SoftImpute, objective
-from svrl.matrix.ridge_step import residual, solve_columns, solve_rows, squared_residual
+from svrl.matrix.factor_als import residual, solve_columns, solve_rows, squared_residual
 
 from .problems import as_numpy, low_rank, noisy, observe, relative_error, seeded, top_of
 
@@ -248,7 +248,7 @@ def test_blocks_of_rows_add_up(monkeypatch: pytest.MonkeyPatch):
         ]
 
     whole = all_three()
-    monkeypatch.setattr("svrl.matrix.ridge_step._BLOCK_ENTRIES", 100)
+    monkeypatch.setattr("svrl.matrix.factor_als.BLOCK_ENTRIES", 100)
     for part, all_ in zip(all_three(), whole, strict=True):
         assert torch.allclose(part, all_, rtol=1e-12)
     rest = residual(values, mask, left, right)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from svrl.matrix import Outcome
-from svrl.matrix.soft_impute.path import most_useful_rank, solve_path
-from svrl.matrix.soft_impute.reference import Solution, solve_plain
+from svrl.matrix.soft_impute import most_useful_rank, solve_path
+from svrl.matrix.soft_impute_reference import Solution, solve_plain
 
 from .problems import assert_optimal, low_rank, noisy, observe, relative_error, seeded, top_of
 

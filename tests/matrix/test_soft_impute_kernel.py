@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 
 from svrl.matrix import Estimate, Observed, Outcome, SoftImpute, objective
-from svrl.matrix.soft_impute.reference import Solution, solve_in_torch
+from svrl.matrix.soft_impute_reference import Solution, solve_in_torch
 
 from .problems import any_observed, assert_optimal, low_rank, noisy, relative_error, seeded, top_of
 

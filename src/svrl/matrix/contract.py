@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from svrl.matrix.arrays import Array, as_tensor
-from svrl.matrix.draw import Bernoulli
 from svrl.matrix.estimate import Estimate, Estimator, Outcome
-from svrl.matrix.observed import Observed
+from svrl.matrix.observed import Bernoulli, Observed
 
 Check = Callable[[Estimator], None]
 

@@ -23,9 +23,8 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from svrl.matrix.arrays import Array, Generator, as_floating, like, torch_generator
+from svrl.matrix.arrays import Array, Generator, as_floating, check_positive, check_whole, like, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome
-from svrl.matrix.parameters import check_positive, check_whole
 
 Evaluate = Callable[[Array, Array], Array]
 """(row indices (k,), column indices (l,)) -> the block (k, l) of entries at their crossings."""

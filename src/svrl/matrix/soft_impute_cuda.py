@@ -1,4 +1,4 @@
-"""SI-RF on a GPU: launches the kernel of kernel.cu, one block a matrix.
+"""SI-RF on a GPU: launches the kernel of soft_impute_cuda.cu, one block a matrix.
 
 It serves matrices (m, n) of at most 32 columns whose work fits in the shared memory of a block: 512 x 32 on an
 H200 in float32, 128 x 18 on every GPU. Nothing here waits for the device, and the launch can be captured
@@ -16,7 +16,7 @@ import torch
 
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.scaling import Completed, Scale
-from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, Solution
+from svrl.matrix.soft_impute_reference import FINEST_IN_SINGLE, Solution
 from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 
 LANES = 32
@@ -25,7 +25,7 @@ MOST_COLUMNS = LANES
 """A lane for each."""
 MOST_WARPS = 16
 SCALES: tuple[Scale, ...] = ("none", "minmax", "row")
-"""Each at the number that it has in kernel.cu's `Scaling`."""
+"""Each at the number that it has in soft_impute_cuda.cu's `Scaling`."""
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -129,7 +129,7 @@ def _kernel(dtype: torch.dtype, m: int, n: int, device: torch.device) -> Kernel:
 
 @functools.cache
 def _source() -> str:
-    return resources.files("svrl.matrix.soft_impute").joinpath("kernel.cu").read_text(encoding="utf-8")
+    return resources.files("svrl.matrix").joinpath("soft_impute_cuda.cu").read_text(encoding="utf-8")
 
 
 @functools.cache

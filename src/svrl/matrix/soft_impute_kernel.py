@@ -32,7 +32,7 @@ rotations read columns and Gauss-Seidel reads rows. Its right singular vectors a
 `count` rows of `basis` (n, padded n); `turned` (n, padded m) holds the rows F v_k. `missing` lists the missing columns
 of row 0, then of row 1, and so on; those of row i are missing[first[i] : first[i + 1]].
 
-`reference.py` says the same in plain torch and is the version to read first.
+`soft_impute_reference.py` is the same method in plain torch: read that first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ import numpy as np
 import torch
 
 from svrl.matrix.estimate import Outcome
-from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, GAUSS_SEIDEL_PASSES, Solution
+from svrl.matrix.soft_impute_reference import FINEST_IN_SINGLE, GAUSS_SEIDEL_PASSES, Solution
 from svrl.runtime.jit import njit
 from svrl.runtime.threads import share_out
 
