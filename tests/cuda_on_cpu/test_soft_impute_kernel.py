@@ -318,11 +318,3 @@ def test_where_the_kernel_serves() -> None:
     assert working_type(torch.float32, None, 1e-4) == torch.float64
     assert working_type(torch.float32, torch.ones(1), 0.02) == torch.float64
     assert working_type(torch.float64, None, 0.02) == torch.float64
-
-
-def test_the_shared_memory_that_is_asked_for_holds_the_work() -> None:
-    """Two copies of the rows, the turned columns, two squares, offsets, a few sums, and a word of bits a row."""
-    m, n = 128, 18
-    floats = 2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96 + m
-    assert cuda._shared_bytes(m, n, torch.float32) == 4 * floats + 4 * m < 48 << 10
-    assert cuda._shared_bytes(m, n - 1, torch.float32) == cuda._shared_bytes(m, n, torch.float32)
