@@ -130,7 +130,7 @@ class FactorALS:
         """The ridge (B,), factors to begin with, and whether any of them are new."""
         values = problem.values
         given = problem.start_factors(start)
-        leading, top = None, values.new_zeros(len(values))
+        leading, top = given, values.new_zeros(len(values))
         if given is None or self.ridge is None:  # else nothing needs these directions, which cost most in a loop
             leading, top = leading_factors(values, problem.mask, rank, source)
         ridge = self._ridge(top, problem)
@@ -196,20 +196,18 @@ def _fit_until_flat(
     ridge: torch.Tensor,
 ) -> tuple[Factors, torch.Tensor]:
     """Alternate while the squared error on the hidden entries (B,) still falls by 5% in two iterations."""
-    old = torch.full((len(visible),), torch.inf, dtype=torch.float64, device=visible.device)
-    running = torch.ones_like(old, dtype=torch.bool)
-    error = old
-    for _ in range(20):
-        new = factors
+
+    def step(
+        left: torch.Tensor, right: torch.Tensor, old: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         for _ in range(2):
-            new = _alternate(visible, shown, new, ridge)
-        factors = choose(running, new, factors)
-        error = torch.where(running, squared_residual(target, hidden, *factors), error)
-        running = running & (error < 0.95 * old)
-        if not bool(running.any()):
-            break
-        old = error
-    return factors, error
+            left, right = _alternate(visible, shown, (left, right), ridge)
+        error = squared_residual(target, hidden, left, right)
+        return (left, right, error), (error < 0.95 * old).double()
+
+    unknown = torch.full((len(visible),), torch.inf, dtype=torch.float64, device=visible.device)
+    (left, right, error), *_ = repeat(step, (*factors, unknown), tolerance=0.5, max_steps=20)
+    return (left, right), error
 
 
 def _anneal(values: torch.Tensor, mask: torch.Tensor, factors: Factors, ridge: torch.Tensor) -> Factors:
