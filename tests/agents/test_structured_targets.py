@@ -7,8 +7,7 @@ import torch
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.structured_targets import AUTHORS_WAY, StructuredTargets
-from svrl.matrix import Observed, RowMean, SoftImpute
-from svrl.matrix.catalogue import ESTIMATORS
+from svrl.matrix import ESTIMATORS, Observed, RowMean, SoftImpute
 
 SCALES = ("none", "minmax", "row")
 

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from svrl import FactorALS, RowMean
-from svrl.matrix import Outcome
-from svrl.matrix.catalogue import ESTIMATORS
+from svrl.matrix import ESTIMATORS, Outcome
 
 
 def save(path: Path, array: object) -> Path:

@@ -18,10 +18,10 @@ from benchmarks.matrix import FAMILIES, draw_matrix
 from svrl.agents.config import Output, Scale
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import Outcome, SoftImpute
+from svrl.matrix import soft_impute_cuda as cuda
 from svrl.matrix.scaling import Completed
-from svrl.matrix.soft_impute import cuda
-from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
-from svrl.matrix.soft_impute.reference import Solution, solve_in_torch
+from svrl.matrix.soft_impute_cuda import complete_scaled_on_gpu, serves, solve_on_gpu, working_type
+from svrl.matrix.soft_impute_reference import Solution, solve_in_torch
 from svrl.runtime import nvrtc
 from svrl.runtime.nvrtc import NoCompilerError, compile_source
 
@@ -318,11 +318,3 @@ def test_where_the_kernel_serves() -> None:
     assert working_type(torch.float32, None, 1e-4) == torch.float64
     assert working_type(torch.float32, torch.ones(1), 0.02) == torch.float64
     assert working_type(torch.float64, None, 0.02) == torch.float64
-
-
-def test_the_shared_memory_that_is_asked_for_holds_the_work() -> None:
-    """Two copies of the rows, the turned columns, two squares, offsets, a few sums, and a word of bits a row."""
-    m, n = 128, 18
-    floats = 2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96 + m
-    assert cuda._shared_bytes(m, n, torch.float32) == 4 * floats + 4 * m < 48 << 10
-    assert cuda._shared_bytes(m, n - 1, torch.float32) == cuda._shared_bytes(m, n, torch.float32)

@@ -8,8 +8,8 @@ import torch
 
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.matrix import Observed, Outcome, SoftImpute
-from svrl.matrix.soft_impute.cuda import complete_scaled_on_gpu, serves, solve_on_gpu
-from svrl.matrix.soft_impute.reference import solve_in_torch
+from svrl.matrix.soft_impute_cuda import complete_scaled_on_gpu, serves, solve_on_gpu
+from svrl.matrix.soft_impute_reference import solve_in_torch
 
 pytestmark = [
     pytest.mark.gpu,
@@ -83,30 +83,6 @@ def test_in_float64_it_is_exact(share: float) -> None:
     found = solve_on_gpu(values, mask, None, 0.02, None, 1e-10, 20_000, fill=False)
     assert float((found.matrix - exact.matrix).abs().max()) < 1e-6
     assert torch.equal(found.rank, exact.rank)
-
-
-def test_shrinkage_and_start_may_be_given() -> None:
-    values, mask = problem(0, 8, 32, 18)
-    level = torch.full((8,), 0.3, dtype=torch.float64, device="cuda")
-    exact = solve_in_torch(values, mask, level, 0.0, None, 1e-10, 5_000, fill=False)
-    found = solve_on_gpu(values.float(), mask, level, 0.0, None, 1e-6, 1_000, fill=False)
-    again = solve_on_gpu(values.float(), mask, level, 0.0, found.matrix, 1e-6, 1_000, fill=False)
-    for one in (found, again):
-        assert float((one.matrix - exact.matrix).abs().max()) < 1e-4
-        assert torch.equal(one.shrinkage, level)
-    assert int(again.iterations.sum()) < int(found.iterations.sum())
-
-
-def test_nothing_and_too_little_time() -> None:
-    mask = torch.rand(2, 8, 4, device="cuda") < 0.8
-    none = solve_on_gpu(torch.zeros(2, 8, 4, device="cuda"), mask, None, 0.02, None, 1e-3, 10, fill=False)
-    assert not none.matrix.any()
-    assert not none.iterations.any()
-    assert none.shrinkage.tolist() == [1.0, 1.0]
-    values, mask = problem(2, 4, 32, 18)
-    short = solve_on_gpu(values.float(), mask, None, 0.02, None, 1e-9, 2, fill=False)
-    assert short.iterations.tolist() == [2] * 4
-    assert (short.code == Outcome.OUT_OF_STEPS.code).all()
 
 
 def test_the_estimator_takes_the_kernel_and_never_waits() -> None:

@@ -1,4 +1,6 @@
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,127 +65,68 @@ def test_factors_of_either_kind_make_the_same_matrix(order: str, writeable: bool
 
 
 @dataclass(frozen=True)
-class Constant:
-    """A user's own estimator, which knows nothing of this package but its records."""
+class Own:
+    """A user's own estimator: one number everywhere, then whatever `spoil` makes of it."""
 
-    value: float = 0.5
+    spoil: Callable[[Observed, Any], Any] | None = None
+    changes: Callable[[Estimate], dict[str, Any]] | None = None
 
     def __call__(self, observed: Observed, *, start=None, generator=None) -> Estimate:
-        return replace(RowMean(output="estimate")(observed), dense=self.fill(observed))
-
-    def fill(self, observed: Observed):
-        return observed.values * 0 + self.value
+        if start is not None and self.spoil is no_start:
+            raise NotImplementedError("no warm starts here")
+        filled = observed.values * 0 + 0.5
+        filled = self.spoil(observed, filled) if self.spoil else filled
+        estimate = replace(RowMean(output="estimate")(observed), dense=filled)
+        return replace(estimate, **self.changes(estimate)) if self.changes else estimate
 
 
 def test_a_users_own_estimator_can_be_checked():
-    check_estimator(Constant())
+    check_estimator(Own())
 
 
-class MutatesItsInput(Constant):
-    def __call__(self, observed, *, start=None, generator=None):
-        observed.values[..., 0, 0] += 1
-        return super().__call__(observed)
+def no_start(observed, filled):
+    return filled
 
 
-class UsesTheGlobalGenerator(Constant):
-    def fill(self, observed):
-        return super().fill(observed) + float(torch.rand(()))
+def writes_to_its_input(observed, filled):
+    observed.values[..., 0, 0] += 1
+    return filled
 
 
-class ReturnsDoublePrecision(Constant):
-    def fill(self, observed):
-        filled = super().fill(observed)
-        return filled.double() if isinstance(filled, torch.Tensor) else filled.astype("float64")
+def first_row_is_special(observed, filled):
+    filled[..., 0, :] = 3.0
+    return filled
 
 
-class ReturnsTensorsForArrays(Constant):
-    def fill(self, observed):
-        return torch.as_tensor(super().fill(observed))
+def nan_in_empty_rows(observed, filled):
+    filled[~observed.mask.any(-1)] = float("nan")
+    return filled
 
 
-class IgnoresTheBatch(Constant):
-    def fill(self, observed):
-        return super().fill(observed) + float(observed.tensors[0].mean())
+def global_noise(observed, filled):
+    return filled + float(torch.rand(()))
 
 
-class ReportsForTheWholeBatch(Constant):
-    def __call__(self, observed, *, start=None, generator=None):
-        estimate = super().__call__(observed)
-        return replace(estimate, rank=estimate.rank.reshape(-1)[0])
+BROKEN = [
+    ("does_not_write_to_its_input", Own(writes_to_its_input)),
+    ("leaves_the_global_random_state_alone", Own(global_noise)),
+    ("repeats_itself", Own(global_noise)),
+    ("returns_the_kind_it_was_given", Own(lambda _, x: x.double() if isinstance(x, torch.Tensor) else x.astype(float))),
+    ("returns_the_kind_it_was_given", Own(lambda _, filled: torch.as_tensor(filled))),
+    ("treats_a_batch_as_its_members", Own(lambda observed, x: x + float(observed.tensors[0].mean()))),
+    ("reports_one_number_a_matrix", Own(changes=lambda estimate: {"rank": estimate.rank.reshape(-1)[0]})),
+    ("returns_finite_numbers", Own(lambda _, filled: filled * float("nan"))),
+    ("is_a_value", Own([])),  # a list has no hash
+    ("keeps_observed_entries_if_it_says_so", Own(changes=lambda _: {"kept": True})),
+    ("follows_row_and_column_order", Own(first_row_is_special)),
+    ("accepts_a_start", Own(no_start)),
+    ("survives_empty_rows_and_columns", Own(nan_in_empty_rows)),
+    ("survives_odd_matrices", Own(lambda observed, x: x / int(bool(observed.tensors[0].any())))),
+]
 
 
-class ReturnsNaN(Constant):
-    def fill(self, observed):
-        return super().fill(observed) * float("nan")
-
-
-class CannotBeHashed(Constant):
-    __hash__ = None
-
-
-class KeepsNothingItSaysItKept(Constant):
-    def __call__(self, observed, *, start=None, generator=None):
-        return replace(super().__call__(observed), kept=True)
-
-
-class LooksAtTheOrderOfRows(Constant):
-    def fill(self, observed):
-        filled = super().fill(observed)
-        filled[..., 0, :] = 3.0
-        return filled
-
-
-class RefusesAStart(Constant):
-    def __call__(self, observed, *, start=None, generator=None):
-        if start is not None:
-            raise NotImplementedError("no warm starts here")
-        return super().__call__(observed)
-
-
-class CountsItsCalls(Constant):
-    calls = 0
-
-    def fill(self, observed):
-        CountsItsCalls.calls += 1
-        return super().fill(observed) + self.calls
-
-
-class FailsOnEmptyRows(Constant):
-    def fill(self, observed):
-        filled = super().fill(observed)
-        filled[~observed.mask.any(-1)] = float("nan")
-        return filled
-
-
-class FailsOnZeroMatrices(Constant):
-    def fill(self, observed):
-        if not observed.tensors[0].any():
-            raise ZeroDivisionError("nothing to divide by")
-        return super().fill(observed)
-
-
-@pytest.mark.parametrize(
-    ("broken", "promise"),
-    [
-        (MutatesItsInput(), "does_not_write_to_its_input"),
-        (UsesTheGlobalGenerator(), "leaves_the_global_random_state_alone"),
-        (UsesTheGlobalGenerator(), "repeats_itself"),
-        (ReturnsDoublePrecision(), "returns_the_kind_it_was_given"),
-        (ReturnsTensorsForArrays(), "returns_the_kind_it_was_given"),
-        (IgnoresTheBatch(), "treats_a_batch_as_its_members"),
-        (ReportsForTheWholeBatch(), "reports_one_number_a_matrix"),
-        (ReturnsNaN(), "returns_finite_numbers"),
-        (CannotBeHashed(), "is_a_value"),
-        (KeepsNothingItSaysItKept(), "keeps_observed_entries_if_it_says_so"),
-        (LooksAtTheOrderOfRows(), "follows_row_and_column_order"),
-        (RefusesAStart(), "accepts_a_start"),
-        (CountsItsCalls(), "repeats_itself"),
-        (FailsOnEmptyRows(), "survives_empty_rows_and_columns"),
-        (FailsOnZeroMatrices(), "survives_odd_matrices"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
-)
-def test_a_broken_promise_is_named(broken: Estimator, promise: str):
+@pytest.mark.parametrize(("promise", "broken"), BROKEN, ids=[promise for promise, _ in BROKEN])
+def test_a_broken_promise_is_named(promise: str, broken: Estimator):
     state = torch.get_rng_state()
     try:
         with pytest.raises(ContractBroken, match=f"\n{promise}: ") as caught:
@@ -192,18 +135,10 @@ def test_a_broken_promise_is_named(broken: Estimator, promise: str):
         torch.set_rng_state(state)
     sentence = next(check.__doc__ for check in CHECKS if check.__name__ == promise)
     assert sentence.strip() in str(caught.value)
-    assert str(caught.value).startswith(f"{broken!r} breaks ")
-
-
-def test_the_message_counts_and_lists_all_broken_promises():
-    with pytest.raises(ContractBroken) as caught:
-        check_estimator(CannotBeHashed())
     head, *lines = str(caught.value).splitlines()
-    assert head.endswith(f"breaks 1 of {len(CHECKS)} promises.")
-    assert len(lines) == 1
-    assert "TypeError" in lines[0]
+    assert head == f"{broken!r} breaks {len(lines)} of {len(CHECKS)} promises."
 
 
-def test_something_that_is_no_estimator_breaks_nearly_everything():
+def test_an_object_that_is_not_an_estimator_breaks_nearly_everything():
     with pytest.raises(ContractBroken, match=r"returns_finite_numbers: .* Got TypeError"):
         check_estimator("soft-impute")

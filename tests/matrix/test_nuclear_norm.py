@@ -37,13 +37,6 @@ def test_an_exact_low_rank_matrix_is_recovered(dtype: torch.dtype):
     assert estimate.matrix.dtype == dtype
 
 
-def test_observed_entries_are_kept_bit_for_bit_whatever_the_output():
-    observed = noisy(20, 14, 2)
-    for output in ("fill", "estimate"):
-        estimate = NuclearNorm(output=output)(observed)
-        assert torch.equal(estimate.matrix[observed.mask], observed.values[observed.mask])
-
-
 @pytest.mark.parametrize("shape", [(30, 20), (120, 90)])
 def test_the_authors_setting_is_soft_impute_at_one_and_a_half(shape: tuple[int, int]):
     observed = noisy(*shape, 2)
@@ -67,10 +60,3 @@ def test_iterations_count_every_level_of_the_path():
     observed = noisy(20, 14, 2)
     long, short = (NuclearNorm(smallest=s)(observed) for s in (1e-4, 1e-2))
     assert int(long.iterations) > int(short.iterations) > 2
-
-
-def test_a_wrong_setting_is_refused_at_birth():
-    with pytest.raises(ValueError, match="NuclearNorm needs weight above 0 and finite, got 0"):
-        NuclearNorm(weight=0)
-    with pytest.raises(ValueError, match="NuclearNorm needs smallest above 0 and finite"):
-        NuclearNorm(smallest=-1)

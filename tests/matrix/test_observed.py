@@ -1,86 +1,14 @@
 import numpy as np
 import pytest
-import scipy.sparse
 import torch
 
-from svrl.matrix import Bernoulli, FactorALS, NuclearNorm, Observed, SoftImpute, complete
+from svrl.matrix import Bernoulli, Observed, complete
 
 from .problems import seeded
 
 
 def everything(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    ("values", "mask", "said"),
-    [
-        (torch.zeros(3, 4), everything(4, 3), r"one shape, got \(3, 4\) and \(4, 3\)"),
-        (torch.zeros(4), everything(4), r"needs matrices \(\.\.\., m, n\).*got shape \(4,\)"),
-        (torch.zeros(0, 3, 3), everything(0, 3, 3), r"got shape \(0, 3, 3\)"),
-        (torch.zeros(2, 2, dtype=torch.float16), everything(2, 2), "float32, float64 or whole numbers, got float16"),
-        (torch.zeros(2, 2, dtype=torch.complex64), everything(2, 2), "whole numbers, got complex64"),
-        (everything(2, 2), everything(2, 2), "whole numbers, got bool"),
-        (np.zeros((2, 2), np.float16), np.ones((2, 2), bool), "got float16"),
-        (np.ma.array(np.ones((3, 4))), np.ones((3, 4), bool), "getmaskarray"),
-        ([[1.0, 2.0]], np.ones((1, 2), bool), "NumPy array or a torch tensor, got list"),
-        (np.ones((1, 2)), [[True, True]], r"numpy\.asarray"),
-        (np.ones((2, 2)), np.ones((2, 2)), "mask must be boolean, got float"),
-        (np.ones((2, 2)), np.ones((2, 2), np.int64), "mask must be boolean, got int"),
-        (np.ones((2, 2)), torch.ones(2, 2), "mask must be boolean, got float"),
-        (torch.tensor([[0.0, 1.0], [torch.nan, torch.inf]]), everything(2, 2), r"entry \(1, 0\) is nan"),
-    ],
-)
-def test_what_cannot_be_read_is_named(values: object, mask: object, said: str):
-    with pytest.raises((TypeError, ValueError), match=said):
-        Observed(values=values, mask=mask)
-
-
-@pytest.mark.parametrize(
-    ("shape", "hole", "said"),
-    [
-        ((3, 4), ..., r"No entry is observed"),
-        ((2, 3, 4, 5), (1, 2), r"No entry of matrix \(1, 2\) is observed"),
-        ((5, 4), ([2, 4],), r"2 of 5 rows with no observed entry \(first: row 2\)"),
-        ((5, 4), (slice(None), 3), r"1 of 4 columns with no observed entry \(first: column 3\)"),
-        ((2, 3, 5, 4), (1, 0, 3), r"1 of 30 rows .* \(first: row 3 of matrix \(1, 0\)\)"),
-        ((3, 5, 4), (2, slice(None), 1), r"1 of 12 columns .* \(first: column 1 of matrix \(2,\)\)"),
-    ],
-)
-def test_what_no_method_can_recover_is_named_and_counted(shape: tuple[int, ...], hole: object, said: str):
-    mask = everything(*shape)
-    mask[hole] = False
-    with pytest.raises(ValueError, match=said):
-        Observed(values=torch.zeros(shape), mask=mask)
-    if said.startswith("No entry"):
-        with pytest.raises(ValueError, match=said):
-            Observed(values=torch.zeros(shape), mask=mask, allow_empty=True)
-
-
-@pytest.mark.parametrize(
-    ("indices", "values", "said"),
-    [
-        ([1, 6], [1.0, 2.0], r"0\.\.5 for shape \(2, 3\), got 1\.\.6"),
-        ([-1, 2], [1.0, 2.0], r"got -1\.\.2"),
-        ([1, 2], [1.0, 1.0, 1.0], r"one length, got \(2,\) and \(3,\)"),
-        ([1, 1], [1.0, 1.0], "1 repeated"),
-        ([0.5, 1.0], [1.0, 1.0], "whole numbers"),
-    ],
-)
-def test_entries_that_cannot_be_placed_are_named(indices: list, values: list, said: str):
-    with pytest.raises((TypeError, ValueError), match=said):
-        Observed.from_entries((2, 3), np.array(indices), np.array(values), allow_empty=True)
-
-
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("kind", ["numpy", "torch"])
-def test_a_non_finite_observed_entry_is_named(bad: float, kind: str):
-    values = np.zeros((2, 3, 4))
-    values[1, 2, 3] = bad
-    mask = np.ones((2, 3, 4), bool)
-    arrays = (values, mask) if kind == "numpy" else (torch.from_numpy(values), torch.from_numpy(mask))
-    with pytest.raises(ValueError, match=rf"entry \(1, 2, 3\) is {bad}"):
-        Observed(values=arrays[0], mask=arrays[1])
 
 
 def test_empty_rows_and_columns_are_accepted_where_allowed():
@@ -150,15 +78,6 @@ def test_from_nan_reads_gaps(kind: str):
     assert torch.equal(observed.tensors[0], torch.diag(torch.tensor([1.0, 4.0])))
 
 
-def test_from_nan_keeps_infinity_an_error_and_checks_for_empty_rows():
-    with pytest.raises(ValueError, match=r"entry \(0, 1\) is inf"):
-        Observed.from_nan(np.array([[np.nan, np.inf], [1.0, 2.0]]))
-    gap = np.array([[np.nan, np.nan], [1.0, 2.0]])
-    with pytest.raises(ValueError, match="first: row 0"):
-        Observed.from_nan(gap)
-    assert Observed.from_nan(gap, allow_empty=True).fraction == 0.5
-
-
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_drawn_indices_and_their_values_make_the_matrix_again(kind: str):
     matrix = torch.randn(30, 20, generator=seeded(), dtype=torch.float64)
@@ -195,30 +114,6 @@ def test_a_record_cannot_be_changed():
     observed = Observed(values=torch.ones(2, 2), mask=everything(2, 2))
     with pytest.raises(AttributeError):
         observed.values = torch.zeros(2, 2)
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        complete,
-        Observed.from_nan,
-        FactorALS(),
-        SoftImpute(),
-        NuclearNorm(),
-        lambda sparse: complete(sparse, sparse != 0),
-        lambda sparse: complete(sparse.toarray(), sparse != 0),
-    ],
-)
-@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.coo_array])
-def test_sparse_matrices_are_answered_with_what_to_do(use, kind):
-    with pytest.raises(TypeError, match=r"got \w+_(matrix|array)\. Give .* \.toarray\(\), with NaN"):
-        use(kind(np.eye(4)))
-
-
-def test_a_matrix_given_to_an_estimator_is_answered_with_what_to_do():
-    for estimator in (FactorALS(), SoftImpute(), NuclearNorm()):
-        with pytest.raises(TypeError, match=r"takes an Observed, got ndarray\. Use svrl\.complete"):
-            estimator(np.eye(4))
 
 
 def test_foreign_byte_order_is_read():

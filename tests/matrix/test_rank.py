@@ -24,21 +24,12 @@ def test_the_spectrum_is_known_where_the_matrix_was_built_from_it():
     assert float(found[3:].abs().max()) < 1e-12
 
 
-# Squares 100, 25, 4, 1 of 130: shares .769, .962, .992, 1.
-@pytest.mark.parametrize(
-    ("energy", "rank"), [(0.5, 1), (0.769, 1), (0.77, 2), (0.96, 2), (0.97, 3), (0.99, 3), (0.993, 4), (1 - 1e-9, 4)]
-)
-def test_the_rank_is_the_fewest_values_that_carry_the_energy(energy: float, rank: int):
-    assert int(approximate_rank(with_spectrum([10.0, 5.0, 2.0, 1.0]), energy=energy)) == rank
+def test_an_energy_of_one_counts_every_value_that_is_not_zero():
+    assert int(approximate_rank(torch.diag(torch.tensor([1.0, 1e-3, 0.0, 1e-10])), energy=1)) == 3
 
 
 def test_the_papers_energy_is_the_default():
-    matrix = with_spectrum([10.0, 5.0, 2.0, 1.0])
-    assert int(approximate_rank(matrix)) == int(approximate_rank(matrix, energy=0.99)) == 3
-
-
-def test_an_energy_of_one_counts_every_value_that_is_not_zero():
-    assert int(approximate_rank(torch.diag(torch.tensor([1.0, 1e-3, 0.0, 1e-10])), energy=1)) == 3
+    assert int(approximate_rank(with_spectrum([10.0, 5.0, 2.0, 1.0]))) == 3  # shares .769, .962, .992, 1
 
 
 def test_small_values_are_not_lost_against_large_ones():
@@ -56,12 +47,6 @@ def test_the_rank_is_the_smallest_that_suffices(seed: int, m: int, n: int, energ
     rank = int(approximate_rank(matrix, energy=energy))
     assert shares[rank - 1] >= energy - 1e-12
     assert rank == 1 or shares[rank - 2] < energy + 1e-12
-
-
-def test_equal_singular_values_have_full_effective_and_stable_rank():
-    matrix = with_spectrum([3.0] * 5)
-    assert float(effective_rank(matrix)) == pytest.approx(5)
-    assert float(stable_rank(matrix)) == pytest.approx(5)
 
 
 def test_effective_and_stable_rank_are_their_formulas():
@@ -103,35 +88,6 @@ def test_a_batch_equals_its_members_in_the_kind_that_was_given(rank, kind: str):
     assert together.shape[:2] == (2, 3)
     for k in np.ndindex(2, 3):
         assert np.allclose(together[k], rank(many[k]), rtol=1e-9)
-
-
-@pytest.mark.parametrize("rank", RANKS)
-def test_scale_transposition_and_precision_do_not_matter(rank):
-    matrix = low_rank(12, 9, 3, noise=0.2)
-    for same in (1e6 * matrix, -matrix, matrix.T.contiguous(), matrix.float()):
-        assert float(rank(same)) == pytest.approx(float(rank(matrix)), rel=1e-4)
-
-
-@pytest.mark.parametrize("energy", [0, -0.1, 1.1, float("nan")])
-def test_an_energy_outside_its_range_is_refused(energy: float):
-    with pytest.raises(ValueError, match=r"share in \(0, 1\], got"):
-        approximate_rank(torch.eye(3), energy=energy)
-
-
-@pytest.mark.parametrize("rank", [*RANKS, spectrum])
-def test_what_is_no_finite_matrix_is_refused(rank):
-    with pytest.raises(ValueError, match=r"got shape \(4,\)"):
-        rank(torch.zeros(4))
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        rank(torch.tensor([[1.0, torch.nan]]))
-    with pytest.raises(TypeError, match="got float16"):
-        rank(torch.zeros(2, 2, dtype=torch.float16))
-
-
-@pytest.mark.parametrize("measure", [effective_rank, stable_rank])
-def test_a_matrix_without_entries_has_no_rank(measure):
-    with pytest.raises(ValueError, match=r"m, n >= 1, got shape \(0, 3\)"):
-        measure(np.zeros((0, 3)))
 
 
 @pytest.mark.parametrize("scale", [1e170, 1e-170])

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from svrl.agents.config import AUTHORS_STRUCTURE, CHOICES, AgentConfig, Output, Scale, Value
 from svrl.agents.cuda_graph import pinned
-from svrl.matrix.catalogue import ESTIMATORS
+from svrl.matrix import ESTIMATORS
 from svrl.matrix.estimate import Estimator
 from svrl.matrix.scaling import complete_scaled
 from svrl.matrix.soft_impute import SoftImpute

@@ -105,7 +105,7 @@ def complete(
 
 def build_estimator(method: str, keep_observed: bool, given: Mapping[str, Any]) -> Estimator:
     """The estimator that the options describe; `given` holds those that the user set, None for the others."""
-    from svrl.matrix.catalogue import ESTIMATORS as CATALOGUE
+    from svrl.matrix import ESTIMATORS as CATALOGUE
 
     if method == "hard-impute" and given["rank"] is None:
         raise ValueError("hard-impute needs a --rank; factor-als chooses one by itself.")
@@ -129,7 +129,7 @@ def _takes(estimator: Any) -> dict[str, str]:
 def _run(estimator: Estimator, observed: Observed, seed: int, bars: Bars) -> tuple[dict[str, Any], Estimate]:
     import torch
 
-    from svrl.matrix.held_out import held_out_error
+    from svrl.matrix.estimate import held_out_error
 
     bars.stage("judging on hidden entries")
     error = held_out_error(estimator, observed, generator=torch.Generator().manual_seed(seed))

@@ -29,19 +29,17 @@ import math
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
 from svrl.integrations.versions import require
-from svrl.matrix.arrays import as_tensor
+from svrl.matrix.arrays import Bounds, Centre, Output, as_tensor, check_choice
 from svrl.matrix.estimate import Estimate, Estimator
 from svrl.matrix.factor_als import FactorALS
 from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Bounds, Centre, Output, check_options
-from svrl.matrix.soft_impute import SoftImpute
-from svrl.matrix.soft_impute.estimator import Solver
+from svrl.matrix.soft_impute import SoftImpute, Solver
 from svrl.matrix.subspace import balance
 
 require("scikit-learn")
@@ -168,7 +166,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
     def _complete(self, X: Any) -> np.ndarray:
         name = type(self).__name__
-        check_options(name, self.output, "none", None)
+        check_choice(name, "output", self.output, get_args(Output))
         self.estimator_ = self._make_estimator()
         X, mask = self._read(X, reset=True)
         self._look_at_columns(X, mask)

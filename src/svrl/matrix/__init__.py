@@ -1,14 +1,14 @@
 """Recover a matrix from some of its entries."""
 
-from svrl.matrix.baselines import USVT, HardImpute, RowMean
+from collections.abc import Callable
+
+from svrl.matrix.baselines import USVT, HardImpute, NuclearNorm, RowMean
 from svrl.matrix.certificate import Certificate, certify, dual_point, duality_gap, objective
 from svrl.matrix.contract import ContractBroken, check_estimator
 from svrl.matrix.cross import CrossEstimate, cross
-from svrl.matrix.draw import Bernoulli
 from svrl.matrix.estimate import Estimate, Estimator, Outcome, complete
 from svrl.matrix.factor_als import FactorALS
-from svrl.matrix.nuclear_norm import NuclearNorm
-from svrl.matrix.observed import Observed
+from svrl.matrix.observed import Bernoulli, Observed
 from svrl.matrix.rank import approximate_rank, effective_rank, spectrum, stable_rank
 from svrl.matrix.soft_impute import SoftImpute
 
@@ -39,3 +39,13 @@ __all__ = [
     "spectrum",
     "stable_rank",
 ]
+
+ESTIMATORS: dict[str, Callable[..., Estimator]] = {
+    "soft-impute": SoftImpute,
+    "factor-als": FactorALS,
+    "hard-impute": HardImpute,
+    "usvt": USVT,
+    "nuclear-norm": NuclearNorm,
+    "row-mean": RowMean,
+}
+"""The estimators by the names that the command line and run directories use."""

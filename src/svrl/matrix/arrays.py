@@ -1,41 +1,45 @@
-"""NumPy arrays and torch tensors at the public edge: one in, the same kind out.
+"""What callers pass in: arrays of either kind, generators, and the settings of an estimator.
 
-Everything inside the package is torch. These few functions are the only place that knows about
-the other kind.
+Inside the package everything is torch. These functions convert NumPy arrays at the public edge, so that a caller gets
+back the kind of array that went in, and they check settings when a record is made.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import math
+import operator
+from numbers import Real
+from typing import Any, Literal, SupportsIndex, TypeAlias, get_args
 
 import numpy as np
 import torch
 
 Array: TypeAlias = "torch.Tensor | np.ndarray"
 Generator: TypeAlias = "torch.Generator | np.random.Generator"
+Output = Literal["estimate", "fill"]
+Centre = Literal["none", "mean", "midrange", "row"]
+Bounds = tuple[float, float] | None
 
 _DTYPES = (torch.float32, torch.float64)
 
 
 def as_tensor(array: Array) -> torch.Tensor:
-    """A tensor on the same memory, without gradient; other sequences are refused by name."""
+    """A tensor on the same memory, without gradient; raises TypeError for anything that is not an array."""
     if isinstance(array, torch.Tensor):
         return array.detach()
     if isinstance(array, np.ndarray):
         contiguous = as_array(array)
         # torch has no read-only tensors and would warn.
         return torch.from_numpy(contiguous if contiguous.flags.writeable else contiguous.copy())
-    raise TypeError(f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. {_remedy(array)}")
-
-
-def from_lists(given: Any, name: str) -> Any:
-    """Nested lists as a NumPy array; anything else as it is."""
-    if not isinstance(given, list | tuple):
-        return given
-    try:
-        return np.asarray(given)
-    except ValueError:
-        raise ValueError(f"{name} has rows of different lengths. Give each row the same number of entries.") from None
+    raise TypeError(
+        f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. "
+        # numpy.asarray would make an array of one object from a sparse matrix.
+        + (
+            "Give a dense array: its .toarray(), with NaN for what is missing."
+            if hasattr(array, "toarray")
+            else "Wrap it with numpy.asarray(...)."
+        )
+    )
 
 
 def as_array(array: Array) -> np.ndarray:
@@ -66,21 +70,20 @@ def as_floating(array: Array, name: str) -> torch.Tensor:
 
 
 def like(tensor: torch.Tensor, numpy: bool) -> Array:
-    """The tensor as the kind the caller gave."""
+    """The tensor, or the NumPy array on the same memory."""
     return tensor.numpy() if numpy else tensor
 
 
 def torch_generator(generator: Generator | None, device: torch.device) -> torch.Generator:
-    """A torch generator on `device`: the caller's own, or one seeded from the caller's NumPy generator.
+    """A torch generator on `device`: the caller's own, or a new one seeded from it.
 
-    Without a generator the seed is 0: equal calls give equal results, and the global random
-    state is never touched.
+    Without a generator the seed is 0: equal calls give equal results. The global random state is never used.
     """
-    if isinstance(generator, torch.Generator) and generator.device.type == device.type:
-        return generator
     if generator is None:
         seed = 0
     elif isinstance(generator, torch.Generator):
+        if generator.device.type == device.type:
+            return generator
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     elif isinstance(generator, np.random.Generator):
         seed = int(generator.integers(2**62))
@@ -92,7 +95,41 @@ def torch_generator(generator: Generator | None, device: torch.device) -> torch.
     return torch.Generator(device=device).manual_seed(seed)
 
 
-def _remedy(given: object) -> str:
-    if hasattr(given, "toarray"):  # a sparse matrix, of which numpy.asarray would make an array of one object
-        return "Give a dense array: its .toarray(), with NaN for what is missing."
-    return "Wrap it with numpy.asarray(...)."
+def check_whole(name: str, **numbers: SupportsIndex) -> None:
+    """Raise ValueError unless all are whole numbers of at least 1, of Python or NumPy."""
+    for what, got in numbers.items():
+        if not hasattr(got, "__index__") or operator.index(got) < 1:
+            raise ValueError(f"{name} needs {what} as a whole number of at least 1, got {got!r}.")
+
+
+def check_positive(name: str, **numbers: object) -> None:
+    """Raise ValueError unless all are above zero and finite; None means not given."""
+    for what, got in numbers.items():
+        if got is not None and not (isinstance(got, Real) and 0 < float(got) < math.inf):
+            raise ValueError(f"{name} needs {what} above 0 and finite, got {got}.")
+
+
+def check_settings(record: Any, *, whole: tuple[str, ...] = (), positive: tuple[str, ...] = ()) -> None:
+    """Check what estimators have in common, and those fields that are whole or positive numbers.
+
+    Raises:
+        ValueError: If the output or centre is unknown, clip bounds are in the wrong order, or a number is out of range.
+    """
+    name, clip = type(record).__name__, getattr(record, "clip", None)
+    for what, known in (("output", get_args(Output)), ("centre", get_args(Centre))):
+        check_choice(name, what, getattr(record, what, known[0]), known)
+    if clip is not None and not (isinstance(clip, tuple) and len(clip) == 2 and clip[0] < clip[1]):
+        raise ValueError(f"{name} needs clip bounds (low, high) with low < high, got {clip}.")
+    check_whole(name, **{what: getattr(record, what) for what in whole})
+    check_positive(name, **{what: getattr(record, what) for what in positive})
+    tolerance = getattr(record, "tolerance", 1)
+    if not (isinstance(tolerance, Real) and 0 < tolerance <= 1):  # type: ignore[operator]
+        raise ValueError(
+            f"{name} needs tolerance above 0 and at most 1, because it is a relative change; got {tolerance}."
+        )
+
+
+def check_choice(name: str, what: str, got: str, known: tuple[str, ...]) -> None:
+    """Raise ValueError unless this is one of the known choices."""
+    if got not in known:
+        raise ValueError(f"{name} has no {what} {got!r}: choose one of {', '.join(known)}.")

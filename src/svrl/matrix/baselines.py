@@ -1,22 +1,26 @@
-"""The baselines: HardImpute, USVT and RowMean, each in a few lines around one decomposition or none."""
+"""The baselines: HardImpute, NuclearNorm, USVT and RowMean, each in a few lines around another solver or none."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
 
-from svrl.matrix.arrays import Generator, torch_generator
-from svrl.matrix.estimate import Estimate, Outcome, Start
-from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Bounds, Centre, Output, check_options, check_positive, check_tolerance, check_whole
-from svrl.matrix.problem import Problem
-from svrl.matrix.scaling import offset_of
+from svrl.matrix.arrays import Bounds, Centre, Generator, Output, check_choice, check_settings, torch_generator
+from svrl.matrix.estimate import Estimate, Factors, Start, repeat
+from svrl.matrix.observed import Observed, check_observed
+from svrl.matrix.scaling import Problem, offset_of
+from svrl.matrix.soft_impute import SoftImpute
+from svrl.matrix.soft_impute_reference import fill
 from svrl.matrix.subspace import top_directions
 
 DECOMPOSE_UP_TO, OVERSAMPLE = 512, 10
 """Shorter side up to which HardImpute takes a full decomposition, and spare directions beyond."""
+LARGEST_LEVEL, STEPS_A_DECADE = 0.1, 2
+"""First level of NuclearNorm's path, as a share of the largest singular value, and levels for each factor of 10."""
 PUBLISHED = 2.02
 """The constant of USVT's published threshold."""
 
@@ -49,41 +53,28 @@ class HardImpute:
     clip: Bounds = None
 
     def __post_init__(self) -> None:
-        check_options("HardImpute", self.output, self.centre, self.clip)
-        check_tolerance("HardImpute", self.tolerance)
-        check_whole("HardImpute", rank=self.rank, max_steps=self.max_steps)
+        check_settings(self, whole=("rank", "max_steps"))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix as factors, or dense where output or clip need it."""
-        problem = Problem.of(observed, self.centre)
+        problem = Problem(observed, self.centre)
         source = torch_generator(generator, problem.values.device)
         values, mask = problem.values, problem.mask
+
+        def step(
+            filled: torch.Tensor, _: torch.Tensor, right: torch.Tensor
+        ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+            left, right = self._truncate(filled, right, source)
+            filled, _, change = fill(values, mask, filled, left @ right.mT)
+            return (filled, left, right), change
+
         given = problem.start_matrix(start)
         filled = values if given is None else torch.where(mask, values, given)
-        batch = values.shape[0]
-        running = torch.ones(batch, dtype=torch.bool, device=values.device)
-        steps = torch.zeros(batch, dtype=torch.int64, device=values.device)
-        change = torch.full((batch,), torch.inf, dtype=torch.float64, device=values.device)
-        left = right = torch.zeros(0)
-        for step in range(self.max_steps):
-            new_left, new_right = self._truncate(filled, right if step else None, source)
-            approximation = new_left @ new_right.mT
-            moved = torch.linalg.matrix_norm((approximation - filled).masked_fill(mask, 0)).double()
-            size = torch.linalg.matrix_norm(filled.masked_fill(mask, 0)).double()
-            new_change = torch.where(moved == 0, 0.0, moved / size)
-            alive = running[:, None, None]
-            left = torch.where(alive, new_left, left) if step else new_left
-            right = torch.where(alive, new_right, right) if step else new_right
-            filled = torch.where(alive & ~mask, approximation, filled)
-            change = torch.where(running, new_change, change)
-            steps = steps + running
-            running = running & (new_change >= self.tolerance)
-            if not bool(running.any()):
-                break
-        code = torch.where(running, Outcome.OUT_OF_STEPS.code, Outcome.CONVERGED.code)
+        nothing = filled[..., :0], filled.mT[..., :0]
+        (_, left, right), steps, change, code = repeat(step, (filled, *nothing), self.tolerance, self.max_steps)
         return problem.deliver(
             factors=(left, right),
-            code=torch.where(torch.isfinite(left).all(-1).all(-1), code, Outcome.NOT_FINITE.code),
+            code=code,
             rank=(left != 0).any(-2).sum(-1),
             iterations=steps,
             change=change,
@@ -91,19 +82,83 @@ class HardImpute:
             clip=self.clip,
         )
 
-    def _truncate(
-        self, filled: torch.Tensor, guess: torch.Tensor | None, source: torch.Generator
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _truncate(self, filled: torch.Tensor, guess: torch.Tensor, source: torch.Generator) -> Factors:
+        """Factors of the best approximation; `guess` (B, n, k) holds the last right factors, at first none."""
         rank = min(self.rank, *filled.shape[-2:])
         if min(filled.shape[-2:]) <= DECOMPOSE_UP_TO:
             u, s, vt = torch.linalg.svd(filled, full_matrices=False)
             return u[..., :rank] * s[..., None, :rank], vt.mT[..., :rank]
-        # Some directions more than are wanted: they bring out the wanted ones where values are close.
-        # Between two iterations little changes, so a few power steps from the last directions do.
-        u, s, v = top_directions(
-            filled, rank + OVERSAMPLE, source, guess=guess, tolerance=1e-7, max_steps=200 if guess is None else 6
-        )
+        # A few directions more than needed: they separate the wanted ones where singular values are close.
+        # Between two iterations little changes, so a few power steps from the last directions are enough.
+        max_steps = 6 if guess.shape[-1] else 200
+        u, s, v = top_directions(filled, rank + OVERSAMPLE, source, guess=guess, tolerance=1e-7, max_steps=max_steps)
         return (u * s.unsqueeze(-2))[..., :rank], v[..., :rank]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NuclearNorm:
+    """The matrix of least nuclear norm that agrees with the observed entries.
+
+        minimise |Z|_*   subject to   Z_ij = X_ij for every observed (i, j)
+
+    This recovers a rank-r matrix exactly from about r (m + n) log^2(m + n) random entries (Candes and Recht 2009). The
+    solution is the limit of Soft-Impute's as the shrinkage goes to 0: a path of falling shrinkages, each solved from
+    the last one's solution, down to `smallest` times the largest singular value. The observed entries are then kept
+    exactly.
+
+    With `weight` mu it is the penalised form  sum over observed (Z_ij - X_ij)^2 + mu |Z|_*  instead, without the usual
+    1/2: Soft-Impute at shrinkage mu / 2. The authors' code calls it with mu = 3.
+
+    Attributes:
+        weight: None for the equality-constrained problem; mu for the penalised one, in units of
+            the values.
+        smallest: Last shrinkage of the path, as a share of the largest singular value.
+        tolerance: Stop each level of the path once the missing entries move by less than this
+            fraction of their norm.
+        max_steps: Most iterations a level.
+        output: For the penalised problem, "estimate" (the minimiser) or "fill". The
+            equality-constrained problem keeps the observed entries.
+        centre: What to take out first: "none", "mean", "midrange" or "row".
+        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
+    """
+
+    weight: float | None = None
+    smallest: float = 1e-5
+    tolerance: float = 1e-6
+    max_steps: int = 2000
+    output: Output = "fill"
+    centre: Centre = "none"
+    clip: Bounds = None
+
+    def __post_init__(self) -> None:
+        check_settings(self, whole=("max_steps",), positive=("weight", "smallest"))
+
+    @classmethod
+    def authors(cls) -> NuclearNorm:
+        """The authors' setting: weight 3 without the 1/2, that is shrinkage 1.5 whatever the scale."""
+        return cls(weight=3.0, output="estimate")
+
+    def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
+        """Recover the matrix (dense)."""
+        check_observed(observed)
+        soft = SoftImpute(
+            tolerance=self.tolerance,
+            max_steps=self.max_steps,
+            output=self.output if self.weight is not None else "fill",
+            centre=self.centre,
+            clip=self.clip,
+        )
+        if self.weight is not None:
+            return replace(soft, shrinkage=self.weight / 2)(observed, start=start, generator=generator)
+        source = torch_generator(generator, observed.tensors[0].device)
+        decades = math.log10(LARGEST_LEVEL / min(self.smallest, LARGEST_LEVEL))
+        levels = np.geomspace(LARGEST_LEVEL, min(self.smallest, LARGEST_LEVEL), 1 + math.ceil(STEPS_A_DECADE * decades))
+        path = []
+        for level in levels:
+            path.append(replace(soft, ratio=float(level))(observed, start=start, generator=source))
+            start = path[-1]
+        iterations = sum((one.iterations for one in path[1:]), path[0].iterations)
+        return replace(path[-1], iterations=iterations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,16 +188,14 @@ class USVT:
     output: Output = "estimate"
 
     def __post_init__(self) -> None:
-        check_options("USVT", self.output, "none", None)
-        check_positive("USVT", margin=self.margin)
-        if self.threshold not in ("variance", "published"):
-            raise ValueError(f"USVT has no threshold {self.threshold!r}: choose variance or published.")
+        check_settings(self, positive=("margin",))
+        check_choice("USVT", "threshold", self.threshold, ("variance", "published"))
         if not self.noise >= 0:
             raise ValueError(f"USVT needs a noise of at least 0, got {self.noise}.")
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; start and generator make no difference."""
-        problem = Problem.of(observed, "midrange")
+        problem = Problem(observed, "midrange")
         values, mask = problem.values, problem.mask
         m, n = values.shape[-2:]
         high = values.abs().amax((-2, -1))
@@ -160,15 +213,7 @@ class USVT:
         # With everything observed and no noise nothing is thresholded away; rounding is not a singular value.
         kept = torch.where(s > 1e-6 * s[:, :1], kept, torch.zeros_like(s))
         estimate = (u * kept.unsqueeze(-2)) @ vt / share[:, None, None]
-        zeros = torch.zeros(len(values), dtype=torch.int64, device=values.device)
-        return problem.deliver(
-            matrix=estimate.clamp(-1, 1) * unit,
-            code=zeros,
-            rank=(kept > 0).sum(-1),
-            iterations=zeros + 1,
-            change=zeros.double(),
-            output=self.output,
-        )
+        return problem.deliver(matrix=estimate.clamp(-1, 1) * unit, rank=(kept > 0).sum(-1), output=self.output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,19 +231,12 @@ class RowMean:
     output: Output = "fill"
 
     def __post_init__(self) -> None:
-        check_options("RowMean", self.output, "none", None)
+        check_settings(self)
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix; start and generator make no difference."""
-        problem = Problem.of(observed, "none")
+        problem = Problem(observed, "none")
         mean = offset_of(problem.values, problem.mask, "row")
         assert mean is not None
-        zeros = torch.zeros(len(mean), dtype=torch.int64, device=mean.device)
-        return problem.deliver(
-            matrix=mean.expand_as(problem.values).clone(),
-            code=zeros,
-            rank=(mean != 0).any(-2).squeeze(-1).long(),
-            iterations=zeros + 1,
-            change=zeros.double(),
-            output=self.output,
-        )
+        rank = (mean != 0).any(-2).squeeze(-1).long()
+        return problem.deliver(matrix=mean.expand_as(problem.values).clone(), rank=rank, output=self.output)

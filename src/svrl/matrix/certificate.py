@@ -11,10 +11,10 @@ The optimality conditions, with Z = U S V' of rank r, are
 
     |R|_2 <= t,    U' R = t V',    R V = t U.
 
-Nothing here knows how Z was found: use it on anyone's solution. The last two conditions are about
-the singular vectors of Z, and look at singular values above 1e-6 of the largest (1e-5 in float32):
-what an iterative solver leaves below that is rounding, and its directions mean nothing.
-|R|_2 is taken in float64 from the smaller Gram matrix, exact to about 1e-8.
+A certificate does not depend on how Z was found: use it on the result of any solver. The last two conditions
+concern the singular vectors of Z. They use singular values above 1e-6 of the largest (1e-5 in float32): what
+an iterative solver leaves below that is rounding, and its directions mean nothing. |R|_2 comes from the
+smaller Gram matrix in float64, exact to about 1e-8.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What can be said of one candidate solution (each with the batch shape).
+    """How far a matrix is from the minimiser. Each attribute has the batch shape.
 
     Attributes:
         objective: The primal objective, in squared units of the values.
@@ -90,29 +90,31 @@ def dual_point(observed: Observed, matrix: Array, shrinkage: float | Array) -> A
 
 
 def duality_gap(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
-    """How far the objective of `matrix` can be above the minimum, at most."""
+    """The most by which the objective of `matrix` (..., m, n) can exceed the minimum."""
     return certify(observed, matrix, shrinkage).gap
 
 
 def certify(observed: Observed, matrix: Array, shrinkage: float | Array) -> Certificate:
-    """All that can be said of `matrix` (..., m, n) as a solution at this shrinkage."""
+    """Compare `matrix` (..., m, n) with the minimiser at this shrinkage, one number or one a matrix."""
     z, residual, t = _residual(observed, matrix, shrinkage)
     values = observed.tensors[0].double()
     top = largest_singular_value(residual)
     y = _dual_point(residual, t, top)
-    decomposition = torch.linalg.svd(z, full_matrices=False)
-    primal = 0.5 * residual.square().sum((-2, -1)) + t * decomposition[1].sum(-1)
+    u, s, vt = torch.linalg.svd(z, full_matrices=False)
+    primal = 0.5 * residual.square().sum((-2, -1)) + t * s.sum(-1)
     dual = (y * values).sum((-2, -1)) - 0.5 * y.square().sum((-2, -1))
-    left, right = _alignment(decomposition, residual, t, torch.finfo(as_floating(matrix, "matrix").dtype).eps)
     gap = primal - dual
+    rounding = torch.finfo(as_floating(matrix, "matrix").dtype).eps
+    live = (s > max(NEGLIGIBLE, 100 * rounding) * s[..., :1].clamp(min=1e-300)).unsqueeze(-2)
+    u, v, level = u * live, vt.mT * live, t[..., None, None]
     certificate = Certificate(
         objective=primal,
         dual=dual,
         gap=gap,
         relative_gap=torch.where(primal > 0, gap / primal, torch.zeros_like(gap)),
         residual_excess=top / t - 1,
-        left_misfit=left,
-        right_misfit=right,
+        left_misfit=torch.linalg.matrix_norm(u.mT @ residual - level * v.mT) / t,
+        right_misfit=torch.linalg.matrix_norm(residual @ v - level * u) / t,
     )
     return certificate.to_numpy() if observed.numpy else certificate
 
@@ -133,18 +135,3 @@ def _residual(
 
 def _dual_point(residual: torch.Tensor, t: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
     return residual * (t / top.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1)[..., None, None]
-
-
-def _alignment(
-    decomposition: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    residual: torch.Tensor,
-    t: torch.Tensor,
-    rounding: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    u, s, vt = decomposition
-    live = (s > max(NEGLIGIBLE, 100 * rounding) * s[..., :1].clamp(min=1e-300)).unsqueeze(-2)
-    u, v = u * live, vt.mT * live
-    scale = t[..., None, None]
-    left = u.mT @ residual - scale * v.mT
-    right = residual @ v - scale * u
-    return torch.linalg.matrix_norm(left) / t, torch.linalg.matrix_norm(right) / t

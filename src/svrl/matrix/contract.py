@@ -1,12 +1,12 @@
-"""check_estimator: what every estimator promises, as a suite that anyone can run on their own.
+"""check_estimator: what every estimator promises, as a suite that you can run on your own.
 
     from svrl import check_estimator
     check_estimator(MyEstimator(strength=2.0))
 
-Each check is a small function with a sentence for a docstring. They hold for all estimators of
-this package; they say nothing about how good an estimate is, only that it can be trusted to
-behave: same kinds and shapes out as in, no side effects, equal results for equal seeds, a batch
-equal to its members, and no exception on matrices that are legal but odd.
+Each check is a small function whose docstring is the promise. All estimators of this package pass.
+The checks do not measure how good an estimate is. They test that an estimator returns the kind and
+shape of its input, has no side effects, gives equal results for equal seeds, treats a batch as its
+members, and accepts matrices that are legal but odd.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from svrl.matrix.arrays import Array, as_tensor
-from svrl.matrix.draw import Bernoulli
 from svrl.matrix.estimate import Estimate, Estimator, Outcome
-from svrl.matrix.observed import Observed
+from svrl.matrix.observed import Bernoulli, Observed
 
 Check = Callable[[Estimator], None]
 

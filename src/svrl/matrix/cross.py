@@ -9,8 +9,8 @@ Rows and columns are chosen in turns. From the columns evaluated so far, the nex
 that pin down their column space best: pivots of a QR decomposition with row exchange (Goreinov,
 Tyrtyshnikov and Zamarashkin 1997). The next columns are chosen from those rows in the same way.
 A block of random probe entries, drawn once, judges the fit; if its relative error exceeds the
-tolerance, the numbers of rows and columns double. No entry of a row or column is asked for twice,
-so the whole matrix is the most this can cost, probes aside.
+tolerance, the numbers of rows and columns double. Probes aside, no entry is evaluated twice, so the
+cost is at most the whole matrix.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from svrl.matrix.arrays import Array, Generator, as_floating, like, torch_generator
+from svrl.matrix.arrays import Array, Generator, as_floating, check_positive, check_whole, like, torch_generator
 from svrl.matrix.estimate import Estimate, Outcome
-from svrl.matrix.parameters import check_positive, check_whole
 
 Evaluate = Callable[[Array, Array], Array]
 """(row indices (k,), column indices (l,)) -> the block (k, l) of entries at their crossings."""
@@ -36,7 +35,7 @@ PROBES = 24
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CrossEstimate(Estimate):
-    """An Estimate with factors, and where it looked.
+    """An Estimate with factors, and the rows and columns that it evaluated.
 
     Attributes:
         rows: (k,) indices of the evaluated rows.
@@ -69,7 +68,7 @@ def cross(
         first: Rows and columns of the first attempt.
         most: Most rows and columns; by default min(m, n).
         generator: Draws first columns and probes.
-        device: None to speak NumPy with `evaluate` and to get NumPy back; a device for torch there.
+        device: None to call `evaluate` with NumPy arrays and to return them; a device to use torch there.
 
     Returns:
         An Estimate with factors (m, r) and (n, r); its outcome says whether the tolerance was met.
@@ -90,11 +89,14 @@ def cross(
     rounds = 0
     while True:
         rounds += 1
-        rows = pivots(table.columns(columns), count)
-        columns = pivots(table.rows(rows).T, count)
-        rows = pivots(table.columns(columns), count)
-        left, right = skeleton(table.columns(columns), table.rows(rows), columns, cut)
-        error = _relative_error(left[probes[0]] @ right[:, probes[1]], truth)
+        rows = pivots(table.lines(1, columns).T, count)
+        columns = pivots(table.lines(0, rows).T, count)
+        rows = pivots(table.lines(1, columns).T, count)
+        left, right = skeleton(table.lines(1, columns).T, table.lines(0, rows), columns, cut)
+        fit = left[probes[0]] @ right[:, probes[1]]
+        unit = float(truth.abs().max()) or float(fit.abs().max()) or 1.0  # keeps the squares in range
+        wrong, size = (float(torch.linalg.norm(part.double() / unit)) for part in (fit.double() - truth, truth))
+        error = wrong / size if size > 0 else wrong
         if error <= tolerance or count >= limit:
             break
         count = min(2 * count, limit)
@@ -118,16 +120,8 @@ def cross(
     )
 
 
-def _relative_error(fit: Tensor, truth: Tensor) -> float:
-    """|fit - truth|_F / |truth|_F, in units that keep the squares in range."""
-    unit = float(truth.abs().max()) or float(fit.abs().max()) or 1.0
-    size = float(torch.linalg.norm(truth.double() / unit))
-    wrong = float(torch.linalg.norm((fit.double() - truth) / unit))
-    return wrong / size if size > 0 else wrong
-
-
 class _Table:
-    """The caller's matrix, which remembers each whole row and column that was asked for."""
+    """The caller's matrix, with every whole row and column evaluated so far."""
 
     def __init__(self, evaluate: Evaluate, m: int, n: int, device: torch.device | str | None) -> None:
         self._evaluate = evaluate
@@ -150,18 +144,10 @@ class _Table:
         self._dtype = found.dtype
         return found
 
-    def rows(self, wanted: Tensor) -> Tensor:
-        """Whole rows (k, n)."""
-        return self._lines(wanted.tolist(), 0)
-
-    def columns(self, wanted: Tensor) -> Tensor:
-        """Whole columns (m, k)."""
-        return self._lines(wanted.tolist(), 1).T
-
-    def _lines(self, wanted: list[int], axis: int) -> Tensor:
-        """Whole rows (axis 0) or columns (axis 1), (k, length); entries of known lines are not asked for again."""
+    def lines(self, axis: int, wanted: Tensor) -> Tensor:
+        """Whole rows (axis 0) or columns (axis 1), (k, length). Asks only for entries that no known line contains."""
         mine, crossing = self.known[axis], self.known[1 - axis]
-        new = torch.tensor([line for line in wanted if line not in mine], dtype=torch.int64)
+        new = torch.tensor([line for line in wanted.tolist() if line not in mine], dtype=torch.int64)
         if len(new):
             unknown = torch.ones(self._shape[1 - axis], dtype=torch.bool)
             unknown[list(crossing)] = False
@@ -172,7 +158,7 @@ class _Table:
             for k, line in crossing.items():
                 lines[:, k] = line[new]
             mine.update(zip(new.tolist(), lines, strict=True))
-        return torch.stack([mine[line] for line in wanted])
+        return torch.stack([mine[line] for line in wanted.tolist()])
 
 
 def pivots(tall: Tensor, count: int) -> Tensor:
@@ -185,6 +171,6 @@ def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float) -> tuple[Tensor,
     """Factors left (m, k) and right (k, n) of C G^+ R; directions of G below `cut` of its norm are left out."""
     u, s, vt = torch.linalg.svd(r[:, columns], full_matrices=False)
     keep = s > cut * s[0]
-    keep[0] = True  # of a zero matrix too: nobody has to handle factors without a column
+    keep[0] = True  # of a zero matrix too, so that factors always have a column
     scale = 1.0 / s[keep].clamp(min=torch.finfo(s.dtype).tiny)
     return c @ (vt[keep].mT * scale), u[:, keep].mT @ r

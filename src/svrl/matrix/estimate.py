@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 
-from svrl.matrix.arrays import Array, Generator, as_tensor, from_lists
+from svrl.matrix.arrays import Array, Generator, as_tensor, torch_generator
 from svrl.matrix.observed import Observed
 
 if TYPE_CHECKING:
     from svrl.matrix.certificate import Certificate
+
+Factors = tuple[torch.Tensor, torch.Tensor]
+"""Left (B, m, r) and right (B, n, r) of a batch of matrices left @ right.mT."""
+
+FEWEST_TO_HIDE = 20
+"""Observed entries below which no entry can be spared for a held-out error."""
 
 
 class Outcome(Enum):
@@ -64,7 +71,7 @@ class Estimate:
         offset: What centring took out of the values, (..., m, 1) or (..., 1, 1), or None.
         kept: Whether observed entries were copied back (output "fill").
         held_out: Relative error (...) on the entries that were hidden while a rank was chosen, or None.
-            Near 1 it says that no rank predicts them: do not trust the estimate, whatever its outcome.
+            Near 1, no rank predicts them: do not trust the estimate, whatever its outcome.
 
     Pass an Estimate as `start` of the next call to warm-start it.
     """
@@ -86,7 +93,15 @@ class Estimate:
         if self.dense is None:
             if self.factors is None:
                 raise ValueError("This Estimate has neither a matrix nor factors.")
-            object.__setattr__(self, "dense", _product(*self.factors))
+            left, right = self.factors
+            if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
+                product: Array = left @ right.swapaxes(-1, -2)
+            else:
+                # By torch too: NumPy brings its own BLAS, which rounds differently on some CPUs. torch has no
+                # read-only tensors and would warn, so such an array is copied.
+                parts = [torch.from_numpy(np.require(part, requirements="W")) for part in (left, right)]
+                product = (parts[0] @ parts[1].mT).numpy()
+            object.__setattr__(self, "dense", product)
         assert self.dense is not None
         return self.dense
 
@@ -116,7 +131,7 @@ class Estimate:
         if self.offset is not None:
             offset = as_tensor(self.offset)
             matrix = matrix - offset
-            values = torch.where(mask, values - offset, torch.zeros((), dtype=values.dtype, device=values.device))
+            values = (values - offset).masked_fill(~mask, 0)
         if self.kept:
             matrix = shrink_singular_values(matrix, shrinkage)[0]
         centred = Observed(values=values, mask=mask, allow_empty=True)
@@ -129,23 +144,10 @@ class Estimate:
             left, right = self.factors
             shape = (*left.shape[:-1], right.shape[-2])
         outcome = self.outcome
-        said = "converged" if outcome else outcome.value
+        end = "converged" if outcome else outcome.value
         if self.code.ndim == 0:
-            return f"Estimate(shape={shape}, rank={int(self.rank)}, iterations={int(self.iterations)}, {said})"
-        return f"Estimate(shape={shape}, ranks {int(self.rank.min())}..{int(self.rank.max())}, {said})"
-
-
-def _product(left: Array, right: Array) -> Array:
-    """left @ right.mT, of the kind of the factors; NumPy's too by torch, in the layout they have.
-
-    NumPy brings a BLAS of its own, and on some CPUs the two round differently: then equal factors would give
-    unequal matrices.
-    """
-    if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
-        return left @ right.swapaxes(-1, -2)
-    # A read-only array is copied: torch has none, and would warn.
-    shared = [torch.from_numpy(np.require(part, requirements="W")) for part in (left, right)]
-    return (shared[0] @ shared[1].mT).numpy()
+            return f"Estimate(shape={shape}, rank={int(self.rank)}, iterations={int(self.iterations)}, {end})"
+        return f"Estimate(shape={shape}, ranks {int(self.rank.min())}..{int(self.rank.max())}, {end})"
 
 
 Start = Estimate | torch.Tensor | np.ndarray | None
@@ -164,6 +166,47 @@ class Estimator(Protocol):
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
         """Recover the matrix behind `observed`."""
         ...
+
+
+State = TypeVar("State", bound=tuple[torch.Tensor, ...])
+
+
+def repeat(
+    step: Callable[..., tuple[Any, torch.Tensor]], state: State, tolerance: float, max_steps: int
+) -> tuple[State, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Repeat a step until every matrix of a batch has settled. A matrix that has settled does not change any more.
+
+    Args:
+        step: Takes the tensors of the state, (B, ...) each; returns them anew, and each matrix's relative change (B,).
+        state: Where to begin.
+        tolerance: A matrix has settled once its change is below this.
+        max_steps: Most steps.
+
+    Returns:
+        The last state; steps (B,), the last change (B,) and outcome codes (B,).
+    """
+    running = torch.ones(len(state[0]), dtype=torch.bool, device=state[0].device)
+    steps = torch.zeros_like(running, dtype=torch.int64)
+    change = torch.zeros(0)
+    for k in range(max_steps):
+        new, moved = step(*state)
+        state = choose(running, new, state)
+        change = torch.where(running, moved, change) if k else moved
+        steps = steps + running
+        running = running & (moved >= tolerance)  # NaN stops too
+        if not bool(running.any()):
+            break
+    code = torch.where(running, Outcome.OUT_OF_STEPS.code, Outcome.CONVERGED.code)
+    finite = torch.stack([torch.isfinite(part.reshape(len(part), -1)).all(-1) for part in state]).all(0)
+    return state, steps, change, torch.where(finite, code, Outcome.NOT_FINITE.code)
+
+
+def choose(condition: torch.Tensor, yes: State, no: State) -> State:
+    """Each tensor (B, ...) of `yes` where the condition (B,) holds, else of `no`."""
+    if bool(condition.all()):
+        return yes
+    parts = zip(yes, no, strict=True)
+    return tuple(torch.where(condition.view(-1, *[1] * (one.ndim - 1)), one, other) for one, other in parts)  # type: ignore[return-value]
 
 
 def complete(
@@ -188,12 +231,64 @@ def complete(
     """
     from svrl.matrix.factor_als import FactorALS
 
-    values, shown = from_lists(matrix, "matrix"), from_lists(mask, "mask")
-    observed = (
-        Observed.from_nan(values, allow_empty=allow_empty)
-        if shown is None
-        else Observed(values=values, mask=shown, allow_empty=allow_empty)
-    )
+    values, shown = (_from_lists(given, name) for given, name in ((matrix, "matrix"), (mask, "mask")))
+    if shown is None:
+        observed = Observed.from_nan(values, allow_empty=allow_empty)
+    else:
+        observed = Observed(values=values, mask=shown, allow_empty=allow_empty)
     if estimator is not None and not callable(estimator):
         raise TypeError(f"estimator must be a record such as SoftImpute(), got {estimator!r}.")
     return (estimator or FactorALS())(observed, generator=generator)
+
+
+def _from_lists(given: Any, name: str) -> Any:
+    """Nested lists as a NumPy array; anything else as it is."""
+    try:
+        return np.asarray(given) if isinstance(given, list | tuple) else given
+    except ValueError:
+        raise ValueError(f"{name} has rows of different lengths. Give each row the same number of entries.") from None
+
+
+def held_out_error(
+    estimator: Estimator, observed: Observed, *, share: float = 0.05, generator: Generator | None = None
+) -> float | None:
+    """Relative root-mean-square error on hidden observed entries of one matrix.
+
+    Every row and column keeps at least one shown entry: no method could recover it otherwise.
+
+    Args:
+        estimator: Recovers the matrix from the other entries.
+        observed: One matrix (m, n).
+        share: Share of the observed entries to hide.
+        generator: Chooses the entries.
+
+    Returns:
+        |recovered - hidden|_F / |hidden|_F, or None where there are too few entries to hide any.
+    """
+    values, mask = observed.tensors
+    if values.ndim != 2:
+        raise ValueError(f"A held-out error is for one matrix (m, n), got shape {tuple(values.shape)}.")
+    source = torch_generator(generator, values.device)
+    at = torch.nonzero(mask)
+    at = at[torch.randperm(len(at), generator=source, device=values.device)]
+    if len(at) < FEWEST_TO_HIDE:
+        return None
+    # Hide the first entries of this order that leave no row and no column empty.
+    count, rows, columns = math.ceil(share * len(at)), mask.sum(1).tolist(), mask.sum(0).tolist()
+    chosen: list[tuple[int, int]] = []
+    for i, j in at[: 4 * count].tolist():
+        if len(chosen) < count and rows[i] > 1 and columns[j] > 1:
+            rows[i], columns[j] = rows[i] - 1, columns[j] - 1
+            chosen.append((i, j))
+    if not chosen:
+        return None
+    hidden = torch.zeros_like(mask)
+    hidden[tuple(torch.tensor(chosen, device=mask.device).T)] = True
+    shown = mask & ~hidden
+    estimate = estimator(Observed(values=values, mask=shown, allow_empty=True), generator=source)
+    truth = values[hidden].double()
+    unit = truth.abs().max()  # squares of very large or small numbers would leave the range
+    if float(unit) == 0:
+        return float(torch.linalg.vector_norm(as_tensor(estimate.matrix)[hidden].double()))
+    wrong = (as_tensor(estimate.matrix)[hidden].double() - truth) / unit
+    return float(torch.linalg.vector_norm(wrong) / torch.linalg.vector_norm(truth / unit))

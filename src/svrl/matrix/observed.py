@@ -1,4 +1,4 @@
-"""Observed: a matrix of which only some entries are known.
+"""Observed: a matrix of which only some entries are known. Bernoulli: draw which entries to look at.
 
 A mask says which entries are missing, never NaN, so that nothing downstream can mistake a
 gap for a number. Leading axes are a batch of matrices: values and mask are (..., m, n).
@@ -6,22 +6,25 @@ gap for a number. Leading axes are a batch of matrices: values and mask are (...
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from svrl.matrix.arrays import Array, as_array, as_floating, as_tensor, like
+from svrl.matrix.arrays import Array, Generator, as_array, as_floating, as_tensor, like, torch_generator
 from svrl.runtime.kernels import njit
+
+_CPU = torch.device("cpu")
 
 
 @njit(cache=True, nogil=True)
 def _copy_observed(values: Any, mask: Any, out: Any, columns: Any) -> Any:
     """Copy observed entries of (B, m, n) into `out`, zeros elsewhere; one pass, no temporaries.
 
-    Returns flat positions of the first trouble, or -1: a non-finite entry, a matrix with nothing
-    observed, an empty row, an empty column. `columns` (n,) is scratch.
+    Returns the flat position of the first non-finite entry, matrix with nothing observed, empty row and empty column;
+    -1 where all is well. `columns` (n,) is scratch.
     """
     infinite, nothing, empty_row, empty_column = -1, -1, -1, -1
     batch, m, n = values.shape
@@ -53,8 +56,8 @@ def _copy_observed(values: Any, mask: Any, out: Any, columns: Any) -> Any:
 
 
 def _copy_observed_torch(values: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, tuple[int, int, int, int]]:
-    """The same in plain torch, for devices numba does not reach (one synchronisation)."""
-    out = torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
+    """The same in plain torch, for devices that numba does not reach. Synchronises the device."""
+    out = values.masked_fill(~mask, 0)
 
     def first(bad: torch.Tensor) -> int:
         found = torch.nonzero(bad.reshape(-1))
@@ -69,15 +72,15 @@ class Observed:
     """Some entries of a matrix, or of a batch of matrices.
 
     Attributes:
-        values: (..., m, n), float32 or float64, NumPy or torch; copied. Zero wherever the mask is
-            False: whatever stood there, NaN too, is dropped when the record is made.
+        values: (..., m, n), float32 or float64, NumPy or torch; copied. The copy is zero wherever the mask is False,
+            whatever the values there, NaN included.
         mask: (..., m, n), True where an entry is observed; copied.
         allow_empty: Accept rows and columns with no observed entry. No low-rank method can
             recover those; estimators then return what their regularisation says (often 0).
 
     Raises:
-        ValueError: With one sentence that names the first offending place, if the shapes differ,
-            an observed entry is not finite, nothing is observed, or a row or column is empty.
+        ValueError: If the shapes differ, an observed entry is not finite, nothing is observed, or a row or column is
+            empty. The message names the first place.
     """
 
     values: Array
@@ -110,21 +113,13 @@ class Observed:
             out, trouble = _copy_observed_torch(values, kept)
             self._set(out, kept)
         else:
-            trouble = self._copy_on_cpu(as_array(values), as_array(mask))
+            given, seen = as_array(values), as_array(mask)
+            copy, batch, columns = np.empty_like(given), (-1, *given.shape[-2:]), np.empty(given.shape[-1], np.uint8)
+            trouble = _copy_observed(given.reshape(batch), seen.reshape(batch), copy.reshape(batch), columns)
+            numpy = isinstance(self.values, np.ndarray)
+            self._set(*(part if numpy else torch.from_numpy(part) for part in (copy, seen.copy())))
         if max(trouble[:2] if self.allow_empty else trouble) >= 0:
             self._explain(as_tensor(values), *trouble)
-
-    def _copy_on_cpu(self, values: np.ndarray, mask: np.ndarray) -> tuple[int, int, int, int]:
-        out = np.empty(values.shape, values.dtype)
-        batch = (-1, *values.shape[-2:])
-        trouble = _copy_observed(
-            values.reshape(batch), mask.reshape(batch), out.reshape(batch), np.empty(values.shape[-1], np.uint8)
-        )
-        if isinstance(self.values, np.ndarray):
-            self._set(out, mask.copy())
-        else:
-            self._set(torch.from_numpy(out), torch.from_numpy(mask.copy()))
-        return trouble
 
     def _set(self, values: Array, mask: Array) -> None:
         object.__setattr__(self, "values", values)
@@ -229,10 +224,92 @@ class Observed:
 
 
 def check_observed(observed: Any) -> None:
-    """Refuse what is given to an estimator in place of an Observed."""
+    """Raise TypeError unless this is an Observed."""
     if not isinstance(observed, Observed):
-        as_tensor(observed)  # what is no array at all has a sentence of its own
+        as_tensor(observed)  # raises for anything that is not an array
         raise TypeError(
             f"An estimator takes an Observed, got {type(observed).__name__}. "
             "Use svrl.complete(matrix, estimator=...), where NaN marks what is missing."
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bernoulli:
+    """Observe each entry independently with probability p, as the paper does.
+
+    `mask(shape, generator)` gives a boolean (..., m, n), a separate draw for every matrix of a batch.
+    `indices(shape, generator)` gives the sorted flat indices of one matrix. Its cost is proportional to the entries
+    drawn, not to m * n: at p = 0.2, a backup saves time with a list of entries and none with a mask.
+
+    Attributes:
+        p: Probability in (0, 1].
+        cover: Then add one uniformly drawn entry to every empty row and every empty column, so that all of
+            the matrix can be recovered.
+    """
+
+    p: float
+    cover: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p <= 1:
+            raise ValueError(f"Bernoulli needs a probability p in (0, 1], got {self.p}.")
+
+    def mask(self, shape: tuple[int, ...], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
+        """Boolean (..., m, n), True where an entry is observed."""
+        source = _explicit(generator, device)
+        # float32 uniforms are multiples of 6e-8: too coarse for a tiny probability.
+        precise = torch.float32 if self.p > 1e-3 else torch.float64
+        mask = torch.rand(shape, generator=source, device=device, dtype=precise) < self.p
+        return _cover(mask, source) if self.cover else mask
+
+    def indices(self, shape: tuple[int, int], generator: Generator, device: torch.device = _CPU) -> torch.Tensor:
+        """Sorted flat indices (k,); the gaps between them are geometric, so only k numbers are drawn."""
+        source = _explicit(generator, device)
+        size = shape[0] * shape[1]
+        if self.p == 1:
+            return torch.arange(size, device=device)
+        found: list[torch.Tensor] = []
+        last = -1
+        while last < size:
+            left = size - last
+            count = int(left * self.p + 4 * math.sqrt(left * self.p) + 16)
+            uniform = torch.rand(count, generator=source, device=device, dtype=torch.float64)
+            # 1 - U lies in (0, 1], where the logarithm is finite.
+            gaps = torch.log(1 - uniform).div_(math.log1p(-self.p)).floor_().clamp_(max=float(size)).long()
+            at = torch.cumsum(gaps + 1, 0).add_(last)
+            last = int(at[-1])
+            found.append(at)
+        at = torch.cat(found)
+        at = at[at < size]
+        return _cover_indices(at, shape, source) if self.cover else at
+
+
+def _explicit(generator: Generator, device: torch.device) -> torch.Generator:
+    """Drawing without a generator would draw the same set again and again."""
+    if generator is None:
+        raise TypeError("Drawing needs a generator, got None. Use torch.Generator().manual_seed(0), and keep it.")
+    return torch_generator(generator, device)
+
+
+def _cover(mask: torch.Tensor, source: torch.Generator) -> torch.Tensor:
+    """Add one entry to each empty row, then to each empty column."""
+    for axis in (-1, -2):
+        keys = torch.rand(mask.shape, generator=source, device=mask.device)
+        one = torch.zeros_like(mask).scatter_(axis, keys.argmax(axis, keepdim=True), True)
+        mask = mask | (one & ~mask.any(axis, keepdim=True))
+    return mask
+
+
+def _cover_indices(at: torch.Tensor, shape: tuple[int, int], source: torch.Generator) -> torch.Tensor:
+    m, n = shape
+    drawn = len(at)
+    seen = torch.zeros(m, dtype=torch.bool, device=at.device).index_fill_(0, at // n, True)
+    rows = torch.nonzero(~seen).squeeze(-1)
+    columns = torch.randint(n, (len(rows),), generator=source, device=at.device)
+    at = torch.cat([at, rows * n + columns])
+    seen = torch.zeros(n, dtype=torch.bool, device=at.device).index_fill_(0, at % n, True)
+    columns = torch.nonzero(~seen).squeeze(-1)
+    rows = torch.randint(m, (len(columns),), generator=source, device=at.device)
+    if len(at) == drawn and len(columns) == 0:
+        return at  # sorted already, and sorting costs more than drawing
+    return torch.cat([at, rows * n + columns]).sort().values

@@ -1,4 +1,4 @@
-"""How low-rank is a matrix? Several answers, all batched over leading axes.
+"""Measures of how low-rank a matrix is, all batched over leading axes.
 
 The paper's approximate rank is the number of singular values that carry 99% of the sum of their
 squares. A Q matrix has a large mean, and the mean alone often carries more than 99%: always look

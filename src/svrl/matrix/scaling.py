@@ -1,9 +1,11 @@
-"""Centring and scaling: what is taken out of matrices before an estimation, and put back after it.
+"""What surrounds a solver: centring and scaling before an estimation, and undoing both after it.
 
-Shrinkage pulls missing entries towards zero, so it matters where zero is. Estimators take an offset out of the observed
-entries (`offset_of`), and divide by a power of two where squares would leave the range of floating point (`unit_of`).
-SV-RL scales whole matrices of values, completes them and undoes it (`complete_scaled`). What a method of planning knows
-is a list of entries: `means_of_rows` centres those.
+Shrinkage pulls missing entries towards zero, so it matters where zero is. Solvers see a batch of centred matrices
+(B, m, n) in torch. `Problem` turns the caller's arrays into that batch and the result back into the caller's arrays: it
+handles leading axes, NumPy, the centre, the range of floating point, clipping and copying observed entries.
+
+SV-RL scales whole matrices of values, completes them and scales back (`complete_scaled`). A planning method may have a
+list of entries instead, which `means_of_rows` centres.
 """
 
 from __future__ import annotations
@@ -14,10 +16,175 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from svrl.matrix.estimate import Estimator, Outcome
-from svrl.matrix.observed import Observed
-from svrl.matrix.parameters import Centre
+from svrl.matrix.arrays import Bounds, Centre, Output, as_tensor, like
+from svrl.matrix.estimate import Estimate, Estimator, Factors, Outcome, Start
+from svrl.matrix.observed import Observed, check_observed
 from svrl.runtime.kernels import njit
+
+
+class Problem:
+    """One call of an estimator: a batch of matrices to complete.
+
+    Attributes:
+        values: (B, m, n), centred, zero where unobserved.
+        mask: (B, m, n).
+        offset: (B, m, 1) or (B, 1, 1) that centring took out, or None.
+        unit: (B, 1, 1) that everything here was divided by, or None for ordinary numbers.
+        observed: The caller's record.
+    """
+
+    def __init__(self, observed: Observed, centre: Centre, *, rescale: bool = True) -> None:
+        """Flatten the leading axes and take the centre out.
+
+        With `rescale`, a power of two divides numbers so large or small that their squares would leave the range of
+        floating point, which loses nothing. This check synchronises the device.
+        """
+        check_observed(observed)
+        self.observed = observed
+        values, self.mask = (part.reshape(-1, *part.shape[-2:]) for part in observed.tensors)
+        self.unit = unit_of(values) if rescale else None
+        if self.unit is not None:
+            values = values / self.unit
+        self.offset = offset_of(values, self.mask, centre)
+        if self.offset is not None:
+            values = (values - self.offset).masked_fill_(~self.mask, 0)
+        self.values = values
+
+    def absolute(self, number: float) -> torch.Tensor:
+        """A number in the caller's units, (B,) and float64, in the units of this problem."""
+        values = self.values
+        numbers = torch.full(values.shape[:1], number, dtype=torch.float64, device=values.device)
+        return numbers if self.unit is None else numbers / self.unit[:, 0, 0].double()
+
+    def start_matrix(self, start: Start) -> torch.Tensor | None:
+        """The caller's start as a centred batch (B, m, n), or None."""
+        if start is None:
+            return None
+        matrix = as_tensor(start.matrix if isinstance(start, Estimate) else start)
+        self._check_start(tuple(matrix.shape), matrix)
+        matrix = matrix.to(self.values).reshape(self.values.shape)
+        if self.unit is not None:
+            matrix = matrix / self.unit
+        return matrix if self.offset is None else matrix - self.offset
+
+    def start_factors(self, start: Start) -> Factors | None:
+        """The factors (B, m, r) and (B, n, r) of the caller's start, or None if it has none that fit as they are."""
+        if not isinstance(start, Estimate) or start.factors is None:
+            return None
+        if self.offset is not None or self.unit is not None:
+            return None
+        left, right = (as_tensor(factor) for factor in start.factors)
+        self._check_start((*left.shape[:-1], right.shape[-2]), left, right)
+        batch, m, n = self.values.shape
+        return left.to(self.values).reshape(batch, m, -1), right.to(self.values).reshape(batch, n, -1)
+
+    def _check_start(self, shape: tuple[int, ...], *parts: torch.Tensor) -> None:
+        if shape != self.observed.shape:
+            raise ValueError(
+                f"start has shape {shape} but the observed matrix is {self.observed.shape}. "
+                "Warm-start from an estimate of the same shape, or leave start out."
+            )
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
+            raise ValueError("start must be finite, got NaN or infinity. Leave it out to start afresh.")
+
+    def deliver(
+        self,
+        *,
+        matrix: torch.Tensor | None = None,
+        factors: Factors | None = None,
+        rank: torch.Tensor,
+        code: torch.Tensor | None = None,
+        iterations: torch.Tensor | None = None,
+        change: torch.Tensor | None = None,
+        shrinkage: torch.Tensor | None = None,
+        output: Output = "estimate",
+        clip: Bounds = None,
+        held_out: torch.Tensor | None = None,
+    ) -> Estimate:
+        """The solver's result in the caller's units, shape and kind of array; without a code, one step converged."""
+        if factors is not None and (output == "fill" or clip is not None):
+            matrix, factors = factors[0] @ factors[1].mT, None
+        offset = self.offset
+        if self.unit is not None:
+            matrix = None if matrix is None else matrix * self.unit
+            factors = None if factors is None else (factors[0] * self.unit, factors[1])
+            offset = None if offset is None else offset * self.unit
+            shrinkage = None if shrinkage is None else shrinkage * self.unit[:, 0, 0].double()
+        if matrix is not None:
+            if offset is not None:
+                matrix = matrix + offset
+            if clip is not None:
+                matrix = matrix.clamp(*clip)
+            if output == "fill":
+                matrix = torch.where(self.mask, self.observed.tensors[0].reshape(matrix.shape), matrix)
+        elif factors is not None and offset is not None:
+            # One more factor carries the offset, so that a large matrix is never formed for it.
+            (left, right), (batch, m, n) = factors, self.mask.shape
+            factors = (
+                torch.cat([left, offset.expand(batch, m, 1)], -1),
+                torch.cat([right, right.new_ones(batch, n, 1)], -1),
+            )
+        zeros = torch.zeros_like(rank)
+
+        def back(tensor: torch.Tensor | None) -> Any:
+            if tensor is None:
+                return None
+            whole = tensor.reshape((*self.observed.shape[:-2], *tensor.shape[1:]))
+            return like(whole, self.observed.numpy)
+
+        return Estimate(
+            dense=back(matrix),
+            factors=None if factors is None else (back(factors[0]), back(factors[1])),
+            code=back(zeros if code is None else code),
+            rank=back(rank),
+            iterations=back(zeros + 1 if iterations is None else iterations),
+            change=back(zeros.double() if change is None else change),
+            shrinkage=back(shrinkage),
+            offset=back(offset),
+            kept=output == "fill",
+            held_out=back(held_out),
+        )
+
+
+def row_means(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The mean of each row's observed entries, (..., m, 1); zero for an empty row. Values are zero elsewhere."""
+    return values.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
+
+
+def means_of_rows(rows: torch.Tensor, values: torch.Tensor, count: int) -> torch.Tensor:
+    """The mean (count,) of each row's values, given all values (k,) and their rows (k,); zero for an empty row."""
+    zeros = torch.zeros(count, dtype=values.dtype, device=values.device)
+    listed = zeros.index_add(0, rows, torch.ones_like(values)).clamp_(min=1.0)
+    return zeros.index_add(0, rows, values) / listed
+
+
+def offset_of(values: torch.Tensor, mask: torch.Tensor, centre: Centre) -> torch.Tensor | None:
+    """What to subtract from (B, m, n): nothing, one number a matrix (B, 1, 1) or one a row (B, m, 1).
+
+    A row without an observed entry takes the mean of the whole matrix.
+    """
+    if centre == "none":
+        return None
+    if centre == "midrange":
+        low = values.masked_fill(~mask, torch.inf).amin((-2, -1), keepdim=True)
+        high = values.masked_fill(~mask, -torch.inf).amax((-2, -1), keepdim=True)
+        return (low + high) / 2
+    mean = values.sum(-1, keepdim=True).sum(-2, keepdim=True) / mask.sum((-2, -1), keepdim=True)
+    if centre == "mean":
+        return mean
+    return torch.where(mask.any(-1, keepdim=True), row_means(values, mask), mean)
+
+
+def unit_of(values: torch.Tensor) -> torch.Tensor | None:
+    """A power of two near the largest entry of each matrix (B, 1, 1), or None where none is needed."""
+    largest = values.abs().amax((-2, -1), keepdim=True)
+    reach = 1e8 if values.dtype == torch.float32 else 1e60
+    if not bool(((largest > reach) | ((largest < 1 / reach) & (largest > 0))).any()):
+        return None
+    most = math.frexp(torch.finfo(values.dtype).max)[1] - 1  # the largest power of two that the precision has
+    exponent = torch.frexp(largest).exponent.clamp(max=most)
+    return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))
+
 
 Scale = Literal["none", "minmax", "row"]
 
@@ -36,8 +203,8 @@ def complete_scaled(
 ) -> Completed:
     """Scale matrices q (..., m, n), estimate them from the entries in `mask`, scale back and fill.
 
-    An estimator that can do all of this at once has a method `complete_scaled(q, mask, scale=..., fill=...)`, which
-    returns None for matrices it cannot do it for; the lines below say what it computes.
+    An estimator may have a faster method `complete_scaled(q, mask, scale=..., fill=...)` for the same result, which
+    returns None for matrices that it does not support.
 
     Args:
         estimator: Completes the scaled matrices.
@@ -80,40 +247,13 @@ def _scaled(
     return (q - offset) / torch.where(factor > 0, factor, 1.0), offset, factor
 
 
-class Scaled(NamedTuple):
-    """What `scale_on_cpu` makes of q (B, m, n): the values to estimate from, with what undoes it.
-
-    Attributes:
-        values: (B, m, n), zero where nothing is observed.
-        offset: (B, m).
-        factor: (B,).
-    """
-
-    values: np.ndarray
-    offset: np.ndarray
-    factor: np.ndarray
-
-
-def scale_on_cpu(q: np.ndarray, mask: np.ndarray, scale: Scale) -> Scaled | None:
-    """`_scaled` without torch, whose calls would cost most for one small matrix; None if q is not finite.
-
-    Means of rows are summed in float64, one entry after the other.
-    """
-    scaled = Scaled(np.zeros_like(q), np.empty(q.shape[:2], q.dtype), np.empty(len(q), q.dtype))
-    return scaled if _scale(q, mask, scale == "row", scale == "minmax", *scaled) else None
-
-
-def unscale_on_cpu(
-    q: np.ndarray, mask: np.ndarray, scaled: Scaled, estimate: np.ndarray, *, clip: bool, fill: bool
-) -> np.ndarray:
-    """The end of `complete_scaled`: scales `estimate` back in place, and returns the completed matrices."""
-    matrix = np.empty_like(q)
-    _unscale(q, mask, scaled.offset, scaled.factor, clip, fill, estimate, matrix)
-    return matrix
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale(q: Any, mask: Any, by_row: Any, by_range: Any, values: Any, offset: Any, factor: Any) -> Any:
+def scale_on_cpu(q: Any, mask: Any, by_row: Any, by_range: Any, values: Any, offset: Any, factor: Any) -> Any:
+    """`_scaled` without torch, whose calls would cost most for one small matrix; False if q (B, m, n) is not finite.
+
+    Writes observed entries, scaled, to `values` (B, m, n), which holds zeros, and what undoes this to offset (B, m) and
+    factor (B,). Sums each row in float64, one entry after the other.
+    """
     one, half = q.dtype.type(1), q.dtype.type(0.5)
     for b in range(q.shape[0]):
         low = high = q[b, 0, 0]
@@ -140,7 +280,10 @@ def _scale(q: Any, mask: Any, by_row: Any, by_range: Any, values: Any, offset: A
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _unscale(q: Any, mask: Any, offset: Any, factor: Any, clip: Any, fill: Any, estimate: Any, matrix: Any) -> None:
+def unscale_on_cpu(
+    q: Any, mask: Any, offset: Any, factor: Any, clip: Any, fill: Any, estimate: Any, matrix: Any
+) -> None:
+    """The end of `complete_scaled`: scales `estimate` back in place and writes the completed matrices to `matrix`."""
     one = q.dtype.type(1)
     for b in range(q.shape[0]):
         finite = True
@@ -158,43 +301,3 @@ def _unscale(q: Any, mask: Any, offset: Any, factor: Any, clip: Any, fill: Any, 
             for j in range(q.shape[2]):
                 kept = not (finite and known) or (fill and mask[b, i, j])
                 matrix[b, i, j] = q[b, i, j] if kept else estimate[b, i, j]
-
-
-def row_means(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean of each row's observed entries, (..., m, 1); zero for an empty row. Values are zero elsewhere."""
-    return values.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
-
-
-def means_of_rows(rows: torch.Tensor, values: torch.Tensor, count: int) -> torch.Tensor:
-    """The mean (count,) of the values (k,) listed for each row, given their rows (k,); zero where none is listed."""
-    zeros = torch.zeros(count, dtype=values.dtype, device=values.device)
-    listed = zeros.index_add(0, rows, torch.ones_like(values)).clamp_(min=1.0)
-    return zeros.index_add(0, rows, values) / listed
-
-
-def offset_of(values: torch.Tensor, mask: torch.Tensor, centre: Centre) -> torch.Tensor | None:
-    """What to subtract from (B, m, n): nothing, one number a matrix (B, 1, 1) or one a row (B, m, 1).
-
-    A row without an observed entry takes the mean of the whole matrix.
-    """
-    if centre == "none":
-        return None
-    if centre == "midrange":
-        low = values.masked_fill(~mask, torch.inf).amin((-2, -1), keepdim=True)
-        high = values.masked_fill(~mask, -torch.inf).amax((-2, -1), keepdim=True)
-        return (low + high) / 2
-    mean = values.sum(-1, keepdim=True).sum(-2, keepdim=True) / mask.sum((-2, -1), keepdim=True)
-    if centre == "mean":
-        return mean
-    return torch.where(mask.any(-1, keepdim=True), row_means(values, mask), mean)
-
-
-def unit_of(values: torch.Tensor) -> torch.Tensor | None:
-    """A power of two near the largest entry of each matrix (B, 1, 1), or None where none is needed."""
-    largest = values.abs().amax((-2, -1), keepdim=True)
-    reach = 1e8 if values.dtype == torch.float32 else 1e60
-    if not bool(((largest > reach) | ((largest < 1 / reach) & (largest > 0))).any()):
-        return None
-    most = math.frexp(torch.finfo(values.dtype).max)[1] - 1  # the largest power of two that the precision has
-    exponent = torch.frexp(largest).exponent.clamp(max=most)
-    return torch.where(largest > 0, torch.ldexp(torch.ones_like(largest), exponent), torch.ones_like(largest))

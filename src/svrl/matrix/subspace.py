@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 DECOMPOSE_UP_TO = 128
-"""Shorter side up to which a full decomposition is as cheap, and needs no random start."""
+"""Shorter side up to which a full decomposition is as cheap. It needs no random start."""
 
 
 def top_directions(

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import check_whole
+from svrl.matrix.arrays import check_whole
 from svrl.mdp import grid_kernel
 from svrl.mdp.control_task import FAR, ControlTask
 from svrl.mdp.interpolation import LEAST, corner_offsets, corner_weights, interpolate, locate_inside

@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from svrl.matrix.parameters import check_whole
+from svrl.matrix.arrays import check_whole
 from svrl.mdp.tabular import TabularMDP
 
 DRAWS = {"uniform": torch.rand, "normal": torch.randn}

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import Bernoulli
-from svrl.matrix.parameters import check_whole
+from svrl.matrix.arrays import check_whole
 from svrl.matrix.scaling import means_of_rows, row_means
 from svrl.matrix.subspace import leading_directions
 from svrl.planning.method import Meter, MethodResult, State

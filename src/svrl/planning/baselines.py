@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import check_positive, check_whole
+from svrl.matrix.arrays import check_positive, check_whole
 from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import (
     Drawn,

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from svrl.matrix.arrays import check_positive, check_whole
 from svrl.matrix.cross import pivots, skeleton
-from svrl.matrix.parameters import check_positive, check_whole
 from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import SampledState, first_policy, first_values, settle_on_average
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import check_positive, check_whole
+from svrl.matrix.arrays import check_positive, check_whole
 from svrl.mdp.model import Model
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.evaluation import ROUNDING, Solver, chain_values, check_reached, sweeps

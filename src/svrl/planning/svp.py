@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
-from svrl.matrix.parameters import check_whole
+from svrl.matrix.arrays import check_whole
 from svrl.matrix.scaling import means_of_rows
 from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import (

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from svrl.matrix.parameters import check_positive, check_whole
+from svrl.matrix.arrays import check_positive, check_whole
 from svrl.planning.certificate import discount_of, never_ends, value_offsets
 from svrl.planning.method import Meter, MethodResult, State
 

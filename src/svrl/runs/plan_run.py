@@ -529,7 +529,7 @@ def _numbers(found: Plan, score: Score) -> dict[str, Any]:
 
 
 def _estimator_name(method: Method) -> str | None:
-    from svrl.matrix.catalogue import ESTIMATORS as CATALOGUE
+    from svrl.matrix import ESTIMATORS as CATALOGUE
 
     kind = type(getattr(method, "estimator", None))
     return next((name for name, known in CATALOGUE.items() if kind is known), None)

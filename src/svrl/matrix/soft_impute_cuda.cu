@@ -1,6 +1,6 @@
 // SI-RF for many small matrices: one block a matrix, the whole problem in shared memory.
 //
-// kernel.py explains the method and reference.py is its plain version. What differs here follows from the
+// soft_impute_kernel.py explains the method and soft_impute_reference.py is its plain version. What differs here follows from the
 // machine. Waiting, not arithmetic, is what costs: so all N/2 rotations of a round of the tournament are made at the
 // same time, a warp each, and all N directions are followed whatever the rank. N - 1 rounds are a sweep; one sweep an
 // outer iteration keeps the basis near the singular vectors, which move little from one to the next.

@@ -1,4 +1,4 @@
-"""Soft-Impute in plain torch, for any device: the published iteration, and SI-RF, which the kernels do faster.
+"""Soft-Impute in plain torch, for any device: the published iteration, and SI-RF, which the kernels run faster.
 
 The published iteration fills, shrinks and repeats,
 
@@ -10,8 +10,8 @@ points uphill. Mazumder, Hastie and Tibshirani, JMLR 2010.
 
 SI-RF (Soft-Impute, rows free) takes the right singular vectors of the filled matrices from an eigendecomposition,
 freezes the hat matrix W = V diag((1 - shrinkage / s_k)_+) V', relaxes every missing entry twice by Gauss-Seidel and
-extrapolates. `kernel.py` says why this is right. It replaces the eigendecomposition by Jacobi sweeps on the basis of
-the last iteration; both stop by the same rule at the same optimum.
+extrapolates. `soft_impute_kernel.py` explains why this is right. It replaces the eigendecomposition by Jacobi sweeps on
+the basis of the last iteration; both stop by the same rule at the same optimum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 
 from svrl.matrix.certificate import shrink_singular_values
-from svrl.matrix.estimate import Outcome
+from svrl.matrix.estimate import Outcome, repeat
 from svrl.matrix.scaling import row_means
 
 GAUSS_SEIDEL_PASSES = 2
@@ -63,45 +63,51 @@ def solve_plain(
     *,
     momentum: bool,
 ) -> Solution[torch.Tensor]:
-    """Complete values (B, m, n) with shrinkage (B,); finished matrices are left as they are."""
-    missing = ~mask
-    none = torch.zeros((), dtype=values.dtype, device=values.device)
+    """Complete values (B, m, n) with shrinkage (B,); a matrix that has settled does not change any more."""
+
+    def step(
+        filled: torch.Tensor, last: torch.Tensor, theta: torch.Tensor, *_: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        shrunk, rank = _shrink(filled, shrinkage)
+        landed, moved, change = fill(values, mask, filled, shrunk)
+        if not momentum:
+            return (landed, landed, theta, shrunk, rank), change
+        uphill = (moved * (landed - last)).sum((-2, -1)) < 0
+        theta, weight = _momentum(theta, uphill)
+        return (landed + weight[:, None, None] * (landed - last), landed, theta, shrunk, rank), change
+
     filled = values if start is None else torch.where(mask, values, start)
-    batch = values.shape[0]
-    running = torch.ones(batch, dtype=torch.bool, device=values.device)
-    steps = torch.zeros(batch, dtype=torch.int64, device=values.device)
-    change = torch.full((batch,), torch.inf, dtype=torch.float64, device=values.device)
-    rank = torch.zeros(batch, dtype=torch.int64, device=values.device)
-    theta = torch.ones(batch, dtype=values.dtype, device=values.device)
-    last, result = filled, filled
-    for step in range(1, max_steps + 1):
-        shrunk, new_rank = _shrink(filled, shrinkage)
-        moved = torch.where(missing, shrunk - filled, none)
-        size = torch.linalg.matrix_norm(torch.where(missing, filled, none)).double()
-        distance = torch.linalg.matrix_norm(moved).double()
-        new_change = torch.where(distance == 0, 0.0, distance / size)
-        alive = running[:, None, None]
-        landed = torch.where(mask, values, shrunk)
-        if momentum and step < max_steps:
-            uphill = (moved * torch.where(missing, landed - last, none)).sum((-2, -1)) < 0
-            theta = torch.where(uphill, 1.0, theta)
-            following = (1 + (1 + 4 * theta**2).sqrt()) / 2
-            ahead = landed + ((theta - 1) / following)[:, None, None] * (landed - last)
-            last, theta = torch.where(alive, landed, last), following
-        else:
-            ahead = landed
-        result = torch.where(alive, shrunk, result)
-        rank = torch.where(running, new_rank, rank)
-        change = torch.where(running, new_change, change)
-        steps = steps + running
-        stays = running & (new_change >= tolerance)
-        filled = torch.where(alive, torch.where(stays[:, None, None], ahead, landed), filled)
-        running = stays
-        if not bool(running.any()):
-            break
-    code = torch.where(running, Outcome.OUT_OF_STEPS.code, Outcome.CONVERGED.code)
-    code = torch.where(torch.isfinite(filled).all(-1).all(-1), code, Outcome.NOT_FINITE.code)
-    return Solution(result, shrinkage, change, steps, rank, code)
+    theta = torch.ones_like(values[:, 0, 0])
+    rank = torch.zeros_like(theta, dtype=torch.int64)
+    state, steps, change, code = repeat(step, (filled, filled, theta, filled, rank), tolerance, max_steps)
+    return Solution(state[3], shrinkage, change, steps, state[4], code)
+
+
+def fill(
+    values: torch.Tensor, mask: torch.Tensor, filled: torch.Tensor, approximation: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Missing entries from an approximation of the filled matrix, all (B, m, n).
+
+    Returns:
+        The matrix filled anew; how far its missing entries moved, zero where observed; the same relative to their norm,
+        (B,) and float64.
+    """
+    moved = (approximation - filled).masked_fill(mask, 0)
+    return torch.where(mask, values, approximation), moved, _relative(moved, filled, mask)
+
+
+def _relative(moved: torch.Tensor, filled: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The norm of a step over that of the missing entries before it, (B,) and float64."""
+    size = torch.linalg.matrix_norm(filled.masked_fill(mask, 0)).double()
+    distance = torch.linalg.matrix_norm(moved).double()
+    return torch.where(distance == 0, 0.0, distance / size)
+
+
+def _momentum(theta: torch.Tensor, uphill: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Nesterov's next theta (B,) and the weight of the last step (B,); starts again where the step points uphill."""
+    theta = torch.where(uphill, 1.0, theta)
+    following = (1 + (1 + 4 * theta**2).sqrt()) / 2
+    return following, (theta - 1) / following
 
 
 def _shrink(matrix: torch.Tensor, shrinkage: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,7 +161,7 @@ def solve_in_torch(
 def _iterate(
     f: torch.Tensor, mask: torch.Tensor, t: torch.Tensor, running: torch.Tensor, tolerance: float, max_steps: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Relax and extrapolate until every matrix has settled: F, steps, last change, and who is still running."""
+    """Relax and extrapolate until every matrix has settled: F, steps, last change, and which matrices still run."""
     steps = torch.zeros(len(f), dtype=torch.int64, device=f.device)
     change = torch.where(running, torch.inf, 0.0).double()
     lowest = torch.full_like(t, torch.inf)
@@ -174,20 +180,16 @@ def _iterate(
         lowest = torch.minimum(lowest, bound)
         new = _relax_rows(f, ~mask, hat)
         moved = new - f
-        size = torch.linalg.matrix_norm(f.masked_fill(mask, 0)).double()
-        distance = torch.linalg.matrix_norm(moved).double()
-        new_change = torch.where(distance == 0, 0.0, distance / size)
+        new_change = _relative(moved, f, mask)
         change = torch.where(running, new_change, change)
         steps = steps + running
         stays = running & (new_change >= tolerance)
-        uphill = (moved * (new - last)).sum((-2, -1)) < 0
-        theta = torch.where(uphill, 1.0, theta)
-        following = (1 + (1 + 4 * theta**2).sqrt()) / 2
+        theta, weight = _momentum(theta, (moved * (new - last)).sum((-2, -1)) < 0)
         goes_on = stays & (step + 1 < max_steps)
-        weight = torch.where(goes_on, (theta - 1) / following, 0.0).to(f.dtype)[:, None, None]
+        weight = torch.where(goes_on, weight, 0.0).to(f.dtype)[:, None, None]
         alive = running[:, None, None]
         f, last = torch.where(alive, new + weight * (new - last), f), torch.where(alive, new, last)
-        theta, running = following, stays
+        running = stays
     return f, steps, change, running
 
 

@@ -21,30 +21,31 @@ decompositions at 90% observed. A basis left over from the last iteration needs 
 Nesterov momentum shortens the tail; it restarts when it points uphill, and a step that raised
 the bound is taken back.
 
-The cost follows the rank that survives. Once at most half of the directions do, only those and two
-more are followed, by orthogonal iteration and rotations among them, and |F|^2 tells whether another
-could survive: convergence is not declared before that is excluded. The first basis are the Lanczos
-vectors that gave the largest singular value. Rotations that cannot matter are skipped: among
-directions that jointly stay below the shrinkage, and where the change of W is small against I - W.
+The cost follows the rank that survives. Once at most half of the directions survive, only those and two
+more are followed, by orthogonal iteration and rotations among them, and |F|^2 bounds the others: the
+iteration converges only once none of them can survive. The first basis consists of the Lanczos vectors
+that gave the largest singular value. Rotations that cannot matter are skipped: among directions that
+jointly stay below the shrinkage, and where the change of W is small against I - W.
 
 A matrix F (m, n) is held by columns, `columns` (n, padded m), and by rows, `rows` (m, padded n), because the
 rotations read columns and Gauss-Seidel reads rows. Its right singular vectors are approached by the first
 `count` rows of `basis` (n, padded n); `turned` (n, padded m) holds the rows F v_k. `missing` lists the missing columns
 of row 0, then of row 1, and so on; those of row i are missing[first[i] : first[i + 1]].
 
-`reference.py` says the same in plain torch and is the version to read first.
+`soft_impute_reference.py` is the same method in plain torch: read that first.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from svrl.matrix.estimate import Outcome
-from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, GAUSS_SEIDEL_PASSES, Solution
+from svrl.matrix.soft_impute_reference import FINEST_IN_SINGLE, GAUSS_SEIDEL_PASSES, Solution
 from svrl.runtime.kernels import njit, share_out
 
 # Sums may be reordered, but NaN and infinity keep their meaning: a test on them must not be optimised away.
@@ -62,19 +63,19 @@ CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
 )
 BLOCK = 32
 NEGLIGIBLE = 1e-28
-"""Squared cosine below which two directions count as orthogonal, in any precision."""
+"""Squared cosine below which two directions count as orthogonal, in either precision."""
 FEWEST = 5
-"""Lanczos vectors made at least: they are the first directions followed, so a few more than one."""
+"""Fewest Lanczos vectors. They are the first directions followed, so one is not enough."""
 SKIP = 0.3
 """A rotation is skipped if it would change W by less than this share of the tolerance."""
 GUARDS = 2
-"""Directions followed beside the surviving ones, so that one that rises to the shrinkage is seen coming."""
+"""Directions followed beside the surviving ones, so that the iteration notices one that rises to the shrinkage."""
 EARLY = 3
-"""Steps that may take a higher shrinkage, the length of the shortest direction followed, and so stay cheap."""
+"""Steps that may use a higher shrinkage, the length of the shortest direction followed, to stay cheap."""
 CLEAN_EVERY = 16
-"""Outer iterations between two re-orthonormalisations of the basis, which rounding wears out."""
+"""Outer iterations between two re-orthonormalisations of the basis, which rounding degrades."""
 WORTH_A_THREAD = 1 << 16
-"""Batches with fewer than this many m * n * n operations finish before a second thread has woken up."""
+"""Batches with fewer than this many m * n * n operations finish before a second thread starts."""
 
 
 def solve_on_cpu(
@@ -88,7 +89,7 @@ def solve_on_cpu(
     *,
     fill: bool,
 ) -> Solution[np.ndarray]:
-    """Complete contiguous (B, m, n), m >= n. No torch: for one small matrix its calls would cost most."""
+    """Complete contiguous values (B, m, n), m >= n. Without torch, whose calls would cost most for one small matrix."""
     if values.dtype == np.float32 and _too_fine(values, shrinkage, ratio):
         start = None if start is None else start.astype(np.float64)
         rest = shrinkage, ratio, start, tolerance, max_steps
@@ -115,29 +116,17 @@ def _too_fine(values: np.ndarray, shrinkage: float | np.ndarray | None, ratio: f
     return bool(np.min(shrinkage) < FINEST_IN_SINGLE * np.abs(values).max())
 
 
-# Compiled code. Array helpers are inlined by LLVM (forceinline): a call that passes arrays costs 80 ns, an inner loop
-# here 5. What is long and called from one place is inlined before types are known (inline="always"): LLVM works on it
-# once, not once more for every function around it. Rows are padded to whole blocks of 32 zeros,
-# because shorter loops fall out of the vector code.
+# Compiled code. LLVM inlines array helpers (forceinline): a call that passes arrays costs 80 ns, an inner loop here 5.
+# Long functions with one caller are inlined before types are known (inline="always"): LLVM then compiles them once, not
+# again for every function around them. Rows are padded with zeros to whole blocks of 32,
+# because shorter loops are not vectorised.
 
 
-class Workspace(NamedTuple):
-    """Scratch arrays for matrices of one shape, made once for a whole batch."""
-
-    rows: Any
-    columns: Any
-    turned: Any
-    basis: Any
-    hat: Any
-    y: Any
-    squares: Any
-    uncovered: Any
-    keep: Any
-    first: Any
-    missing: Any
-    before: Any
-    pull: Any
-    last: Any
+Workspace = namedtuple(
+    "Workspace",
+    "rows columns turned basis hat y squares uncovered keep first missing before pull last",
+)
+"""Scratch arrays for matrices of one shape, made once for a whole batch."""
 
 
 # The singular vectors.
@@ -229,7 +218,7 @@ def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
         norm = math.sqrt(np.float64(dot(krylov, following, krylov, following, wide)))
         beside[step] = norm
         if norm <= 1e-7 * top:
-            # The space so far is invariant: the rest of the spectrum is looked for beside it.
+            # The space so far is invariant: look for the rest of the spectrum beside it.
             beside[step] = 0.0
             complete_basis(krylov, following, following + 1, uncovered, n)
             old = 0.0
@@ -448,7 +437,7 @@ def relax_rows(rows, columns, missing, first, hat, before, pull, last):
                 j = missing[at]
                 free = one - hat[j, j]
                 if free <= 0:
-                    continue  # rounding has eaten the shrinkage: nothing holds this entry, so it stays
+                    continue  # the shrinkage is below rounding: nothing determines this entry, so it stays
                 new = (pull[at] - hat[j, j] * rows[i, j]) / free
                 step = new - rows[i, j]
                 rows[i, j] = new
@@ -721,7 +710,7 @@ def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps
     steps, rank, change = 1, 0, 0.0
     if absent > 0:
         if count < n:
-            # Orthogonal iteration on rows that are no singular vectors would make them nearly parallel.
+            # Orthogonal iteration on rows that are not singular vectors would make them nearly parallel.
             turn(w.columns, w.basis, w.turned, count, n)
             sweep(w.turned, w.basis, w.squares, w.keep, level, SKIP * tolerance, count)
         steps, rank, change, count = _iterate(w, level, tolerance, max_steps, count, n)

@@ -1,8 +1,8 @@
-"""SI-RF on a GPU: launches the kernel of kernel.cu, one block a matrix.
+"""SI-RF on a GPU: launches the kernel of soft_impute_cuda.cu, one block a matrix.
 
-It serves matrices (m, n) of at most 32 columns whose work fits in the shared memory of a block: 512 x 32 on an
-H200 in float32, 128 x 18 on every GPU. Nothing here waits for the device, and the launch can be captured
-in a CUDA graph, once the kernel has been compiled by a call outside of it.
+It supports matrices (m, n) of at most 32 columns whose work fits in the shared memory of a block: 512 x 32 on an
+H200 in float32, 128 x 18 on every GPU. Nothing here waits for the device, and a CUDA graph can capture the
+launch once a call outside the graph has compiled the kernel.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import torch
 
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.scaling import Completed, Scale
-from svrl.matrix.soft_impute.reference import FINEST_IN_SINGLE, Solution
+from svrl.matrix.soft_impute_reference import FINEST_IN_SINGLE, Solution
 from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 
 LANES = 32
 """Threads of a warp."""
 MOST_COLUMNS = LANES
-"""A lane for each."""
+"""A thread of a warp for each."""
 MOST_WARPS = 16
 SCALES: tuple[Scale, ...] = ("none", "minmax", "row")
-"""Each at the number that it has in kernel.cu's `Scaling`."""
+"""Each at the number that it has in soft_impute_cuda.cu's `Scaling`."""
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -93,12 +93,12 @@ def _launch(
 
 
 def working_type(dtype: torch.dtype, shrinkage: object, ratio: float) -> torch.dtype:
-    """float64 where the shrinkage may be lost in float32: where it is a small share, or nobody knows which."""
+    """float64 where float32 may lose the shrinkage: where it is a small or an unknown share."""
     return dtype if shrinkage is None and ratio >= FINEST_IN_SINGLE else torch.float64
 
 
 def serves(m: int, n: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether the kernel takes matrices (m, n), m >= n, of its working type here; if it cannot be compiled, says so."""
+    """Whether the kernel takes matrices (m, n), m >= n, of its working type here. Warns if it cannot be compiled."""
     if device.type != "cuda" or dtype not in REALS or n > MOST_COLUMNS:
         return False
     most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 48 << 10)
@@ -107,7 +107,7 @@ def serves(m: int, n: int, dtype: torch.dtype, device: torch.device) -> bool:
     try:
         _kernel(dtype, m, n, device)
     except NoCompilerError as error:
-        _say_once(str(error))
+        _warn_once(str(error))
         return False
     return True
 
@@ -117,7 +117,7 @@ def _even(n: int) -> int:
 
 
 def _shared_bytes(m: int, n: int, dtype: torch.dtype) -> int:
-    """As the kernel lays its work out: two copies of the rows, the turned columns, two squares, and odds and ends."""
+    """The size of the kernel's `Work`: two copies of the rows, the turned columns, two squares, and small arrays."""
     n = _even(n)
     return dtype.itemsize * (2 * m * (n + 1) + m * n + 2 * n * n + 2 * n + 96 + m) + 4 * m
 
@@ -129,9 +129,9 @@ def _kernel(dtype: torch.dtype, m: int, n: int, device: torch.device) -> Kernel:
 
 @functools.cache
 def _source() -> str:
-    return resources.files("svrl.matrix.soft_impute").joinpath("kernel.cu").read_text(encoding="utf-8")
+    return resources.files("svrl.matrix").joinpath("soft_impute_cuda.cu").read_text(encoding="utf-8")
 
 
 @functools.cache
-def _say_once(reason: str) -> None:
+def _warn_once(reason: str) -> None:
     warnings.warn(f"Soft-Impute on the GPU goes without its kernel, which is slower. {reason}", stacklevel=4)
