@@ -11,7 +11,7 @@ from scipy.interpolate import RegularGridInterpolator
 
 from svrl.matrix import FactorALS
 from svrl.mdp.control_task import Axis, ControlTask
-from svrl.mdp.interpolation import corners
+from svrl.mdp.grid import corners
 from svrl.planning.baselines import AsyncValueIteration
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.plan import plan

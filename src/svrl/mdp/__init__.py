@@ -5,9 +5,8 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.metric import TimeToGoal, UprightNorm
 from svrl.mdp.model import MarkovRewardProcess, Model, Sampler
 from svrl.mdp.simulator import NoisyBackups, Simulator
-from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tabular import TabularMDP, toy_mdp
 from svrl.mdp.tasks import TASKS, make_task
-from svrl.mdp.toy import toy_mdp
 
 __all__ = [
     "TASKS",

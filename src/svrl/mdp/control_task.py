@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import check_discount, check_values
+from svrl.mdp.model import check_discount, check_rewards
 
 FAR = 1e6
 """A next state may be this many widths of an axis away from it. Further out, wrapping leaves too few digits."""
@@ -105,7 +105,7 @@ class ControlTask:
                 raise ValueError(
                     f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}."
                 )
-            check_values(self.name, (low, high), self.gamma)
+            check_rewards(self.name, (low, high), self.gamma)
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
         most = [FAR * (axis.high - axis.low) for axis in self.axes]
         if len(noise) != len(most) or not all(0.0 <= a <= b for a, b in zip(noise, most, strict=True)):

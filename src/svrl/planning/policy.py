@@ -23,7 +23,7 @@ from torch import Tensor
 from svrl.matrix import Bernoulli, Estimate, Estimator, Observed, SoftImpute
 from svrl.matrix.arrays import as_array, as_floating
 from svrl.mdp.control_task import ControlTask
-from svrl.mdp.interpolation import corner_offsets, corners, locate_inside
+from svrl.mdp.grid import corner_offsets, corners, locate_inside
 from svrl.runtime.jit import njit
 from svrl.runtime.threads import share_out
 
