@@ -12,9 +12,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from svrl.mdp.control_task import Axis
+from svrl.mdp.control_task import Axis, UprightNorm
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.metric import UprightNorm
 from svrl.mdp.model import Model, sparse_rows
 from svrl.mdp.simulator import NoisyBackups, Simulator
 from svrl.mdp.tabular import TabularMDP, toy_mdp

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from svrl.mdp.metric import TimeToGoal, UprightNorm
+from svrl.mdp.control_task import TimeToGoal, UprightNorm
 
 
 def trajectory(angles: list[list[float]]) -> torch.Tensor:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from svrl.mdp.control_task import ControlTask
-from svrl.mdp.metric import TimeToGoal, UprightNorm
+from svrl.mdp.control_task import ControlTask, TimeToGoal, UprightNorm
 from svrl.mdp.tasks import TASKS, make_task
 
 classic_control = pytest.importorskip("gymnasium.envs.classic_control")

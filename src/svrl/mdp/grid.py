@@ -59,9 +59,9 @@ class GridMDP:
     """A `ControlTask` discretised on the grid of its axes; implements `Model`.
 
     Attributes:
-        task: What was discretised.
+        task: The discretised task.
         storage: "table" or "on-the-fly".
-        table_bytes: What the table takes, or would take.
+        table_bytes: Size of the table, or the size that it would have.
         threads: CPU threads of a sweep.
     """
 
@@ -78,7 +78,7 @@ class GridMDP:
         """Discretise a task.
 
         Args:
-            task: What to discretise. Its noise acts in rollouts only.
+            task: The task to discretise. Its noise acts in rollouts only.
             mode: "table" keeps a table, "on-the-fly" does not, and "auto" keeps one that fits twice into free memory.
             device: Where backups are computed.
             dtype: Of the table's fractions and rewards.

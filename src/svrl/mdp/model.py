@@ -138,7 +138,7 @@ def check_problem(name: str, problem: object, *kinds: Any) -> None:
         raise ValueError(f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. {hint}")
 
 
-# Kernels index without looking, so models check what they are asked.
+# Kernels do not check indices, so models check their arguments.
 
 
 def checked_values(model: Model, v: Tensor) -> Tensor:

@@ -130,7 +130,7 @@ class NoisyBackups:
         return self.model.reward_range
 
     def describe(self) -> dict[str, Any]:
-        """What the model says, and the noise."""
+        """The entries of the model, and the noise."""
         return {**self.model.describe(), "sample_noise": self.sigma}
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:

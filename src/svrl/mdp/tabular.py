@@ -99,8 +99,8 @@ class TabularMDP:
                 stored; CSR (S * A, S), 0 where nothing is stored; or (N,), in the order of the N entries
                 of CSR transitions. The last three are averaged to r(s, a).
             gamma: In (0, 1), both ends excluded.
-            terminal: (S,), bool. These states pay nothing, nothing follows them, and their value is 0 whatever `v`
-                says. Their rows may be empty.
+            terminal: (S,), bool. These states pay nothing, nothing follows them, and their value is 0, whatever it
+                is in `v`. Their rows may be empty.
             done: (N,), bool, in the order of the N entries of CSR transitions. Such a transition pays its reward
                 and ends the episode.
             device: The device of backups.
