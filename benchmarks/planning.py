@@ -26,8 +26,7 @@ from torch import Tensor
 
 from benchmarks.rows import Parts, Row, median_seconds, peer, timed, wait
 from svrl.mdp.control_task import ControlTask
-from svrl.mdp.grid import GridMDP, tabulate
-from svrl.mdp.interpolation import corner_offsets
+from svrl.mdp.grid import GridMDP, corner_offsets, tabulate
 from svrl.mdp.tasks import inverted_pendulum
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.method import Method

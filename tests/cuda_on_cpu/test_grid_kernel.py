@@ -272,15 +272,14 @@ def test_a_grid_with_kernels_is_one_without(name: str, monkeypatch: pytest.Monke
     plain, model = (GridMDP(task, mode="table", threads=1) for _ in range(2))
     v = torch.randn(task.n_states, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
     expected = answers(plain, v)
-    model._gpu = model._on_gpu()
+    assert model._table is not None
+    model._gpu = GpuTable(table=model._table, shape=task.shape, gamma=task.gamma)
     with monkeypatch.context() as patch:
         patch.setattr(model, "_backups", None)
         found = answers(model, v)
     assert max(far(one, other) for one, other in zip(found, expected, strict=True)) < 1e-12
-    table = model._table
-    assert table is not None
     by_torch = PlainBackups(model._offsets, model.gamma)
-    assert far(model.improve(v)[0], by_torch.expected(v, table).reshape(task.n_states, -1).max(1).values) < 1e-12
+    assert far(model.improve(v)[0], by_torch.expected(v, model._table).reshape(task.n_states, -1).max(1).values) < 1e-12
     monkeypatch.setattr(grid_cuda, "compiled", refuse)
     assert all(torch.equal(one, other) for one, other in zip(answers(model, v), expected, strict=True))
 

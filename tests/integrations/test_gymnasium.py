@@ -28,8 +28,8 @@ from svrl.integrations.gymnasium import (
 )
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.tabular import toy_mdp
 from svrl.mdp.tasks import TASKS, make_task
-from svrl.mdp.toy import toy_mdp
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.plan import plan
 from svrl.planning.policy import GreedyPolicy

@@ -11,9 +11,8 @@ import torch
 
 from svrl.integrations.model_table import closed, load_mdp, mdp_from_pairs, save_mdp
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tabular import TabularMDP, toy_mdp
 from svrl.mdp.tasks import make_task
-from svrl.mdp.toy import toy_mdp
 from svrl.planning.policy_iteration import solve_exactly
 
 

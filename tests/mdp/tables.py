@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 import torch
 
 from svrl.mdp.model import sparse_rows
-from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tabular import Products, TabularMDP
 
 
 def random_table(seed: int, n_states: int = 7, n_actions: int = 3, share: float = 0.4) -> tuple[np.ndarray, np.ndarray]:
@@ -60,6 +61,13 @@ def solve(mdp: TabularMDP, accuracy: float = 1e-10) -> tuple[torch.Tensor, torch
         v = new
         if gap < accuracy:
             return v, policy
+
+
+def by_products(mdp: TabularMDP) -> TabularMDP:
+    """The same model with torch's sparse products in place of the kernels."""
+    plain = copy.copy(mdp)
+    plain._engine = Products(mdp._csr, mdp.entries.reward, mdp.gamma)
+    return plain
 
 
 def kinds() -> dict[str, Callable[[np.ndarray, np.ndarray], dict[str, Any]]]:

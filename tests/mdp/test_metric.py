@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from svrl.mdp.metric import TimeToGoal, UprightNorm
+from svrl.mdp.control_task import TimeToGoal, UprightNorm
 
 
 def trajectory(angles: list[list[float]]) -> torch.Tensor:
@@ -66,10 +66,3 @@ def test_the_name_is_a_key_and_the_numbers_are_plain(metric: UprightNorm | TimeT
     found = metric(torch.zeros(5, 3, 2))
     assert metric.name in found
     assert all(type(value) is float for value in found.values())
-
-
-def test_a_rollout_that_is_too_short_is_refused():
-    with pytest.raises(ValueError, match="from 51 on, and this rollout has 51"):
-        UprightNorm()(torch.zeros(52, 3, 2))
-    with pytest.raises(ValueError, match=r"trajectory \(T \+ 1, N, d\)"):
-        UprightNorm()(torch.zeros(52, 2))

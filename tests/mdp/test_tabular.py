@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,32 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svrl.mdp.model import MarkovRewardProcess, Model, sparse_rows
-from svrl.mdp.tabular import TabularMDP
-from svrl.mdp.tabular_kernel import Products
+from svrl.mdp.model import MarkovRewardProcess, Model
+from svrl.mdp.tabular import TabularMDP, toy_mdp
 
-from .tables import brute, csr, kinds, random_table, solve, torch_csr, values
+from .tables import brute, by_products, csr, kinds, random_table, solve, torch_csr, values
+
+
+def assert_same_answers(one: TabularMDP, other: TabularMDP, v: torch.Tensor, room: float) -> None:
+    """Two models answer alike, whatever their devices."""
+    n_states, n_actions = one.n_states, one.n_actions
+    w, states, actions = v.to(other.device), torch.arange(0, n_states, 3), torch.arange((n_states + 2) // 3) % n_actions
+    lists = states.to(other.device), actions.to(other.device)
+    policy = one.improve(v)[1]
+    pairs = [
+        (one.backup(v), other.backup(w)),
+        (one.backup_at(v, states, actions), other.backup_at(w, *lists)),
+        (one.backup_rows(v, states), other.backup_rows(w, lists[0])),
+        (one.backup_columns(v, actions), other.backup_columns(w, lists[1])),
+        (one.improve(v)[0], other.improve(w)[0]),
+        (one.policy_chain(policy).backup(v.double()), other.policy_chain(other.improve(w)[1]).backup(w.double())),
+    ]
+    for ours, theirs in pairs:
+        assert ours.dtype == theirs.dtype
+        assert theirs.device == other.device
+        assert ours.shape == theirs.shape
+        assert float((ours - theirs.cpu()).abs().max()) < room
+    assert torch.equal(policy, other.improve(w)[1].cpu())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -27,20 +48,7 @@ def test_the_kernels_and_their_reference_agree(dtype: torch.dtype, kind: str, en
     p, r = random_table(5, n_states=40, n_actions=6, share=0.1)
     terminal = np.arange(40) % 7 == 0 if ends else None
     mdp = TabularMDP(**kinds()[kind](p, r), gamma=0.97, terminal=terminal)
-    plain, v = Products(mdp.entries), mdp._values(values(6, 40, dtype))
-    states, actions = torch.arange(0, 40, 3), torch.arange(14) % 6
-    pairs = [
-        (mdp.backup(v), plain.block(v)),
-        (mdp.backup_at(v, states, actions), plain.pairs(v, states, actions)),
-        (mdp.backup_rows(v, states), plain.block(v, states=states)),
-        (mdp.backup_columns(v, actions), plain.block(v, actions=actions)),
-        (mdp.improve(v)[0], plain.improve(v)[0]),
-    ]
-    for ours, theirs in pairs:
-        assert ours.dtype == theirs.dtype == dtype
-        assert ours.shape == theirs.shape
-        assert float((ours - theirs).abs().max()) < (1e-12 if dtype == torch.float64 else 1e-6)
-    assert torch.equal(mdp.improve(v)[1], plain.improve(v)[1])
+    assert_same_answers(mdp, by_products(mdp), values(6, 40, dtype), 1e-12 if dtype == torch.float64 else 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -90,10 +98,10 @@ def test_empty_lists_give_empty_backups():
     p, r = random_table(1)
     mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
     none, v = torch.tensor([], dtype=torch.int64), values(1, 7)
-    for engine in (mdp._engine, Products(mdp.entries)):
-        assert engine.pairs(v, none, none).shape == (0,)
-        assert engine.block(v, states=none).shape == (0, 3)
-        assert engine.block(v, actions=none).shape == (7, 0)
+    for model in (mdp, by_products(mdp)):
+        assert model.backup_at(v, none, none).shape == (0,)
+        assert model.backup_rows(v, none).shape == (0, 3)
+        assert model.backup_columns(v, none).shape == (7, 0)
 
 
 def test_values_with_a_gradient_or_a_stride_are_read_as_they_are():
@@ -155,7 +163,7 @@ def test_a_transition_that_is_done_pays_and_ends():
 def test_a_problem_of_one_step_has_no_transitions_left():
     mdp = TabularMDP.from_toy_text({0: {0: [(1.0, 0, 2.0, True)], 1: [(1.0, 0, 5.0, True)]}}, 0.9)
     v = torch.tensor([100.0], dtype=torch.float64)
-    assert mdp.improve(v)[0].tolist() == Products(mdp.entries).improve(v)[0].tolist() == [5.0]
+    assert mdp.improve(v)[0].tolist() == by_products(mdp).improve(v)[0].tolist() == [5.0]
     assert mdp.policy_chain(torch.tensor([1])).backup(v).tolist() == [5.0]
 
 
@@ -271,126 +279,6 @@ def test_impossible_transitions_may_have_any_reward():
     assert torch.equal(mdp.backup(values(1, 7)), TabularMDP(transitions=p, rewards=r, gamma=0.9).backup(values(1, 7)))
 
 
-def spoilt(what: str) -> tuple[sp.csr_array, np.ndarray]:
-    """A table whose row 5 (state 2, action 1 of 2 actions) is wrong, and row 7 too: only the first is named."""
-    p, r = random_table(12, n_states=5, n_actions=2)
-    matrix, reward = csr(p), (p * r).sum(2)
-    for row in (5, 7):
-        at = matrix.indptr[row]
-        if what == "bounds":
-            matrix.indptr[row] = 99
-        elif what == "index":
-            matrix.indices[at] = 5
-        elif what == "before":
-            matrix.indices[at] = -1
-        elif what == "reward":
-            reward.reshape(-1)[row] = np.inf
-        else:
-            matrix.data[at] = {"negative": -0.1, "nan": np.nan, "infinite": np.inf, "sum": 1.5}[what]
-    return matrix, reward
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("negative", "probability of state 2, action 1 is -0.1"),
-        ("nan", "probability of state 2, action 1 is nan"),
-        ("infinite", "probability of state 2, action 1 is inf"),
-        ("index", "next state of state 2, action 1 is 5, but states are numbered from 0 to 4"),
-        ("before", "next state of state 2, action 1 is -1"),
-        ("reward", "reward of state 2, action 1 is inf"),
-        ("sum", r"state 2, action 1 sum to \d\.\d+, which is not 1 within 1e-06"),
-        ("bounds", "bounds of the transitions are broken at state 2, action 0"),  # row 4 ends where row 5 begins
-    ],
-)
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_the_first_wrong_pair_is_named(what: str, message: str, index: type):
-    matrix, reward = spoilt(what)
-    matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
-    with pytest.raises(ValueError, match=message):
-        TabularMDP(transitions=matrix, rewards=reward, gamma=0.9)
-
-
-@pytest.mark.parametrize("form", ["dense", "list", "same CSR", "other CSR"])
-def test_the_first_reward_of_a_transition_that_is_not_finite_is_named(form: str):
-    p, r = random_table(13, n_states=5, n_actions=2)
-    at = np.argwhere(p > 0)
-    state, action, following = at[len(at) // 2]
-    r[state, action, following] = np.nan
-    rewards = {"dense": r, "list": r[p > 0], "same CSR": csr(np.where(p > 0, r, 0.0)), "other CSR": csr(r)}[form]
-    with pytest.raises(ValueError, match=f"reward of state {state}, action {action} is nan"):
-        TabularMDP(transitions=csr(p), rewards=rewards, gamma=0.9)
-
-
-def test_sums_may_be_off_by_a_millionth_and_no_more():
-    p = np.array([[[0.5, 0.5]], [[0.5, 0.5]]])
-    for off, ok in ((9e-7, True), (-9e-7, True), (1.1e-6, False), (-1.1e-6, False)):
-        p[1, 0, 1] = 0.5 + off
-        if ok:
-            TabularMDP(transitions=p, rewards=np.zeros((2, 1)), gamma=0.9)
-        else:
-            with pytest.raises(ValueError, match="state 1, action 0"):
-                TabularMDP(transitions=p, rewards=np.zeros((2, 1)), gamma=0.9)
-
-
-@pytest.mark.parametrize("gamma", [0.0, 1.0, -0.1, 1.5, float("nan")])
-def test_a_discount_outside_the_open_interval_is_refused(gamma: float):
-    p, r = random_table(1)
-    with pytest.raises(ValueError, match="discount between 0 and 1"):
-        TabularMDP(transitions=p, rewards=r, gamma=gamma)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rewards": np.full((7, 3), 1e308)}, "none may be above 1e\\+30. Rescale the reward"),
-        ({"device": "gpu"}, "no device 'gpu'"),
-        ({"transitions": np.ones((2, 3))}, r"\(S, A, S\), with S and A not 0, got \(2, 3\)"),
-        ({"transitions": np.ones((2, 3, 4))}, r"got \(2, 3, 4\)"),
-        ({"transitions": sp.csr_array((7, 3))}, r"\(S \* A, S\), with S and A not 0, got \(7, 3\)"),
-        ({"transitions": np.ones((1, 1, 1), complex)}, "real numbers, got complex128"),
-        ({"transitions": torch.eye(2).to_sparse_coo()}, "must be CSR"),
-        ({"transitions": sparse_rows(torch.arange(2), torch.arange(1), torch.ones(1), (4, 2))}, "need 5 row bounds"),
-        ({"rewards": np.ones(7)}, r"\(7, 3\), \(7, 3, 7\) or"),
-        ({"rewards": np.ones((3, 7))}, r"got \(3, 7\)"),
-        ({"rewards": sp.csr_array((7, 7))}, r"shape of the transitions, \(21, 7\)"),
-        ({"terminal": np.zeros(6, bool)}, r"terminal needs one bool for each state, that is \(7,\)"),
-        ({"terminal": np.array([1, 2])}, "terminal needs one bool"),
-        ({"done": np.zeros(3, bool)}, "done needs one bool for each stored transition"),
-    ],
-)
-def test_wrong_shapes_are_refused(change: dict[str, Any], message: str):
-    p, r = random_table(1)
-    with pytest.raises(ValueError, match=message):
-        TabularMDP(**{"transitions": csr(p), "rewards": r, "gamma": 0.9, **change})
-
-
-def test_next_states_that_are_not_whole_are_refused():
-    with pytest.raises(ValueError, match=r"whole numbers \(S, A\), got torch.float32 \(1, 1\)"):
-        TabularMDP.deterministic(following=[[0.5]], rewards=[[1.0]], gamma=0.9)
-
-
-def test_wrong_questions_are_refused():
-    p, r = random_table(1)
-    mdp = TabularMDP(transitions=p, rewards=r, gamma=0.9)
-    v, one = values(1, 7), torch.tensor([0])
-    questions: list[tuple[Callable[[], object], str]] = [
-        (lambda: mdp.backup(v[:6]), "7 values in float32 or float64"),
-        (lambda: mdp.backup(v.half()), "got .*float16"),
-        (lambda: mdp.backup_rows(v, torch.tensor([7])), "no state 7: they go from 0 to 6"),
-        (lambda: mdp.backup_rows(v, torch.tensor([-1])), "no state -1"),
-        (lambda: mdp.backup_columns(v, torch.tensor([3])), "no action 3"),
-        (lambda: mdp.backup_columns(v, torch.tensor([True])), "whole numbers"),
-        (lambda: mdp.backup_at(v, one, torch.tensor([0, 1])), "one action for each state"),
-        (lambda: mdp.backup_at(v, one[None], one[None]), "one axis"),
-        (lambda: mdp.policy_chain(one), "7 states"),
-        (lambda: mdp.policy_chain(torch.full((7,), 3)), "no action 3"),
-    ]
-    for question, message in questions:
-        with pytest.raises(ValueError, match=message):
-            question()
-
-
 # Solutions.
 
 
@@ -439,23 +327,6 @@ def test_toy_text_problems_load(name: str):
     assert mdp.describe()["episodic"] is True
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({0: {0: [(1.0, 0, 0.0, False)]}, 2: {0: [(1.0, 0, 0.0, False)]}}, "State 1 of 2 has no entry"),
-        ({0: {0: [(1.0, 0, 0.0, False)]}, 1: {1: [(1.0, 0, 0.0, False)]}}, r"State 1 of 2 has actions \[1\]"),
-        ({0: {0: [(1.0, 0, 0.0, False)]}, 1: {0: [(1.0, 2, 0.0, True)]}}, "next state of state 1, action 0 is 2"),
-        ({0: {0: [(1.0, 0, 0.0, False)], 1: [(0.9, 0, 0.0, True)]}}, "state 0, action 1 sum to 0.9,"),
-        ({0: {0: [(1.0, 0, 0.0, False)], 1: []}}, "state 0, action 1 sum to 0,"),
-        ({0: {0: [(1.0, 0, float("nan"), True)]}}, "reward of state 0, action 0 is nan"),
-        ({}, "S and A not 0"),
-    ],
-)
-def test_a_wrong_toy_text_table_is_named(table: Any, message: str):
-    with pytest.raises(ValueError, match=message):
-        TabularMDP.from_toy_text(table, 0.9)
-
-
 def quantecon_values(p: np.ndarray, r: np.ndarray, gamma: float) -> np.ndarray:
     markov = pytest.importorskip("quantecon").markov
     n_states, n_actions, _ = p.shape
@@ -493,6 +364,41 @@ def test_a_peer_finds_the_same_values_of_toy_text(peer: str, name: str):
     assert np.abs(found - PEERS[peer](*with_sink(table), 0.95)[:-1]).max() < 1e-8
 
 
+# The toy MDP.
+
+
+def test_the_toy_mdp_has_the_papers_size_and_one_next_state_for_each_pair():
+    wanted = {"states": 1000, "actions": 100, "gamma": 0.95, "reward": "uniform", "seed": 0, "transitions": 100_000}
+    assert wanted.items() <= toy_mdp(0).describe().items()
+    mdp = toy_mdp(1, n_states=50, n_actions=400)
+    assert set(mdp.entries.data.tolist()) == {1.0}
+    # Pearson's chi-square over 50 states with 20,000 draws: 49 degrees of freedom, 6 standard deviations.
+    counts = torch.bincount(mdp.entries.indices, minlength=50).double()
+    assert float(((counts - 400) ** 2 / 400).sum()) < 49 + 6 * math.sqrt(98)
+
+
+@pytest.mark.parametrize(("reward", "mean", "variance"), [("uniform", 0.5, 1 / 12), ("normal", 0.0, 1.0)])
+def test_toy_rewards_have_the_moments_of_their_distribution(reward: str, mean: float, variance: float):
+    found = toy_mdp(2, n_states=200, n_actions=200, reward=reward).entries.reward
+    assert float(found.mean()) == pytest.approx(mean, abs=6 * math.sqrt(variance / 40_000))
+    assert float(found.var()) == pytest.approx(variance, rel=0.05)
+    assert (0.0 <= float(found.min()) < float(found.max()) < 1.0) == (reward == "uniform")
+
+
+def test_a_seed_is_a_toy_mdp_and_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    generator = torch.Generator().manual_seed(3)
+    sources: list[Any] = [3, 3, 4, generator, generator]
+    one, same, other, drawn, next_drawn = (toy_mdp(source, n_states=20, n_actions=5) for source in sources)
+    v = torch.linspace(0, 1, 20)
+    assert torch.equal(one.backup(v), same.backup(v))
+    assert torch.equal(one.backup(v), drawn.backup(v))
+    assert not torch.equal(one.backup(v), other.backup(v))
+    assert not torch.equal(drawn.backup(v), next_drawn.backup(v))
+    assert torch.equal(before, torch.get_rng_state())
+    assert "seed" not in drawn.describe()
+
+
 # On a GPU.
 
 
@@ -505,20 +411,8 @@ def test_cuda_agrees_with_the_cpu(kind: str, ends: bool):
     options: dict[str, Any] = {"gamma": 0.97, "terminal": np.arange(50) % 7 == 0 if ends else None}
     here = TabularMDP(**kinds()[kind](p, r), **options)
     there = TabularMDP(**kinds()[kind](p, r), **options, device="cuda")
-    v, states, actions = values(6, 50), torch.arange(0, 50, 3), torch.arange(17) % 6
-    w, cuda_states, cuda_actions = v.cuda(), states.cuda(), actions.cuda()
-    pairs = [
-        (here.backup(v), there.backup(w)),
-        (here.backup_at(v, states, actions), there.backup_at(w, cuda_states, cuda_actions)),
-        (here.backup_rows(v, states), there.backup_rows(w, cuda_states)),
-        (here.backup_columns(v, actions), there.backup_columns(w, cuda_actions)),
-        (here.improve(v)[0], there.improve(w)[0]),
-        (here.policy_chain(here.improve(v)[1]).backup(v), there.policy_chain(there.improve(w)[1]).backup(w)),
-    ]
-    for ours, theirs in pairs:
-        assert theirs.is_cuda
-        assert float((ours - theirs.cpu()).abs().max()) < 1e-12
-    assert there.backup(w.float()).dtype == torch.float32
+    assert_same_answers(here, there, values(6, 50), 1e-12)
+    assert there.backup(values(6, 50).float().cuda()).dtype == torch.float32
 
 
 @pytest.mark.gpu

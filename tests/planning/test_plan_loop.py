@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,11 +23,9 @@ from svrl.planning.baselines import (
     SampledMax,
 )
 from svrl.planning.cross_iteration import CrossValueIteration
-from svrl.planning.evaluation import evaluate_policy
 from svrl.planning.method import Ledger, Meter, Method, MethodResult, State
 from svrl.planning.plan import DIVERGED, OUT_OF_ITERATIONS, TraceRow, advance, begin, conclude, plan
 from svrl.planning.svp import StructuredValueIteration, paper_svp
-from svrl.planning.value_iteration import ValueIteration
 
 from .oracles import Dense, Watched, flat_grid, pendulum, small_grid
 
@@ -36,13 +33,6 @@ GRID = small_grid()
 DENSE = Dense.of(GRID)
 BEST = DENSE.optimum()
 S, A = GRID.n_states, GRID.n_actions
-
-
-@pytest.mark.parametrize(("problem", "got"), [(GRID.task, "ControlTask"), (5, "5"), (None, "NoneType")])
-def test_what_is_no_model_is_refused_with_the_way_to_wrap_a_task(problem: object, got: str):
-    for ask in (lambda: plan(problem, ValueIteration()), lambda: evaluate_policy(problem, torch.zeros(S).long())):
-        with pytest.raises(ValueError, match=rf"takes a model .* got {got}\. .*GridMDP\(task\)"):
-            ask()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,29 +167,6 @@ def test_without_a_range_values_that_are_not_finite_still_diverge():
     assert plan(simulator(pendulum()), Turns(rule=lambda v: v * torch.nan)).outcome == DIVERGED
 
 
-@pytest.mark.parametrize(
-    "method", [AveragedValueIteration(), AveragedStructuredIteration()], ids=lambda method: method.name
-)
-def test_a_method_that_needs_samples_says_so(method: Method):
-    with pytest.raises(ValueError, match="NoisyBackups"):
-        plan(GRID, method)
-
-
-@pytest.mark.parametrize("shape", [(S - 1,), (A, S), (S, A, 1), (), (1, S)])
-def test_a_start_of_the_wrong_shape_is_refused(shape: tuple[int, ...]):
-    with pytest.raises(ValueError, match=rf"A start is Q \({S}, {A}\) or V \({S},\), got shape"):
-        plan(GRID, SampledMax(), start=torch.zeros(shape))
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_start_that_is_not_finite_is_refused(bad: float):
-    values, rows = torch.zeros(S), torch.zeros(S, A)
-    values[3] = rows[3] = bad
-    for start in (values, rows):
-        with pytest.raises(ValueError, match="not finite"):
-            plan(GRID, SampledMax(), start=start)
-
-
 def test_a_plan_may_start_from_the_q_of_another():
     # Pairs that were never backed up are -inf there.
     rough = plan(GRID, AsyncValueIteration(p=0.3, max_iterations=4))
@@ -233,20 +200,6 @@ def test_plan_is_made_of_its_pieces():
     assert [row.iteration for row in parts.trace] == list(range(1, 10))
     assert [row.backups for row in parts.trace] == [row.backups for row in whole.trace]
     assert [row.residual for row in parts.trace] == [row.residual for row in whole.trace]
-
-
-def test_a_plan_says_what_it_is():
-    method = StructuredValueIteration(p=0.6, max_iterations=3)
-    result = plan(GRID, method, seed=6)
-    assert result.method == repr(method)
-    assert result.name == "svp"
-    assert {"task": "inverted-pendulum", "variant": "paper", "pairs": S * A}.items() <= result.problem.items()
-    json.dumps(result.problem)
-    assert result.policy.shape == result.v.shape == (S,)
-    assert result.policy.dtype == torch.int64
-    assert result.v.dtype == torch.float64
-    assert result.rank == result.trace[-1].rank
-    assert result.sweep_equivalents == result.ledger.backups / (S * A)
 
 
 def test_the_ledger_counts_by_the_pair_and_times_both_parts():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
 from scipy.interpolate import RegularGridInterpolator
 
 from svrl.matrix import FactorALS
 from svrl.mdp.control_task import Axis, ControlTask
-from svrl.mdp.interpolation import corners
+from svrl.mdp.grid import corners
 from svrl.planning.baselines import AsyncValueIteration
 from svrl.planning.cross_iteration import CrossValueIteration
 from svrl.planning.plan import plan
@@ -168,38 +167,6 @@ def test_weights_are_a_distribution_whose_mean_is_the_state():
     torch.testing.assert_close((weight[..., None] * task.states()[index]).sum(1), states)
 
 
-def test_numpy_and_float32_states_are_welcome():
-    task = task_of((5, 6), 8)
-    q = np.random.default_rng(0).standard_normal((30, 8))
-    policy = GreedyPolicy(task=task, q=q)
-    states = draw_starts(task, 50, seeded())
-    assert torch.equal(policy.actions(states.float()), policy.actions(states.float().double()))
-    assert policy.actions(states[:0]).shape == (0,)
-    assert "dense Q" in repr(policy)
-
-
-def test_what_does_not_fit_is_refused():
-    task = task_of((5, 6), 8)
-    left, right = factors(task, 3, torch.float64)
-    q = left @ right.mT
-    for bad in ({}, {"q": q, "left": left, "right": right}, {"left": left}, {"q": q, "right": right}):
-        with pytest.raises(ValueError, match="either q, or left and right"):
-            GreedyPolicy(task=task, **bad)
-    with pytest.raises(ValueError, match=r"needs right of shape \(8, 3\), got \(3, 8\)"):
-        GreedyPolicy(task=task, left=left, right=right.mT)
-    with pytest.raises(ValueError, match=r"needs q of shape \(30, 8\)"):
-        GreedyPolicy(task=task, q=q.mT)
-    with pytest.raises(ValueError, match="one precision"):
-        GreedyPolicy(task=task, left=left, right=right.float())
-    with pytest.raises(ValueError, match="needs finite q"):
-        GreedyPolicy(task=task, q=q / 0.0)
-    policy = GreedyPolicy(task=task, q=q)
-    with pytest.raises(ValueError, match=r"\(N, 2\); got shape \(4, 3\)"):
-        policy.actions(torch.zeros(4, 3))
-    with pytest.raises(ValueError, match="States must be finite"):
-        policy.actions(torch.full((4, 2), float("nan")))
-
-
 def test_a_plan_gives_its_greedy_policy():
     model = small_grid()
     states = draw_starts(model.task, 200, seeded())
@@ -240,11 +207,6 @@ def test_all_entries_are_the_greedy_policy():
     found = low_rank_policy(q, seeded(), p=1.0)
     assert torch.equal(found.q, q)
     assert torch.equal(found.policy, q.argmax(1))
-
-
-def test_an_empty_row_is_named():
-    with pytest.raises(ValueError, match="row"):
-        low_rank_policy(torch.ones(50, 4), seeded(), p=0.1)
 
 
 @pytest.mark.gpu

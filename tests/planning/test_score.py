@@ -8,8 +8,8 @@ import torch
 
 from svrl.matrix import approximate_rank
 from svrl.mdp.grid import GridMDP
+from svrl.mdp.tabular import toy_mdp
 from svrl.mdp.tasks import double_integrator
-from svrl.mdp.toy import toy_mdp
 from svrl.planning.baselines import AsyncValueIteration, CoarseActions, SampledMax
 from svrl.planning.method import Method
 from svrl.planning.plan import Plan, advance, begin, conclude, plan

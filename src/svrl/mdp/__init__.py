@@ -1,13 +1,11 @@
-"""What is planned on: tabular models, grids over control tasks, simulators."""
+"""Problems to plan on: tabular models, grids over control tasks, simulators."""
 
-from svrl.mdp.control_task import Axis, ControlTask, coordinates
+from svrl.mdp.control_task import Axis, ControlTask, TimeToGoal, UprightNorm, coordinates
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.metric import TimeToGoal, UprightNorm
 from svrl.mdp.model import MarkovRewardProcess, Model, Sampler
 from svrl.mdp.simulator import NoisyBackups, Simulator
-from svrl.mdp.tabular import TabularMDP
+from svrl.mdp.tabular import TabularMDP, toy_mdp
 from svrl.mdp.tasks import TASKS, make_task
-from svrl.mdp.toy import toy_mdp
 
 __all__ = [
     "TASKS",

@@ -1,4 +1,4 @@
-"""A control task: a box of states, a list of actions, and what happens in one step.
+"""A control task: a box of states, a list of actions, one step, and its reward.
 
 Step and reward are pure functions on batches of torch tensors, written with `...` so that states (..., d) and actions
 (..., k) broadcast against each other:
@@ -23,10 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import check_discount, check_values
+from svrl.mdp.model import check_discount, check_rewards
 
 FAR = 1e6
 """A next state may be this many widths of an axis away from it. Further out, wrapping leaves too few digits."""
+UPRIGHT_DEGREES = 12.0
+"""The paper's cart-pole counts as upright up to this angle."""
 Step = Callable[[Tensor, Tensor, Tensor], Tensor]
 Reward = Callable[[Tensor, Tensor], Tensor]
 
@@ -105,7 +107,7 @@ class ControlTask:
                 raise ValueError(
                     f"{self.name} needs a reward range (low, high) with low <= high, got {self.reward_range}."
                 )
-            check_values(self.name, (low, high), self.gamma)
+            check_rewards(self.name, (low, high), self.gamma)
         noise = tuple(self.noise) or (0.0,) * len(self.axes)
         most = [FAR * (axis.high - axis.low) for axis in self.axes]
         if len(noise) != len(most) or not all(0.0 <= a <= b for a, b in zip(noise, most, strict=True)):
@@ -130,6 +132,11 @@ class ControlTask:
         """The axes for compiled loops: low, high, points, and whether periodic, each (d,)."""
         low, high = (np.array([getattr(axis, end) for axis in self.axes], np.float64) for end in ("low", "high"))
         return low, high, np.array(self.shape), np.array([axis.periodic for axis in self.axes])
+
+    @property
+    def box(self) -> Tensor:
+        """Low and high end of each axis, (2, d), float64."""
+        return torch.tensor([(axis.low, axis.high) for axis in self.axes], dtype=torch.float64).T
 
     @property
     def n_states(self) -> int:
@@ -161,8 +168,7 @@ class ControlTask:
 
     def reached(self, states: Tensor) -> Tensor:
         """Whether a step may lead to states (..., d): they are finite and not millions of widths away, (...)."""
-        ends = torch.tensor([(axis.low, axis.high) for axis in self.axes], dtype=states.dtype, device=states.device)
-        low, high = ends.T
+        low, high = self.box.to(states)
         return ((states - low).abs() <= FAR * (high - low)).all(-1)
 
     def describe(self) -> dict[str, Any]:
@@ -181,3 +187,78 @@ def coordinates(*columns: Tensor) -> Tensor:
     # torch has the same rule as NumPy, but torch.broadcast_shapes imports half a second of symbolic algebra.
     shape = np.broadcast_shapes(*(column.shape for column in columns))
     return torch.stack([column.broadcast_to(shape) for column in columns], -1)
+
+
+# Metrics judge a rollout beside its return. A metric is a frozen record. Calling it on a trajectory, states
+# (T + 1, N, d) of N starts and T steps, gives named numbers, and `name` says which of them is the main one.
+
+
+@dataclass(frozen=True, kw_only=True)
+class UprightNorm:
+    """How far from upright an angle stays, once the first steps have passed.
+
+    The paper calls its number for the pendulum the average angular deviation. For each start, the authors' program
+    takes the 2-norm in radians of the angles of steps 51 to 199 out of 200, and then the mean over starts. So does
+    `norm_rad`, and the mean angle in degrees stands beside it.
+
+    With T steps, the angles of steps skip, ..., T - 1 count. The values:
+        norm_rad: Mean over starts of the 2-norm of those angles, in radians.
+        mean_degrees: Mean of their absolute values, in degrees.
+        share_upright: Share of starts whose angle stays within 12 degrees over all of them.
+
+    Attributes:
+        axis: Which coordinate is the angle; 0 rad is upright.
+        skip: The first step that counts.
+    """
+
+    axis: int = 0
+    skip: int = 51
+    name = "norm_rad"
+
+    def __call__(self, states: Tensor) -> dict[str, float]:
+        """Judge a trajectory (T + 1, N, d)."""
+        steps = _steps(states)
+        if steps <= self.skip:
+            raise ValueError(
+                f"UprightNorm looks at the steps from {self.skip} on, and this rollout has {steps}. "
+                "Roll out longer, or lower skip."
+            )
+        angles = states[self.skip : steps, :, self.axis].double()
+        upright = (angles.abs() <= math.radians(UPRIGHT_DEGREES)).all(0)
+        return {
+            "norm_rad": float(angles.norm(dim=0).mean()),
+            "mean_degrees": math.degrees(float(angles.abs().mean())),
+            "share_upright": float(upright.double().mean()),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeToGoal:
+    """How soon a goal is reached.
+
+    With T steps, the values:
+        time_to_goal: Mean over starts of the first step whose state is inside the goal, 0 for a start inside
+            it, and T for those that never reach it.
+        share_reached: Share of starts that reach it.
+
+    Attributes:
+        inside: states (..., d) -> boolean (...), whether a state is inside the goal.
+    """
+
+    inside: Callable[[Tensor], Tensor]
+    name = "time_to_goal"
+
+    def __call__(self, states: Tensor) -> dict[str, float]:
+        """Judge a trajectory (T + 1, N, d)."""
+        steps = _steps(states)
+        inside = self.inside(states)
+        reached = inside.any(0)
+        # Of several largest values argmax gives the first.
+        first = inside.int().argmax(0).masked_fill(~reached, steps)
+        return {"time_to_goal": float(first.double().mean()), "share_reached": float(reached.double().mean())}
+
+
+def _steps(states: Tensor) -> int:
+    if states.ndim != 3 or 0 in states.shape:
+        raise ValueError(f"A metric needs a trajectory (T + 1, N, d) that is not empty, got {tuple(states.shape)}.")
+    return len(states) - 1

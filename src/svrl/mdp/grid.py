@@ -1,9 +1,14 @@
 """A control task on a grid: states are grid points, and values between them are interpolated.
 
-The value of a next state is the multilinear interpolation of the 2^d corners of its cell. That is the same as a random
-transition to those corners, so the grid is a finite MDP with S x A pairs. A pair needs one corner (int32), d fractions
-and a reward. These are kept as a compact table, with 16 bytes a pair in two dimensions and float32, against 40 and more
-for a sparse matrix; or, where the table would not fit, they are computed anew in every sweep.
+A state x lies in one cell of the grid. `base` is the number of the cell's low corner and `fraction` (d,), in [0, 1],
+the place in it. With the 2^d corners s_c and their weights w_c, which are the products of fraction or 1 - fraction
+along the axes,
+
+    v(x) = sum_c w_c v(s_c)
+
+That is the same as a random transition to those corners, so the grid is a finite MDP with S x A pairs. A pair needs
+base (int32), d fractions and a reward. These are kept as a compact table, with 16 bytes a pair in two dimensions and
+float32, against 40 and more for a sparse matrix; where the table would not fit, every sweep computes them anew.
 
 numba kernels (`svrl.mdp.grid_kernel`) work on the CPU. On a GPU, CUDA kernels (`svrl.mdp.grid_cuda`) answer from a
 stored table, and plain torch does the rest.
@@ -24,8 +29,16 @@ from torch import Tensor
 from svrl.matrix.arrays import check_whole
 from svrl.mdp import grid_kernel
 from svrl.mdp.control_task import FAR, ControlTask
-from svrl.mdp.interpolation import LEAST, corner_offsets, corner_weights, interpolate, locate_inside
-from svrl.mdp.model import LARGEST_VALUE, MarkovRewardProcess, sparse_rows, summary
+from svrl.mdp.model import (
+    LARGEST_VALUE,
+    MarkovRewardProcess,
+    check_pairs,
+    check_policy,
+    checked_numbers,
+    checked_values,
+    sparse_rows,
+    summary,
+)
 from svrl.runtime.device import check_device, free_bytes
 from svrl.runtime.kernels import share_out
 
@@ -37,15 +50,17 @@ BLOCK = 1 << 19
 """Pairs tabulated at once: their temporary arrays stay in tens of megabytes."""
 GPU_BLOCK = 1 << 22
 """Pairs of a stored table that plain torch works on at once: with fewer, launching takes longer than the work."""
+LEAST = 1 << 14
+"""States, or pairs, worth a thread."""
 
 
 class GridMDP:
     """A `ControlTask` discretised on the grid of its axes; implements `Model`.
 
     Attributes:
-        task: What was discretised.
+        task: The discretised task.
         storage: "table" or "on-the-fly".
-        table_bytes: What the table takes, or would take.
+        table_bytes: Size of the table, or the size that it would have.
         threads: CPU threads of a sweep.
     """
 
@@ -62,7 +77,7 @@ class GridMDP:
         """Discretise a task.
 
         Args:
-            task: What to discretise. Its noise acts in rollouts only.
+            task: The task to discretise. Its noise acts in rollouts only.
             mode: "table" keeps a table, "on-the-fly" does not, and "auto" keeps one that fits twice into free memory.
             device: Where backups are computed.
             dtype: Of the table's fractions and rewards.
@@ -97,7 +112,11 @@ class GridMDP:
             else PlainBackups(self._offsets, self.gamma)
         )
         self._table = self._fill(progress) if self.storage == "table" else None
-        self._gpu = self._on_gpu() if self.device.type == "cuda" else None
+        self._gpu: GpuTable | None = None
+        if self._table is not None and self.device.type == "cuda":
+            from svrl.mdp.grid_cuda import GpuTable
+
+            self._gpu = GpuTable(table=self._table, shape=task.shape, gamma=self.gamma)
 
     def __repr__(self) -> str:
         return summary(self, self.task.name, self.storage)
@@ -128,17 +147,11 @@ class GridMDP:
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
-        v = self._checked(v)
-        if self._gpu is not None and (found := self._gpu.backup(v)) is not None:
-            return found
-        out = torch.empty(self.n_states, self.n_actions, dtype=v.dtype, device=self.device)
-        for part, table in self._tables():
-            self._backups.all(v, table, out[part].view(-1))
-        return out
+        return self._crossings(v)
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
-        v = self._checked(v)
+        v = checked_values(self, v)
         if self._gpu is not None and (found := self._gpu.improve(v)) is not None:
             return found
         best = torch.empty(self.n_states, dtype=v.dtype, device=self.device)
@@ -149,15 +162,48 @@ class GridMDP:
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs: states (K,) and actions (K,) give (K,)."""
-        v = self._checked(v)
-        if states.shape != actions.shape:
-            raise ValueError(
-                f"backup_at needs one action for each state, got {tuple(states.shape)} and {tuple(actions.shape)}."
-            )
-        self._check_numbers("state", states, self.n_states)
-        self._check_numbers("action", actions, self.n_actions)
+        v = checked_values(self, v)
+        check_pairs(states, actions)
+        states, actions = self._listed("state", states), self._listed("action", actions)
         if self._gpu is not None and (found := self._gpu.backup_at(v, states, actions)) is not None:
             return found
+        return self._backup_at(v, states, actions)
+
+    def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
+        """All actions of some states, (K, A)."""
+        return self._crossings(v, states=self._listed("state", states))
+
+    def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
+        """Some actions of all states, (S, K)."""
+        return self._crossings(v, actions=self._listed("action", actions))
+
+    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
+        """The chain of a deterministic policy (S,): every state leads to the corners of one cell."""
+        check_policy(self, policy)
+        table = self._tabulate(self._states, self._actions[self._listed("action", policy)])
+        weight = corner_weights(table.fraction.double()).mT
+        column = table.base.to(torch.int64)[:, None] + self._offsets
+        rows = torch.arange(self.n_states + 1, device=self.device) * len(self._offsets)
+        size = (self.n_states, self.n_states)
+        transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
+        return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, gamma=self.gamma)
+
+    def _crossings(self, v: Tensor, states: Tensor | None = None, actions: Tensor | None = None) -> Tensor:
+        """Listed actions (L,) of listed states (K,), or all without a list: (K, L)."""
+        v = checked_values(self, v)
+        if self._gpu is not None and (found := self._gpu.backup(v, states=states, actions=actions)) is not None:
+            return found
+        if states is None and actions is None:
+            out = torch.empty(self.n_states, self.n_actions, dtype=v.dtype, device=self.device)
+            for part, table in self._tables():
+                self._backups.all(v, table, out[part].view(-1))
+            return out
+        rows = torch.arange(self.n_states, device=self.device) if states is None else states
+        columns = torch.arange(self.n_actions, device=self.device) if actions is None else actions
+        pairs = rows.repeat_interleave(len(columns)), columns.repeat(len(rows))
+        return self._backup_at(v, *pairs).reshape(len(rows), len(columns))
+
+    def _backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         out = torch.empty(len(states), dtype=v.dtype, device=self.device)
         if self._table is not None:
             self._backups.listed(v, self._table, states * self.n_actions + actions, out)
@@ -167,35 +213,10 @@ class GridMDP:
             self._backups.all(v, self._tabulate(self._states[states[some]], self._actions[actions[some]]), out[some])
         return out
 
-    def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
-        if self._gpu is not None and (found := self._gpu.backup(self._checked(v), states=states)) is not None:
-            return found
-        return self._crossings(v, states, torch.arange(self.n_actions, device=self.device))
-
-    def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
-        if self._gpu is not None and (found := self._gpu.backup(self._checked(v), actions=actions)) is not None:
-            return found
-        return self._crossings(v, torch.arange(self.n_states, device=self.device), actions)
-
-    def _crossings(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
-        """Every listed action (L,) of every listed state (K,): (K, L)."""
-        pairs = states.repeat_interleave(len(actions)), actions.repeat(len(states))
-        return self.backup_at(v, *pairs).reshape(len(states), len(actions))
-
-    def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
-        """The chain of a deterministic policy (S,): every state leads to the corners of one cell."""
-        if policy.shape != (self.n_states,):
-            raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
-        self._check_numbers("action", policy, self.n_actions)
-        table = self._tabulate(self._states, self._actions[policy])
-        weight = corner_weights(table.fraction.double()).mT
-        column = table.base.to(torch.int64)[:, None] + self._offsets
-        rows = torch.arange(self.n_states + 1, device=self.device) * len(self._offsets)
-        size = (self.n_states, self.n_states)
-        transitions = sparse_rows(rows, column.reshape(-1), weight.reshape(-1), size)
-        return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, gamma=self.gamma)
+    def _listed(self, what: Literal["state", "action"], numbers: Tensor) -> Tensor:
+        if numbers.device.type != "cpu":
+            return numbers  # looking would wait for the GPU, where torch checks indices and the kernels answer with NaN
+        return checked_numbers(what, numbers, self.n_states if what == "state" else self.n_actions)
 
     def _storage(self, mode: Mode) -> tuple[str, int]:
         """How to store the grid, and the bytes of its table; raises where memory is too small."""
@@ -214,23 +235,6 @@ class GridMDP:
                 "Use mode='on-the-fly', or a coarser grid."
             )
         return mode if mode != "auto" else "table" if 2 * size <= room else "on-the-fly", size
-
-    def _checked(self, v: Tensor) -> Tensor:
-        """Checked values: the kernels index without looking."""
-        v = torch.as_tensor(v)
-        if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64):
-            raise ValueError(
-                f"{self.task.name} needs values ({self.n_states},) in float32 or float64, "
-                f"got {tuple(v.shape)} in {str(v.dtype).removeprefix('torch.')}."
-            )
-        return v.contiguous()
-
-    def _check_numbers(self, what: str, numbers: Tensor, count: int) -> None:
-        if numbers.device.type != "cpu" or len(numbers) == 0:
-            return  # looking would wait for the GPU, where torch checks indices and the kernels answer with NaN
-        low, high = (int(end) for end in numbers.aminmax())
-        if low < 0 or high >= count:
-            raise ValueError(f"{self.task.name} has {what}s 0..{count - 1}, got {low}..{high}.")
 
     def _tabulate(self, states: Tensor, actions: Tensor) -> Table:
         return tabulate(self.task, states, actions, self.dtype)
@@ -265,14 +269,6 @@ class GridMDP:
                 progress(to.stop, pairs)
         return Table(base=base, fraction=fraction, reward=reward)
 
-    def _on_gpu(self) -> GpuTable | None:
-        """The stored table, for the kernels of a GPU."""
-        if self._table is None:
-            return None
-        from svrl.mdp.grid_cuda import GpuTable
-
-        return GpuTable(table=self._table, shape=self.task.shape, gamma=self.gamma)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -295,18 +291,26 @@ def tabulate(task: ControlTask, states: Tensor, actions: Tensor, dtype: torch.dt
     calm = torch.zeros(task.dimensions, dtype=torch.float64, device=states.device)
     following = torch.as_tensor(task.step(states, actions, calm))
     following = following.broadcast_to((*pairs, task.dimensions)).reshape(-1, task.dimensions)
-    base, fraction, sound = locate_inside(task, following, dtype)
-    most = LARGEST_VALUE * (1.0 - task.gamma)
-    if not (sound and all(abs(float(end)) <= most for end in reward.aminmax())):
-        _refuse(task, states.broadcast_to((*pairs, -1)), actions.broadcast_to((*pairs, -1)), following, reward)
+    states, actions = states.broadcast_to((*pairs, -1)), actions.broadcast_to((*pairs, -1))
+    base, fraction = locate_next(task, states, actions, following, reward, dtype)
     return Table(base=base, fraction=fraction, reward=reward.to(dtype))
 
 
-def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tensor, reward: Tensor) -> None:
-    """Name the first pair whose next state or reward is not finite, or too large."""
-    steps, most = task.reached(following.double()), LARGEST_VALUE * (1.0 - task.gamma)
-    first = int((~(steps & (reward.abs() <= most))).nonzero()[0])
-    if not bool(steps[first]):
+def locate_next(
+    task: ControlTask, states: Tensor, actions: Tensor, following: Tensor, reward: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """base (N,) and fraction (d, N) of next states `following` (N, d).
+
+    Raises ValueError for the first pair of states (..., d) and actions (..., k), N of them, whose next state or reward
+    (N,) is not finite, or too large.
+    """
+    base, fraction, sound = locate_inside(task, following, dtype)
+    most = LARGEST_VALUE * (1.0 - task.gamma)
+    if sound and all(abs(float(end)) <= most for end in reward.aminmax()):
+        return base, fraction
+    reached = task.reached(following.double())
+    first = int((~(reached & (reward.abs() <= most))).nonzero()[0])
+    if not bool(reached[first]):
         what, found, limit = "step", following[first], f"within {FAR:g} widths of the box"
     else:
         what, found, limit = "reward", reward[first], f"within {most:g}"
@@ -316,6 +320,73 @@ def _refuse(task: ControlTask, states: Tensor, actions: Tensor, following: Tenso
         f"The {what} of {task.name} is {wrong} at state {state} and action {action}: it gave {found.tolist()}. "
         f"Make {what} finite on the whole box, and keep it {limit}."
     )
+
+
+def locate(task: ControlTask, states: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """base (N,) int32 and fraction (d, N) of states (N, d), which must lie in the box."""
+    base = torch.zeros(len(states), dtype=torch.int32, device=states.device)
+    fraction = torch.empty(task.dimensions, len(states), dtype=dtype, device=states.device)
+    for k, axis in enumerate(task.axes):
+        place = (states[:, k] - axis.low) * ((axis.points - 1) / (axis.high - axis.low))
+        cell = place.floor().clamp_(0, axis.points - 2)
+        fraction[k] = place.sub_(cell).clamp_(0, 1)
+        base.mul_(axis.points).add_(cell.to(torch.int32))
+    return base, fraction
+
+
+def locate_inside(
+    task: ControlTask, states: Tensor, dtype: torch.dtype, *, wrapped: bool = False
+) -> tuple[Tensor, Tensor, bool]:
+    """base (N,) and fraction (d, N) of states (N, d) moved into the box, and whether a step may lead to all of them.
+
+    With `wrapped`, periodic coordinates are in their box already, and both of its ends stay where they are.
+    """
+    if states.device.type != "cpu":
+        return *locate(task, task.inside(states), dtype), bool(task.reached(states).all())
+    base = torch.empty(len(states), dtype=torch.int32)
+    fraction = torch.empty(task.dimensions, len(states), dtype=dtype)
+    low, high, points, periodic = task.arrays
+    axes = low, high, FAR, points, periodic & (not wrapped)
+    given, out = states.to(torch.float64).numpy(), (base.numpy(), fraction.numpy())
+    sound: list[bool] = []
+    share_out(
+        lambda begin, end: sound.append(grid_kernel.locate_inside(given, *axes, begin, end, *out)),
+        len(states),
+        torch.get_num_threads(),
+        least=LEAST,
+    )
+    return base, fraction, all(sound)
+
+
+def corner_offsets(task: ControlTask) -> Tensor:
+    """Index of each of the 2^d corners relative to the low one, (2^d,) int64; the first axis is the highest bit."""
+    offsets = torch.zeros(1, dtype=torch.int64)
+    for k in range(task.dimensions):
+        offsets = (offsets[:, None] + torch.tensor([0, math.prod(task.shape[k + 1 :])])).reshape(-1)
+    return offsets
+
+
+def corner_weights(fraction: Tensor) -> Tensor:
+    """Weights (2^d, N) of the corners, in the order of `corner_offsets`, from fraction (d, N)."""
+    weight = torch.ones(1, fraction.shape[1], dtype=fraction.dtype, device=fraction.device)
+    for part in fraction:
+        weight = torch.stack([weight * (1 - part), weight * part], 1).reshape(-1, len(part))
+    return weight
+
+
+def corners(task: ControlTask, states: Tensor) -> tuple[Tensor, Tensor]:
+    """Grid indices (N, 2^d), int64, of the corners around states (N, d) in the box, and their weights (N, 2^d)."""
+    base, fraction = locate(task, states, states.dtype)
+    return base[:, None] + corner_offsets(task).to(states.device), corner_weights(fraction).mT
+
+
+def interpolate(v: Tensor, base: Tensor, fraction: Tensor, offsets: Tensor) -> Tensor:
+    """Values (N,) of v (S,) at the places base (N,) and fraction (d, N), merging the last axis first."""
+    corners = v[base.to(torch.int64)[None] + offsets.to(v.device)[:, None]]
+    for part in fraction.to(v.dtype).flip(0):
+        low, high = corners[0::2], corners[1::2]
+        corners = low + part * (high - low)
+    return corners[0]
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ COMPILE: dict[str, Any] = {
 EXACT: dict[str, Any] = {**COMPILE, "fastmath": False}
 """For functions with the same roundings as their reference in torch."""
 CHUNK = 32
-LANES = 16
+ABREAST = 16
 LOCATED = 512
 """States that are located together."""
 ONE = np.uintp(1)
@@ -91,19 +91,16 @@ def _plane(base, across, along, reward, v, stride, gamma, out):
     """Backups of all entries of a piece of a table in two dimensions."""
     real = v.dtype.type
     up = np.uintp(stride)
-    full = len(base) - len(base) % CHUNK
-    for begin in range(0, full, CHUNK):
-        if _same_cell(base, begin, CHUNK):
+    for begin in range(0, len(base), CHUNK):
+        end = min(begin + CHUNK, len(base))
+        if end == begin + CHUNK and _same_cell(base, begin, CHUNK):
             c = _square(v, _corner(base, begin), up)
             for k in range(begin, begin + CHUNK):
                 out[k] = real(reward[k]) + gamma * _in_square(c, real(across[k]), real(along[k]))
         else:
-            for k in range(begin, begin + CHUNK):
+            for k in range(begin, end):
                 c = _square(v, _corner(base, k), up)
                 out[k] = real(reward[k]) + gamma * _in_square(c, real(across[k]), real(along[k]))
-    for k in range(full, len(base)):
-        c = _square(v, _corner(base, k), up)
-        out[k] = real(reward[k]) + gamma * _in_square(c, real(across[k]), real(along[k]))
 
 
 @njit(inline="always", **COMPILE)
@@ -112,19 +109,16 @@ def _four(base, f, g, h, i, reward, v, offsets, gamma, out):
     real = v.dtype.type
     chunk = CHUNK // 4
     first, second, third = np.uintp(offsets[8]), np.uintp(offsets[4]), np.uintp(offsets[2])
-    full = len(base) - len(base) % chunk
-    for begin in range(0, full, chunk):
-        if _same_cell(base, begin, chunk):
+    for begin in range(0, len(base), chunk):
+        end = min(begin + chunk, len(base))
+        if end == begin + chunk and _same_cell(base, begin, chunk):
             c = _tesseract(v, _corner(base, begin), first, second, third)
             for k in range(begin, begin + chunk):
                 out[k] = real(reward[k]) + gamma * _in_tesseract(c, real(f[k]), real(g[k]), real(h[k]), real(i[k]))
         else:
-            for k in range(begin, begin + chunk):
+            for k in range(begin, end):
                 c = _tesseract(v, _corner(base, k), first, second, third)
                 out[k] = real(reward[k]) + gamma * _in_tesseract(c, real(f[k]), real(g[k]), real(h[k]), real(i[k]))
-    for k in range(full, len(base)):
-        c = _tesseract(v, _corner(base, k), first, second, third)
-        out[k] = real(reward[k]) + gamma * _in_tesseract(c, real(f[k]), real(g[k]), real(h[k]), real(i[k]))
 
 
 @njit(inline="always", **COMPILE)
@@ -170,53 +164,53 @@ def _backups(base, fraction, reward, v, offsets, gamma, corners, i, j, out):
 
 @njit(inline="always", **COMPILE)
 def _padded(count, dtype):
-    """Room for `count` values, and -inf up to a multiple of LANES."""
-    return np.full((count + LANES - 1) // LANES * LANES, -np.inf, dtype)
+    """Room for `count` values, and -inf up to a multiple of ABREAST."""
+    return np.full((count + ABREAST - 1) // ABREAST * ABREAST, -np.inf, dtype)
 
 
 @njit(inline="always", **COMPILE)
-def _highest(row, lanes):
-    """The maximum of a padded row and its first place; LANES maxima side by side are what vectorises."""
-    for j in range(LANES):
-        lanes[j] = row[j]
-    for begin in range(LANES, len(row), LANES):
-        for j in range(LANES):
-            lanes[j] = row[begin + j] if row[begin + j] > lanes[j] else lanes[j]
-    top = lanes[0]
-    for j in range(1, LANES):
-        top = lanes[j] if lanes[j] > top else top
+def _highest(row, maxima):
+    """The maximum of a padded row and its first place. ABREAST maxima are kept side by side, which vectorises."""
+    for j in range(ABREAST):
+        maxima[j] = row[j]
+    for begin in range(ABREAST, len(row), ABREAST):
+        for j in range(ABREAST):
+            maxima[j] = row[begin + j] if row[begin + j] > maxima[j] else maxima[j]
+    top = maxima[0]
+    for j in range(1, ABREAST):
+        top = maxima[j] if maxima[j] > top else top
     begin = 0
-    while begin < len(row) - LANES:
+    while begin < len(row) - ABREAST:
         found = False
-        for j in range(LANES):
+        for j in range(ABREAST):
             found |= row[begin + j] == top
         if found:
             break
-        begin += LANES
+        begin += ABREAST
     first = begin
-    while first < begin + LANES and row[first] != top:
+    while first < begin + ABREAST and row[first] != top:
         first += 1
-    return top, first if first < begin + LANES else 0
+    return top, first if first < begin + ABREAST else 0
 
 
 @njit(**COMPILE)
 def improve(base, fraction, reward, v, offsets, gamma, n_actions, low, high, best, action):
     """Maximum and first maximiser over the actions of states low..high-1 of the table."""
     row = _padded(n_actions, v.dtype)
-    lanes = np.empty(LANES, v.dtype)
+    maxima = np.empty(ABREAST, v.dtype)
     if len(offsets) == 4:  # inside of the loop this test costs a sixth of value iteration
         across, along = fraction[0], fraction[1]
         stride, factor = offsets[2], v.dtype.type(gamma)
         for s in range(low, high):
             i, j = s * n_actions, (s + 1) * n_actions
             _plane(base[i:j], across[i:j], along[i:j], reward[i:j], v, stride, factor, row)
-            best[s], action[s] = _highest(row, lanes)
+            best[s], action[s] = _highest(row, maxima)
         return
     corners = np.empty(len(offsets), v.dtype)
     for s in range(low, high):
         i, j = s * n_actions, (s + 1) * n_actions
         _backups(base, fraction, reward, v, offsets, gamma, corners, i, j, row)
-        best[s], action[s] = _highest(row, lanes)
+        best[s], action[s] = _highest(row, maxima)
 
 
 @njit(**COMPILE)

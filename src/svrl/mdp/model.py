@@ -1,4 +1,4 @@
-"""What planning methods ask of a problem.
+"""The interface between problems and planning methods.
 
 A model has S states and A actions. Every method takes the values `v` (S,) of the states and returns Bellman backups
 
@@ -48,13 +48,13 @@ def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int,
 
 
 def check_discount(name: str, gamma: float) -> float:
-    """The discount of a problem as a float between 0 and 1."""
+    """The discount as a float; raises ValueError unless it is between 0 and 1."""
     if not 0.0 < gamma < 1.0:
         raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {gamma!r}.")
     return float(gamma)
 
 
-def check_values(name: str, rewards: tuple[float, float], gamma: float) -> None:
+def check_rewards(name: str, rewards: tuple[float, float], gamma: float) -> None:
     """Raise ValueError for rewards (low, high) with which values would not fit into float32."""
     largest = max(abs(end) for end in rewards) / (1.0 - gamma)
     if not largest <= LARGEST_VALUE:
@@ -138,7 +138,49 @@ def check_problem(name: str, problem: object, *kinds: Any) -> None:
         raise ValueError(f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. {hint}")
 
 
+# Kernels do not check indices, so models check their arguments.
+
+
+def checked_values(model: Model, v: Tensor) -> Tensor:
+    """The values v (S,) for a backup, contiguous and without a gradient."""
+    v = torch.as_tensor(v).detach()
+    fits = v.shape == (model.n_states,) and v.dtype in (torch.float32, torch.float64)
+    if not fits or v.device.type != model.device.type:
+        raise ValueError(
+            f"v must hold {model.n_states} values in float32 or float64 on {model.device}, "
+            f"got {tuple(v.shape)}, {v.dtype} on {v.device}."
+        )
+    return v.contiguous()
+
+
+def checked_numbers(what: str, numbers: Tensor, count: int) -> Tensor:
+    """Numbers (K,) of states or actions, of which there are `count`, as contiguous int64."""
+    if numbers.ndim != 1 or numbers.dtype not in (torch.int32, torch.int64):
+        raise ValueError(
+            f"A list of {what}s has one axis and whole numbers, got {tuple(numbers.shape)}, {numbers.dtype}."
+        )
+    if len(numbers):
+        low, high = (int(end) for end in numbers.aminmax())
+        if low < 0 or high >= count:
+            raise ValueError(f"There is no {what} {low if low < 0 else high}: they go from 0 to {count - 1}.")
+    return numbers.to(torch.int64).contiguous()
+
+
+def check_pairs(states: Tensor, actions: Tensor) -> None:
+    """Raise ValueError unless there is one action for each state."""
+    if states.shape != actions.shape:
+        raise ValueError(
+            f"backup_at needs one action for each state, got {tuple(states.shape)} and {tuple(actions.shape)}."
+        )
+
+
+def check_policy(model: Model, policy: Tensor) -> None:
+    """Raise ValueError unless a policy has one action, a whole number, for each state (S,)."""
+    if policy.shape != (model.n_states,) or policy.is_floating_point():
+        raise ValueError(f"A policy is one action for each of {model.n_states} states, got {tuple(policy.shape)}.")
+
+
 def summary(model: Model | Sampler, name: str, *more: str) -> str:
-    """How a model prints: GridMDP('mountain-car', 2,500 states, 1,000 actions, discount 0.95, table, on cpu)."""
+    """The repr of a model: GridMDP('mountain-car', 2,500 states, 1,000 actions, discount 0.95, table, on cpu)."""
     sizes = (f"{model.n_states:,} states", f"{model.n_actions:,} actions", f"discount {model.gamma:g}")
     return f"{type(model).__name__}({', '.join((repr(name), *sizes, *more, f'on {model.device}'))})"

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from svrl.mdp.control_task import FAR, Axis, ControlTask
-from svrl.mdp.interpolation import corner_offsets, interpolate, locate
-from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_values, summary
+from svrl.mdp.control_task import Axis, ControlTask
+from svrl.mdp.grid import corner_offsets, interpolate, locate_next
+from svrl.mdp.model import LARGEST_VALUE, Model, check_problem, check_rewards, summary
 
 Sample = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """(states (N, d), actions (N, k), generator) -> next states (N, d) and rewards (N,)."""
 
 BLOCK = 1 << 18
-"""Samples that one call of a user's function draws."""
+"""Samples drawn by one call of a user's function."""
 
 
 class Simulator:
@@ -41,7 +41,7 @@ class Simulator:
         device: str | torch.device = "cpu",
     ) -> None:
         """Wrap `sample`. With `reward_range`, bounds on expected rewards, methods can clip."""
-        # The grid of a task, whose own step and reward nobody calls.
+        # The grid of a task; its step and reward are never called.
         self._task = ControlTask(
             name=name,
             axes=axes,
@@ -55,7 +55,7 @@ class Simulator:
             raise ValueError(f"{name} needs a reward range (low, high) with low < high, got {reward_range}.")
         self.gamma = self._task.gamma
         known = [end for end in (low, high) if math.isfinite(end)]
-        check_values(name, (min(known, default=0.0), max(known, default=0.0)), self.gamma)
+        check_rewards(name, (min(known, default=0.0), max(known, default=0.0)), self.gamma)
         self._sample = sample
         self.reward_range = low, high
         self.device = torch.device(device)
@@ -98,16 +98,7 @@ class Simulator:
                 f"got {tuple(following.shape)} and {tuple(reward.shape)}."
             )
         self.calls += len(here)
-        most = LARGEST_VALUE * (1.0 - self.gamma)
-        sound = self._task.reached(following.double()) & (reward.abs() <= most)
-        if not bool(sound.all()):
-            first = int((~sound).nonzero()[0])
-            raise ValueError(
-                f"{self._task.name} is not finite, or too large, at state {here[first].tolist()} and action "
-                f"{inputs[first].tolist()}: it gave {following[first].tolist()} and reward {float(reward[first])}. "
-                f"Keep next states within {FAR:g} widths of the box, and rewards within {most:g}."
-            )
-        base, fraction = locate(self._task, self._task.inside(following.double()), v.dtype)
+        base, fraction = locate_next(self._task, here, inputs, following.double(), reward, v.dtype)
         return reward.to(v.dtype) + self.gamma * interpolate(v, base, fraction, self._offsets)
 
 
@@ -139,7 +130,7 @@ class NoisyBackups:
         return self.model.reward_range
 
     def describe(self) -> dict[str, Any]:
-        """What the model says, and the noise."""
+        """The entries of the model, and the noise."""
         return {**self.model.describe(), "sample_noise": self.sigma}
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:

@@ -2,40 +2,64 @@
 
     Q(s, a) = r(s, a) + gamma * sum_s' P(s' | s, a) v(s')
 
-The transitions are one compressed sparse (CSR) matrix (S * A, S), row s * A + a. A SciPy or torch CSR matrix is used
-without a copy. Backups on the CPU are compiled, those on CUDA are sparse products of torch.
+The transitions are one compressed sparse (CSR) matrix (S * A, S), row s * A + a. With indptr (S * A + 1,), indices and
+data (N,), as SciPy names them, row k holds the entries indptr[k] <= j < indptr[k + 1]. A SciPy or torch CSR matrix is
+used without a copy. Backups on the CPU are compiled, those on CUDA are sparse products of torch. Both add up in float64
+and round once to the dtype of v.
 """
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from svrl.mdp import tabular_kernel as kernel
-from svrl.mdp.model import MarkovRewardProcess, check_discount, check_values, sparse_rows, summary
-from svrl.mdp.tabular_kernel import Compiled, Entries, Products, take_rows
+from svrl.matrix.arrays import check_whole
+from svrl.mdp.model import (
+    MarkovRewardProcess,
+    check_discount,
+    check_pairs,
+    check_policy,
+    check_rewards,
+    checked_numbers,
+    checked_values,
+    sparse_rows,
+    summary,
+)
 from svrl.runtime.device import check_device
+from svrl.runtime.kernels import njit, share_out
 
 Table: TypeAlias = Any
 """A NumPy array, a torch tensor (dense or sparse CSR), or a SciPy sparse matrix."""
 ToyText: TypeAlias = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
 """P[s][a] = [(probability, next state, reward, done), ...]."""
-
-_PROBLEMS = {
-    kernel.BAD_BOUNDS: "The row bounds of the transitions are broken at {pair}, where they reach {number:.0f}. "
+LEAST = 1 << 15
+"""Stored entries worth a thread."""
+SUM_TOLERANCE = 1e-6
+"""The probabilities of a pair may miss 1 by this much."""
+SOUND, BAD_BOUNDS, BAD_PROBABILITY, BAD_INDEX, BAD_REWARD, BAD_SUM = range(6)
+PROBLEMS = {
+    BAD_BOUNDS: "The row bounds of the transitions are broken at {pair}, where they reach {number:.0f}. "
     "Bounds start at 0, never fall and end at the number of stored entries.",
-    kernel.BAD_PROBABILITY: "A transition probability of {pair} is {number:g}. Make it finite and not negative.",
-    kernel.BAD_INDEX: "A next state of {pair} is {number:.0f}, but states are numbered from 0 to {last}. "
-    "Correct its column.",
-    kernel.BAD_REWARD: "The expected reward of {pair} is {number:g}. Make its rewards finite.",
-    kernel.BAD_SUM: "The transition probabilities of {pair} sum to {number:.9g}, which is not 1 within {tolerance:g}. "
+    BAD_PROBABILITY: "A transition probability of {pair} is {number:g}. Make it finite and not negative.",
+    BAD_INDEX: "A next state of {pair} is {number:.0f}, but states are numbered from 0 to {last}. Correct its column.",
+    BAD_REWARD: "The expected reward of {pair} is {number:g}. Make its rewards finite.",
+    BAD_SUM: "The transition probabilities of {pair} sum to {number:.9g}, which is not 1 within {tolerance:g}. "
     "Normalise them.",
+}
+DRAWS = {"uniform": torch.rand, "normal": torch.randn}
+COMPILE: dict[str, Any] = {
+    # Sums of a few gathered numbers take 2 to 5 times as long once reassociation lets LLVM vectorise them.
+    "fastmath": {"contract", "arcp", "nsz"},
+    "error_model": "numpy",
+    "nogil": True,
+    "cache": True,
 }
 
 
@@ -50,7 +74,7 @@ class TabularMDP:
         reward_range: Smallest and largest expected reward of a pair, and 0 where episodes can end.
         name: Name of the problem.
         entries: The table itself: transitions, expected rewards (S, A) and terminal states (S,).
-        largest_row_sum: Of the probabilities of a pair. Rounding may make it a little more than 1.
+        largest_row_sum: The largest sum of the probabilities of a pair. Rounding may make it a little more than 1.
     """
 
     def __init__(
@@ -74,11 +98,11 @@ class TabularMDP:
                 stored; CSR (S * A, S), 0 where nothing is stored; or (N,), in the order of the N entries
                 of CSR transitions. The last three are averaged to r(s, a).
             gamma: In (0, 1), both ends excluded.
-            terminal: (S,), bool. These states pay nothing, nothing follows them, and their value is 0 whatever `v`
-                says. Their rows may be empty.
+            terminal: (S,), bool. These states pay nothing, nothing follows them, and their value is 0, whatever it
+                is in `v`. Their rows may be empty.
             done: (N,), bool, in the order of the N entries of CSR transitions. Such a transition pays its reward
                 and ends the episode.
-            device: Where backups are computed.
+            device: The device of backups.
             name: Name of the problem, for `describe`.
             label: More entries for `describe`; JSON types only.
 
@@ -93,25 +117,28 @@ class TabularMDP:
         mask = _flags(terminal, self.n_states, "terminal", "state")
         reward, self._rising = _checked(csr, rewards, mask)
         ends = _flags(done, len(csr.data), "done", "stored transition")
-        self._has_terminal, has_ends = bool(mask.any()), bool(ends.any())
-        self._episodic = self._has_terminal or has_ends
-        if has_ends:
+        if bool(ends.any()):
             csr = csr.without(ends)
         least, self.largest_row_sum = _row_sums(csr, mask)
         # Bounds that rely on rows that sum to 1 would be wrong by the difference over 1 - gamma.
         self._exact_rows = max(1.0 - least, self.largest_row_sum - 1.0) <= 1e-12
+        self._episodic = bool(mask.any()) or bool(ends.any())
         nothing = [0.0] if self._episodic else []  # an ended episode pays 0 from then on
         self.reward_range = (min([float(reward.min()), *nothing]), max([float(reward.max()), *nothing]))
-        check_values("TabularMDP", self.reward_range, self.gamma)
-        self._csr = Csr(*(part.to(device) for part in csr))
-        self.entries = Entries(
-            **self._csr._asdict(), reward=reward.to(device), terminal=mask.to(device), gamma=self.gamma
-        )
+        check_rewards("TabularMDP", self.reward_range, self.gamma)
+        csr = Csr(*(part.to(device) for part in csr))
+        self.entries = Entries(*csr, reward.to(device), mask.to(device))
         self.device = self.entries.reward.device
-        self._engine = Compiled(self.entries) if self.device.type == "cpu" else Products(self.entries)
+        self._actions = torch.arange(self.n_actions, device=self.device)
+        self._firsts = torch.arange(self.n_states, device=self.device) * self.n_actions  # row of a state's action 0
+        if bool(mask.any()):  # nothing follows terminal states, and they are worth nothing to others
+            over = self.entries.terminal
+            csr = csr.without(over[csr.indices] | csr.spread(over.repeat_interleave(self.n_actions)))
+        self._csr, engine = csr, Compiled if self.device.type == "cpu" else Products
+        self._engine = engine(csr, self.entries.reward, self.gamma)
 
     def __repr__(self) -> str:
-        return summary(self, self.name, f"{len(self._csr.data):,} transitions")
+        return summary(self, self.name, f"{len(self.entries.data):,} transitions")
 
     @classmethod
     def deterministic(cls, *, following: Tensor, rewards: Table, gamma: float, **options: Any) -> TabularMDP:
@@ -154,7 +181,7 @@ class TabularMDP:
             **self._label,
             "states": self.n_states,
             "actions": self.n_actions,
-            "transitions": len(self._csr.data),
+            "transitions": len(self.entries.data),
             "episodic": self._episodic,
             "rows_sum_to_one": self._exact_rows,
             "gamma": self.gamma,
@@ -163,75 +190,99 @@ class TabularMDP:
 
     def backup(self, v: Tensor) -> Tensor:
         """All pairs, (S, A)."""
-        return self._engine.block(self._values(v))
+        return self._engine.backup(checked_values(self, v))
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """A full sweep: the maximum over actions (S,) and its first action (S,) int64. Terminal states give 0, 0."""
-        return self._engine.improve(self._values(v))
+        return self._engine.improve(checked_values(self, v))
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
         """Listed pairs: states (K,) and actions (K,) give (K,)."""
-        if states.shape != actions.shape:
-            raise ValueError(
-                f"backup_at needs one action for each state, got {tuple(states.shape)} and {tuple(actions.shape)}."
-            )
-        listed = self._listed(states, self.n_states, "state"), self._listed(actions, self.n_actions, "action")
-        return self._engine.pairs(self._values(v), *listed)
+        check_pairs(states, actions)
+        rows = self._listed("state", states) * self.n_actions + self._listed("action", actions)
+        return self._engine.backup(checked_values(self, v), rows, self._actions[:1])[:, 0]
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
         """All actions of some states, (K, A)."""
-        return self._engine.block(self._values(v), states=self._listed(states, self.n_states, "state"))
+        rows = self._listed("state", states) * self.n_actions
+        return self._engine.backup(checked_values(self, v), rows, self._actions)
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
         """Some actions of all states, (S, K)."""
-        return self._engine.block(self._values(v), actions=self._listed(actions, self.n_actions, "action"))
+        return self._engine.backup(checked_values(self, v), self._firsts, self._listed("action", actions))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,), without the transitions that end an episode."""
-        if policy.shape != (self.n_states,):
-            raise ValueError(f"A policy is one action for each of {self.n_states} states, got {tuple(policy.shape)}.")
-        policy = self._listed(policy, self.n_actions, "action")
-        states = torch.arange(self.n_states, device=self.device)
-        chain = Csr(*take_rows(*self._csr, states * self.n_actions + policy))
-        terminal = self.entries.terminal
-        if self._has_terminal:
-            chain = chain.without(terminal[chain.indices] | chain.spread(terminal))
+        check_policy(self, policy)
+        rows = self._firsts + self._listed("action", policy)
+        chain = self._csr.rows(rows)
         size = (self.n_states, self.n_states)
         if self._rising:
             transitions = sparse_rows(chain.indptr, chain.indices.to(chain.indptr.dtype), chain.data.double(), size)
         else:  # a CSR tensor needs every column once, in order
+            states = torch.arange(self.n_states, device=self.device)
             places = torch.stack([chain.spread(states), chain.indices.to(torch.int64)])
             merged = torch.sparse_coo_tensor(places, chain.data.double(), size, check_invariants=False).coalesce()
             counts = torch.bincount(merged.indices()[0], minlength=self.n_states)
             bounds = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
             transitions = sparse_rows(bounds, merged.indices()[1], merged.values(), size)
-        return MarkovRewardProcess(
-            reward=self.entries.reward[states, policy], transitions=transitions, gamma=self.gamma
-        )
+        reward = self.entries.reward.reshape(-1)[rows]
+        return MarkovRewardProcess(reward=reward, transitions=transitions, gamma=self.gamma)
 
-    def _values(self, v: Tensor) -> Tensor:
-        """Values for backups: contiguous, and 0 in terminal states."""
-        v = torch.as_tensor(v)
-        if v.shape != (self.n_states,) or v.dtype not in (torch.float32, torch.float64) or v.device != self.device:
-            raise ValueError(
-                f"v must hold {self.n_states} values in float32 or float64 on {self.device}, "
-                f"got {tuple(v.shape)}, {v.dtype} on {v.device}."
-            )
-        v = v.detach().contiguous()
-        return v.masked_fill(self.entries.terminal, 0.0) if self._has_terminal else v
+    def _listed(self, what: Literal["state", "action"], numbers: Tensor) -> Tensor:
+        return checked_numbers(what, numbers, self.n_states if what == "state" else self.n_actions)
 
-    def _listed(self, numbers: Tensor, size: int, what: str) -> Tensor:
-        """Checked numbers of states or actions: a compiled backup would read past the end of the table."""
-        if numbers.ndim != 1 or numbers.dtype not in (torch.int32, torch.int64) or numbers.device != self.device:
-            raise ValueError(
-                f"A list of {what}s has one axis and whole numbers, on {self.device}, "
-                f"got {tuple(numbers.shape)}, {numbers.dtype} on {numbers.device}."
-            )
-        if len(numbers):
-            low, high = (int(end) for end in numbers.aminmax())
-            if low < 0 or high >= size:
-                raise ValueError(f"There is no {what} {low if low < 0 else high}: they go from 0 to {size - 1}.")
-        return numbers.to(torch.int64).contiguous()
+
+def toy_mdp(
+    generator: torch.Generator | int,
+    *,
+    n_states: int = 1000,
+    n_actions: int = 100,
+    gamma: float = 0.95,
+    reward: Literal["uniform", "normal"] = "uniform",
+    device: str | torch.device = "cpu",
+) -> TabularMDP:
+    """Draw the paper's toy MDP: a random problem whose optimal Q is nevertheless close to low rank.
+
+    Every pair leads to one next state, drawn uniformly, and pays one reward, drawn once. The defaults are those of
+    Fig. 1 in Yang et al., "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR 2020. With
+    rewards from N(0, 1) that figure does not come out. Equal seeds give equal problems on every device.
+
+    Args:
+        generator: A torch generator, which draws the next states and then the rewards; or a seed.
+        n_states: S.
+        n_actions: A.
+        gamma: In (0, 1).
+        reward: "uniform" draws from U(0, 1), and "normal" from N(0, 1).
+        device: Device of the model.
+    """
+    if reward not in DRAWS:
+        raise ValueError(f"The toy MDP draws rewards from {' or '.join(DRAWS)}, got {reward!r}.")
+    check_whole("The toy MDP", n_states=n_states, n_actions=n_actions)
+    label: dict[str, object] = {"reward": reward}
+    if not isinstance(generator, torch.Generator):
+        label["seed"] = seed = operator.index(generator)
+        generator = torch.Generator().manual_seed(seed)
+    source = generator.device
+    following = torch.randint(n_states, (n_states * n_actions,), generator=generator, device=source)
+    return TabularMDP.deterministic(
+        following=following.reshape(n_states, n_actions),
+        rewards=DRAWS[reward](n_states, n_actions, generator=generator, dtype=torch.float64, device=source),
+        gamma=gamma,
+        device=device,
+        name="toy",
+        label=label,
+    )
+
+
+class Entries(NamedTuple):
+    """A finite MDP as tensors on one device. Rows of `data` sum to less than 1 where an episode may end."""
+
+    indptr: Tensor  # (S * A + 1,), int32 or int64
+    indices: Tensor  # (N,), next states, int32 or int64
+    data: Tensor  # (N,), probabilities, float32 or float64
+    reward: Tensor  # (S, A), float64, expected; 0 in terminal states
+    terminal: Tensor  # (S,), bool
 
 
 class Csr(NamedTuple):
@@ -250,6 +301,151 @@ class Csr(NamedTuple):
     def spread(self, of_row: Tensor) -> Tensor:
         """A value of each row (n,), repeated for each of its entries (N,)."""
         return torch.repeat_interleave(of_row, self.indptr.diff().to(torch.int64))
+
+    def rows(self, rows: Tensor) -> Csr:
+        """The matrix of some rows (K,)."""
+        starts, counts = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
+        bounds = torch.cat([self.indptr.new_zeros(1), counts.cumsum(0, dtype=self.indptr.dtype)])
+        within = torch.arange(int(bounds[-1]), device=rows.device)
+        entries = within + torch.repeat_interleave((starts - bounds[:-1]).to(torch.int64), counts)
+        return Csr(bounds, self.indices[entries], self.data[entries])
+
+
+class Compiled:
+    """Backups by the kernels of the CPU, on as many threads as torch uses."""
+
+    def __init__(self, csr: Csr, reward: Tensor, gamma: float) -> None:
+        self._arguments = (*(part.numpy() for part in csr), reward.reshape(-1).numpy(), gamma)
+        n_states, self._n_actions = reward.shape
+        self._firsts, self._actions = np.arange(n_states) * self._n_actions, np.arange(self._n_actions)
+        self._per_pair = 1 + len(csr.data) // reward.numel()
+
+    def backup(self, v: Tensor, rows: Tensor | None = None, offsets: Tensor | None = None) -> Tensor:
+        """The rows of the matrix at each of `rows` (K,) plus each of `offsets` (L,): (K, L); without them (S, A)."""
+        firsts = self._firsts if rows is None else rows.numpy()
+        actions = self._actions if offsets is None else offsets.numpy()
+        out = torch.empty(len(firsts), len(actions), dtype=v.dtype)
+        given = (*self._arguments, v.numpy(), firsts, actions)
+        self._share_out(lambda low, high: backup_rows(*given, low, high, out.numpy()), *out.shape)
+        return out
+
+    def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Maximum and first maximiser over actions, each (S,)."""
+        best, action = torch.empty_like(v), torch.empty(len(v), dtype=torch.int64)
+        given, found = (*self._arguments, v.numpy(), self._n_actions), (best.numpy(), action.numpy())
+        self._share_out(lambda low, high: improve(*given, low, high, *found), len(v), self._n_actions)
+        return best, action
+
+    def _share_out(self, work: Any, size: int, pairs_each: int) -> None:
+        share_out(work, size, torch.get_num_threads(), least=1 + LEAST // max(1, self._per_pair * pairs_each))
+
+
+class Products:
+    """The same by torch's sparse matrix products, for CUDA and as the reference of the kernels."""
+
+    def __init__(self, csr: Csr, reward: Tensor, gamma: float) -> None:
+        self._reward, self._gamma = reward, gamma
+        # Sparse products need one dtype for both index arrays, and float64.
+        self._csr = Csr(csr.indptr, csr.indices.to(csr.indptr.dtype), csr.data.double())
+        self._matrix = sparse_rows(*self._csr, (reward.numel(), len(reward)))
+
+    def backup(self, v: Tensor, rows: Tensor | None = None, offsets: Tensor | None = None) -> Tensor:
+        """As in `Compiled`."""
+        matrix, reward = self._matrix, self._reward
+        if rows is not None and offsets is not None:
+            places = rows[:, None] + offsets
+            matrix = sparse_rows(*self._csr.rows(places.reshape(-1)), (places.numel(), len(v)))
+            reward = reward.reshape(-1)[places]
+        return (reward + self._gamma * (matrix @ v.double()).reshape(reward.shape)).to(v.dtype)
+
+    def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """As in `Compiled`. Forms Q, which has the size of the stored rewards."""
+        top = self.backup(v).max(1)
+        return top.values, top.indices
+
+
+@njit(inline="always", **COMPILE)
+def _pair(indptr, indices, data, reward, gamma, v, row):  # type: ignore[no-untyped-def]
+    """One backup, in the dtype of v."""
+    total = 0.0
+    # Unsigned, because numba tests signed indices for counting from the end.
+    for k in range(np.uint64(indptr[row]), np.uint64(indptr[row + 1])):
+        total += np.float64(data[k]) * np.float64(v[np.uint64(indices[k])])
+    return v.dtype.type(reward[row] + gamma * total)
+
+
+@njit(**COMPILE)
+def backup_rows(indptr, indices, data, reward, gamma, v, rows, offsets, low, high, out):  # type: ignore[no-untyped-def]
+    """The rows at rows[low..high-1] plus each of the offsets: out (len(rows), len(offsets))."""
+    for i in range(low, high):
+        for k in range(len(offsets)):
+            out[i, k] = _pair(indptr, indices, data, reward, gamma, v, rows[i] + offsets[k])
+
+
+@njit(**COMPILE)
+def improve(indptr, indices, data, reward, gamma, v, n_actions, low, high, best, action):  # type: ignore[no-untyped-def]
+    """Maximum and first maximiser over the actions of states low..high-1; NaN counts as the largest."""
+    for s in range(low, high):
+        row = s * n_actions
+        top, first = _pair(indptr, indices, data, reward, gamma, v, row), 0
+        for a in range(1, n_actions):
+            value = _pair(indptr, indices, data, reward, gamma, v, row + a)
+            if value > top or (np.isnan(value) and not np.isnan(top)):
+                top = value
+                first = a
+        best[s] = top
+        action[s] = first
+
+
+@njit(**COMPILE)
+def _check(indptr, indices, data, rewards, per_row, per_entry, per_next, terminal, tolerance, expected):  # type: ignore[no-untyped-def]
+    """Look for the first error in one pass over the stored entries, and fill `expected` (S, A) with expected rewards.
+
+    The reward of entry k, in a row and with next state j, is rewards[per_row * row + per_entry * k + per_next * j].
+    With the last two 0 it is the reward of the pair. Rows of terminal states (S,) may be empty, the others sum to 1
+    within the tolerance. Returns the code of the error, its row and its number, and whether all columns rise.
+    """
+    n_states, n_actions = expected.shape
+    of_pair = per_entry == 0 and per_next == 0
+    rising = True
+    for row in range(n_states * n_actions):
+        low, high = indptr[row], indptr[row + 1]
+        if low < 0 or high < low or high > data.shape[0]:
+            return BAD_BOUNDS, row, float(high), rising
+        total, mean, before = 0.0, 0.0, -1
+        for k in range(low, high):
+            p, j = np.float64(data[k]), indices[k]
+            if not 0.0 <= p < np.inf:
+                return BAD_PROBABILITY, row, p, rising
+            if j < 0 or j >= n_states:
+                return BAD_INDEX, row, float(j), rising
+            if not of_pair:
+                mean += p * rewards[per_row * row + per_entry * k + per_next * j]
+            rising = rising and j > before
+            before = j
+            total += p
+        if of_pair:
+            mean = float(rewards[per_row * row])
+        if not np.isfinite(mean):
+            return BAD_REWARD, row, mean, rising
+        state = row // n_actions
+        if not abs(total - 1.0) <= tolerance and not (low == high and terminal[state]):
+            return BAD_SUM, row, total, rising
+        expected[state, row - state * n_actions] = 0.0 if terminal[state] else mean
+    return SOUND, 0, 0.0, rising
+
+
+def _checked(csr: Csr, rewards: Table, terminal: Tensor) -> tuple[Tensor, bool]:
+    """Expected rewards (S, A), and whether the columns of every row rise; raises for the first bad pair."""
+    arrays = [part.cpu().numpy() for part in csr]
+    n_states, n_actions = len(terminal), (len(csr.indptr) - 1) // len(terminal)
+    flat, strides = _read_rewards(rewards, arrays, (n_states, n_actions))
+    expected = np.empty((n_states, n_actions))
+    code, row, number, rising = _check(*arrays, flat, *strides, terminal.numpy(), SUM_TOLERANCE, expected)
+    if code != SOUND:
+        pair = f"state {row // n_actions}, action {row % n_actions}"
+        raise ValueError(PROBLEMS[code].format(pair=pair, number=number, last=n_states - 1, tolerance=SUM_TOLERANCE))
+    return torch.from_numpy(expected), bool(rising)
 
 
 def _read_transitions(transitions: Table) -> tuple[Csr, tuple[int, int]]:
@@ -289,6 +485,36 @@ def _read_csr(table: Table) -> Csr | None:
         return Csr(torch.from_numpy(table.indptr), torch.from_numpy(table.indices), data)
 
 
+def _read_rewards(
+    rewards: Table, arrays: list[np.ndarray], size: tuple[int, int]
+) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """Rewards as a flat array, and its strides for a row, an entry and a next state."""
+    indptr, indices, data = arrays
+    n_states, n_actions = size
+    csr = _read_csr(rewards)
+    if csr is not None:
+        shape = (n_states * n_actions, n_states)
+        if tuple(rewards.shape) != shape:
+            raise ValueError(
+                f"Sparse rewards must have the shape of the transitions, {shape}, got {tuple(rewards.shape)}."
+            )
+        bounds, columns, values = (part.cpu().numpy() for part in csr)
+        if not (np.array_equal(bounds, indptr) and np.array_equal(columns, indices)):  # in the order of transitions
+            stored = scipy.sparse.csr_matrix((values, columns, bounds), shape=shape, copy=True)
+            stored.sum_duplicates()
+            rows = np.repeat(np.arange(shape[0]), np.diff(indptr))
+            values = np.asarray(stored[rows, indices.copy()]).reshape(-1)  # SciPy may not write to torch's memory
+        return values, (0, 1, 0)
+    dense = _floats(rewards, "rewards")
+    places = {size: (1, 0, 0), (*size, n_states): (n_states, 0, 1), data.shape: (0, 1, 0)}
+    if dense.shape not in places:
+        raise ValueError(
+            f"Rewards of {n_states} states and {n_actions} actions have the shape {size}, {(*size, n_states)} or "
+            f"{data.shape} (one for each stored transition), got {dense.shape}."
+        )
+    return dense.reshape(-1), places[dense.shape]
+
+
 def _floats(array: Any, name: str) -> np.ndarray:
     """A contiguous array of float32 or float64, in the caller's memory where it already is one."""
     array = np.asarray(array.detach().cpu() if isinstance(array, Tensor) else array)
@@ -298,22 +524,9 @@ def _floats(array: Any, name: str) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=np.dtype(wanted).newbyteorder("="))
 
 
-def _row_sums(csr: Csr, terminal: Tensor) -> tuple[float, float]:
-    """Smallest and largest sum of the rows of states that are not terminal; 1 and 1 if there are none."""
-    indptr = csr.indptr.cpu().numpy().astype(np.int64)
-    filled = indptr[1:] > indptr[:-1]
-    sums = np.zeros(len(filled))
-    if filled.any():
-        sums[filled] = np.add.reduceat(csr.data.cpu().numpy().astype(np.float64), indptr[:-1][filled])
-    sums = sums.reshape(len(terminal), -1)[~terminal.cpu().numpy()]
-    return (float(sums.min()), float(sums.max())) if sums.size else (1.0, 1.0)
-
-
 def _flags(given: Any, size: int, name: str, each: str) -> Tensor:
-    """A mask (size,) on the CPU, all False if none is given."""
-    if given is None:
-        return torch.zeros(size, dtype=torch.bool)
-    flags = torch.as_tensor(given).cpu()
+    """A mask (size,) on the CPU; all False by default."""
+    flags = torch.zeros(size, dtype=torch.bool) if given is None else torch.as_tensor(given).cpu()
     if flags.dtype != torch.bool or flags.shape != (size,):
         raise ValueError(
             f"{name} needs one bool for each {each}, that is ({size},), got {flags.dtype} {tuple(flags.shape)}."
@@ -321,51 +534,12 @@ def _flags(given: Any, size: int, name: str, each: str) -> Tensor:
     return flags
 
 
-def _checked(csr: Csr, rewards: Table, terminal: Tensor) -> tuple[Tensor, bool]:
-    """Expected rewards (S, A), and whether the columns of every row rise; raises for the first bad pair."""
-    arrays = [part.cpu().numpy() for part in csr]
-    n_states, n_actions = len(terminal), (len(csr.indptr) - 1) // len(terminal)
-    flat, strides = _read_rewards(rewards, arrays, (n_states, n_actions))
-    expected = np.empty((n_states, n_actions))
-    tolerance = kernel.SUM_TOLERANCE
-    code, row, number, rising = kernel.check(*arrays, flat, *strides, terminal.numpy(), tolerance, expected)
-    if code != kernel.SOUND:
-        pair = f"state {row // n_actions}, action {row % n_actions}"
-        raise ValueError(_PROBLEMS[code].format(pair=pair, number=number, last=n_states - 1, tolerance=tolerance))
-    return torch.from_numpy(expected), bool(rising)
-
-
-def _read_rewards(
-    rewards: Table, arrays: list[np.ndarray], size: tuple[int, int]
-) -> tuple[np.ndarray, tuple[int, int, int]]:
-    """Rewards as a flat array, and its strides for a row, an entry and a next state."""
-    n_states, n_actions = size
-    csr = _read_csr(rewards)
-    if csr is not None:
-        if tuple(rewards.shape) != (n_states * n_actions, n_states):
-            raise ValueError(
-                f"Sparse rewards must have the shape of the transitions, {(n_states * n_actions, n_states)}, "
-                f"got {tuple(rewards.shape)}."
-            )
-        return _aligned(csr, arrays, n_states), (0, 1, 0)
-    dense = _floats(rewards, "rewards")
-    places = {(n_states, n_actions): (1, 0, 0), (*size, n_states): (n_states, 0, 1), arrays[2].shape: (0, 1, 0)}
-    if dense.shape not in places:
-        raise ValueError(
-            f"Rewards of {n_states} states and {n_actions} actions have the shape {size}, {(*size, n_states)} or "
-            f"{arrays[2].shape} (one for each stored transition), got {dense.shape}."
-        )
-    return dense.reshape(-1), places[dense.shape]
-
-
-def _aligned(csr: Csr, arrays: list[np.ndarray], n_states: int) -> np.ndarray:
-    """Sparse rewards in the order of the stored transitions."""
-    indptr, indices, data = (part.cpu().numpy() for part in csr)
-    if np.array_equal(indptr, arrays[0]) and np.array_equal(indices, arrays[1]):
-        return data
-    ordered = scipy.sparse.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_states), copy=True)
-    ordered.check_format(full_check=True)
-    ordered.sum_duplicates()
-    out = np.empty(arrays[2].shape)
-    kernel.align(*arrays[:2], ordered.indptr, ordered.indices, ordered.data, out)
-    return out
+def _row_sums(csr: Csr, terminal: Tensor) -> tuple[float, float]:
+    """Smallest and largest sum of the rows of states that are not terminal; 1 and 1 without any."""
+    indptr = csr.indptr.cpu().numpy().astype(np.int64)
+    filled = indptr[1:] > indptr[:-1]
+    sums = np.zeros(len(filled))
+    if filled.any():
+        sums[filled] = np.add.reduceat(csr.data.cpu().numpy().astype(np.float64), indptr[:-1][filled])
+    sums = sums.reshape(len(terminal), -1)[~terminal.cpu().numpy()]
+    return (float(sums.min()), float(sums.max())) if sums.size else (1.0, 1.0)

@@ -1,7 +1,7 @@
-"""The control tasks of the paper, and one of ours, by the names that the command line and run directories use.
+"""The control tasks of the paper, and one more, by the names that the command line and run directories use.
 
 The equations are from appendix B of "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR
-2020. Variant "paper" is what the paper prints, and "authors" is what the authors' program does.
+2020. Variant "paper" follows the printed paper, and "authors" follows the authors' program.
 
 The state of a task consists of pairs (position, speed), and the task gives the acceleration of each pair. With the time
 step tau and the acceleration a at the old state, one Euler step is
@@ -26,8 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.mdp.control_task import Axis, ControlTask, Reward, Step, coordinates
-from svrl.mdp.metric import TimeToGoal, UprightNorm
+from svrl.mdp.control_task import Axis, ControlTask, Reward, Step, TimeToGoal, UprightNorm, coordinates
 from svrl.runtime.names import nearest_name
 
 Accelerations = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
@@ -38,7 +37,7 @@ MOTORS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Motion:
-    """What a variant decides; for the update order see above."""
+    """The choices of a variant; for the update order see above."""
 
     time_step: float  # tau, in the task's unit of time
     reward_offset: float = 0.0

@@ -10,9 +10,9 @@ method takes V and policy from a low-rank part of the row-centred average.
 
 Which directions? With sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup,
 fresh samples confirm the share u_k' F w_k / sigma_k of the direction: near 1 for signal, near 0 for noise. It scales
-the direction, and a direction below `least` is left out. Above one half, keeping it lowers the held-out squared error
-of Q. Noise hurts the maximum over actions more, and 0.7 gave better policies than 0.5. Choosing by energy fails for
-control: three directions may hold 99% of the norm and lose the policy.
+the direction, and a direction with a share below `LEAST` is left out. Above one half, keeping it lowers the held-out
+squared error of Q. Noise hurts the maximum over actions more, and 0.7 gave better policies than 0.5. Choosing by energy
+fails for control: three directions may hold 99% of the norm and lose the policy.
 
 The running average must forget, and so stays noisier than the samples allow. So the final policy comes from the plain
 mean of all backups of the second half of the iterations, when the values have nearly settled. The even iterations
@@ -44,6 +44,10 @@ from svrl.matrix.subspace import leading_directions
 from svrl.planning.method import Meter, MethodResult, State
 from svrl.planning.sampling import check_share, first_policy
 
+LEAST = 0.7
+"""Directions with a smaller confirmed share are left out."""
+MEMORY = 0.9
+"""Weight of the past in the running mean of the confirmed shares."""
 NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and values are those of the plain average."
 
 
@@ -123,8 +127,6 @@ class AveragedStructuredIteration:
         p: Share of the pairs sampled in an iteration.
         rank: Most directions; or exactly this many, believed in full, if `choose` is off.
         choose: Scale directions by the share that fresh samples confirm, and value actions by fresh samples.
-        least: Leave out directions with a smaller confirmed share.
-        memory: Weight of the past in the running mean of the confirmed shares.
         max_iterations: Iterations; noise has no natural end.
     """
 
@@ -132,8 +134,6 @@ class AveragedStructuredIteration:
     p: float = 1.0
     rank: int = 20
     choose: bool = True
-    least: float = 0.7
-    memory: float = 0.9
     max_iterations: int = 90
     name = "averaged-svp"
 
@@ -141,8 +141,6 @@ class AveragedStructuredIteration:
         name = "AveragedStructuredIteration"
         check_whole(name, samples=self.samples, rank=self.rank, max_iterations=self.max_iterations)
         check_share(name, self.p)
-        if not (0.0 <= self.least < 1.0 and 0.0 <= self.memory < 1.0):
-            raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
     def checks(self, n_actions: int) -> int:
         """Further samples of each state's chosen action in an iteration."""
@@ -166,7 +164,13 @@ class AveragedStructuredIteration:
             weight = self._confirmed(meter, state, fresh)
             _average(meter, state, fresh, self.max_iterations // 2)
             q, mean = _filled(state)
-            left, right = _directions(q - mean, state, self.rank, generator)
+            if state.directions is None:
+                size = meter.n_actions, min(self.rank, meter.n_states, meter.n_actions)
+                right = torch.randn(size, generator=generator, dtype=q.dtype, device=q.device)
+                state.directions = leading_directions(q - mean, right, 12)
+            else:  # they turn little from one iteration to the next
+                state.directions = leading_directions(q - mean, state.directions[1], 2)
+            left, right = state.directions
             weight = weight[: left.shape[1]]
             estimate = (left * weight) @ right.mT
             estimate += mean
@@ -210,7 +214,7 @@ class AveragedStructuredIteration:
         shares = [_agreement(*half, _centred(other)) for half, (_, other) in zip(halves, pairs, strict=True)]
         share = (0.5 * (shares[0] + shares[1])).clamp(0.0, 1.0)
         whole = 2.0 * share / (1.0 + share)
-        kept = whole >= self.least
+        kept = whole >= LEAST
         gain = 0.0
         for (half_left, half_right), (own, other) in zip(halves, pairs, strict=True):
             structured = ((half_left * share * kept) @ half_right.mT).argmax(1, keepdim=True)
@@ -227,12 +231,11 @@ class AveragedStructuredIteration:
             return state.agreement
         centred = fresh.centred(meter)
         structured, plain = (fresh.advantage_at(meter, one, centred) for one in (state.structured, state.plain))
-        state.gain = self.memory * state.gain + (1.0 - self.memory) * (structured - plain)
+        state.gain = MEMORY * state.gain + (1.0 - MEMORY) * (structured - plain)
         now = _agreement(*state.directions, centred) / fresh.share_left(meter)
-        agreement = self.memory * state.agreement[: len(now)] + (1.0 - self.memory) * now
-        state.agreement = agreement
-        kept = agreement.clamp(0.0, 1.0)
-        return torch.where(kept >= self.least, kept, torch.zeros_like(kept))
+        state.agreement = MEMORY * state.agreement[: len(now)] + (1.0 - MEMORY) * now
+        kept = state.agreement.clamp(0.0, 1.0)
+        return torch.where(kept >= LEAST, kept, torch.zeros_like(kept))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +248,7 @@ class Fresh:
     def centred(self, meter: Meter) -> Tensor:
         """Samples minus the mean of their row, (S, A); zero where nothing was sampled."""
         if self.index is None:
-            return self.values - self.values.mean(1, keepdim=True)
+            return _centred(self.values)
         rows = self.index // meter.n_actions
         mean = means_of_rows(rows, self.values, meter.n_states)
         dense = torch.zeros(meter.n_states * meter.n_actions, dtype=self.values.dtype, device=meter.device)
@@ -305,15 +308,13 @@ def _average(meter: Meter, state: AverageState, fresh: Fresh, half: int) -> None
         return
     state.q.lerp_(fresh.values, 1.0 / (1.0 + forget * state.iteration))
     if state.iteration >= half:
-        count = (state.iteration - half) // 2 + 1
-        if state.iteration % 2:
-            state.odd = _mean(state.odd, fresh.values, count)
+        count, odd = (state.iteration - half) // 2 + 1, state.iteration % 2 == 1
+        mean = state.odd if odd else state.even
+        mean = fresh.values.clone() if mean is None else mean.lerp_(fresh.values, 1.0 / count)
+        if odd:
+            state.odd = mean
         else:
-            state.even = _mean(state.even, fresh.values, count)
-
-
-def _mean(mean: Tensor | None, values: Tensor, count: int) -> Tensor:
-    return values.clone() if mean is None else mean.lerp_(values, 1.0 / count)
+            state.even = mean
 
 
 def _filled(state: StructuredState) -> tuple[Tensor, Tensor]:
@@ -343,16 +344,3 @@ def _centred(q: Tensor) -> Tensor:
 def _agreement(left: Tensor, right: Tensor, centred: Tensor) -> Tensor:
     """The share (r,) of each direction that other, centred backups (S, A) confirm."""
     return ((centred @ right) * left).sum(0) / left.square().sum(0).clamp(min=1e-30)
-
-
-def _directions(
-    centred: Tensor, state: StructuredState, rank: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Leading singular directions of (S, A), from those of the last iteration, which hardly turn."""
-    rank = min(rank, *centred.shape)
-    if state.directions is None:
-        right = torch.randn(centred.shape[1], rank, generator=generator, dtype=centred.dtype, device=centred.device)
-        state.directions = leading_directions(centred, right, 12)
-    else:
-        state.directions = leading_directions(centred, state.directions[1], 2)
-    return state.directions

@@ -53,20 +53,7 @@ class _FromValues:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _DrawnPairs(_FromValues):
-    """The parameters of the three baselines that draw pairs."""
-
-    p: float = 0.2
-    tolerance: float = 1e-6
-    max_iterations: int = 200
-
-    def __post_init__(self) -> None:
-        check_share(type(self).__name__, self.p)
-        check_whole(type(self).__name__, max_iterations=self.max_iterations)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampledMax(_DrawnPairs):
+class SampledMax(_FromValues):
     """V from the drawn actions alone.
 
     Attributes:
@@ -75,19 +62,30 @@ class SampledMax(_DrawnPairs):
         max_iterations: Most iterations.
     """
 
+    p: float = 0.2
+    tolerance: float = 1e-6
+    max_iterations: int = 200
     name = "sampled-max"
 
-    def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
-        """The maximum of the draw; a state without a draw keeps its value."""
-        best, action = best_of_rows(meter, observe(meter, state.v, self.p, generator, cover=True))
-        seen = best.isfinite()
-        v, policy = torch.where(seen, best, state.v), torch.where(seen, action, state.policy)
+    def __post_init__(self) -> None:
+        check_share(type(self).__name__, self.p)
+        check_whole(type(self).__name__, max_iterations=self.max_iterations)
+
+    def step(self, meter: Meter, state: Any, generator: torch.Generator) -> SampledState:
+        """Back up a draw, and take the best pair of each row; a state without one keeps its value."""
+        best, action = self._best(meter, state, observe(meter, state.v, self.p, generator, cover=True))
+        known = best.isfinite()
+        v, policy = torch.where(known, best.double(), state.v), torch.where(known, action, state.policy)
         settle(state, v, policy, self.tolerance, self.p)
         return state
 
+    def _best(self, meter: Meter, state: Any, drawn: Drawn) -> tuple[Tensor, Tensor]:
+        """Maximum of each row (S,), -inf where no pair is known, and its action (S,)."""
+        return best_of_rows(meter, drawn)
+
 
 @dataclass(frozen=True, kw_only=True)
-class AsyncValueIteration(_DrawnPairs):
+class AsyncValueIteration(SampledMax):
     """Asynchronous value iteration: pairs that were not drawn keep their old values.
 
     The parameters are those of `SampledMax`.
@@ -101,21 +99,14 @@ class AsyncValueIteration(_DrawnPairs):
         q = torch.full(shape, -torch.inf, dtype=torch.float32, device=meter.device)
         return TableState(v=first_values(meter, v), policy=first_policy(meter), q=q)
 
-    def step(self, meter: Meter, state: TableState, generator: torch.Generator) -> TableState:
-        """Replace the drawn entries, and take the best of each row."""
-        drawn = observe(meter, state.v, self.p, generator, cover=True)
-        self._take_in(state.q, drawn)
-        top = state.q.max(1)
-        v = torch.where(top.values.isfinite(), top.values.double(), state.v)
-        settle(state, v, top.indices, self.tolerance, self.p)
-        return state
-
     def finish(self, meter: Meter, state: TableState, generator: torch.Generator) -> MethodResult:
         """The best entries ever backed up."""
         return MethodResult(policy=state.policy, v=state.v, q=state.q)
 
-    def _take_in(self, q: Tensor, drawn: Drawn) -> None:
-        q[drawn.states, drawn.actions] = drawn.values.to(q.dtype)
+    def _best(self, meter: Meter, state: TableState, drawn: Drawn) -> tuple[Tensor, Tensor]:
+        state.q[drawn.states, drawn.actions] = drawn.values.to(state.q.dtype)
+        top = state.q.max(1)
+        return top.values, top.indices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +118,15 @@ class RowMeanUpdate(AsyncValueIteration):
 
     name = "row-mean-update"
 
-    def _take_in(self, q: Tensor, drawn: Drawn) -> None:
+    def _best(self, meter: Meter, state: TableState, drawn: Drawn) -> tuple[Tensor, Tensor]:
+        q = state.q
         old = q[drawn.states, drawn.actions]
         known = old.isfinite()
         rows, update = drawn.states[known], (drawn.values - old)[known].double()
         zeros = torch.zeros(len(q), dtype=torch.float64, device=q.device)
         count = zeros.index_add(0, rows, torch.ones_like(update))
         q += (zeros.index_add(0, rows, update) / count.clamp(min=1.0)).to(q.dtype)[:, None]
-        super()._take_in(q, drawn)
+        return super()._best(meter, state, drawn)
 
 
 @dataclass(frozen=True, kw_only=True)

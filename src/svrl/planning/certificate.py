@@ -88,11 +88,12 @@ class SampleCertificate:
 
 
 def never_ends(problem: Model | Sampler) -> bool:
-    """Whether all transitions are known to sum to 1. A model that does not say so may have ends."""
+    """Whether all transitions are known to sum to 1. A model that does not say so may have ends; a sampler may, too."""
     if isinstance(problem, GridMDP):
         return True
-    said = problem.describe()
-    return said.get("episodic") is False and said.get("rows_sum_to_one", True) is True
+    about = problem.describe()
+    known = about.get("episodic") is False and about.get("rows_sum_to_one", True) is True
+    return known and not hasattr(problem, "sample")
 
 
 def discount_of(problem: Model | Sampler) -> float:
@@ -100,11 +101,12 @@ def discount_of(problem: Model | Sampler) -> float:
     return problem.gamma * max(1.0, float(getattr(problem, "largest_row_sum", 1.0)))
 
 
-def value_offsets(change: Tensor, gamma: float, endless: bool) -> tuple[float, float]:
+def value_offsets(problem: Model | Sampler, change: Tensor) -> tuple[float, float]:
     """Numbers to add to TV for bounds on V*, from change = TV - V (S,)."""
     low, high = (float(end) for end in change.aminmax())
-    if not endless:
+    if not never_ends(problem):
         low, high = min(low, 0.0), max(high, 0.0)
+    gamma = discount_of(problem)
     factor = gamma / (1.0 - gamma)
     return factor * low, factor * high
 
@@ -122,7 +124,7 @@ def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanC
     else:
         policy = torch.as_tensor(policy).to(model.device, torch.int64)
         own = model.backup_at(v, torch.arange(model.n_states, device=model.device), policy)
-        floor = own + value_offsets(own - v, discount_of(model), never_ends(model))[0]
+        floor = own + value_offsets(model, own - v)[0]
         target = ROUNDING * max(float(own.abs().max()), 1e-100)
         valued, left, reads = chain_values(model.policy_chain(policy), own, target)
         floor = torch.maximum(floor, valued - left / (1.0 - discount_of(model)))
@@ -145,7 +147,7 @@ def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanC
 def _bounds(model: Model, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Below and above V*, (S,), and the greedy policy (S,), by one sweep."""
     best, greedy = model.improve(v)
-    low, high = value_offsets(best - v, discount_of(model), never_ends(model))
+    low, high = value_offsets(model, best - v)
     return best + low, best + high, greedy
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from svrl.matrix.arrays import check_positive, check_whole
 from svrl.matrix.cross import pivots, skeleton
 from svrl.planning.method import Meter, MethodResult
-from svrl.planning.sampling import SampledState, first_policy, first_values, settle_on_average
+from svrl.planning.sampling import SampledState, first_policy, first_values, settle
 
 BLOCK = 1 << 22
 """Entries of Q formed at once in the search for maxima."""
@@ -83,7 +83,9 @@ class CrossValueIteration:
         state.factors, state.before, state.rank = (left, right.mT), state.v, left.shape[1]
         value, best = meter.backup_policy(state.v, proposed), c.max(1)
         policy = torch.where(best.values > value, columns[best.indices], proposed)
-        settle_on_average(meter, state, torch.maximum(value, best.values), policy, self.tolerance, 0.9)
+        low, high = meter.value_range
+        v = torch.maximum(value, best.values)
+        settle(state, v, policy, self.tolerance * (high - low), 0.9, on_average=True)
         return state
 
     def finish(self, meter: Meter, state: CrossState, generator: torch.Generator) -> MethodResult:

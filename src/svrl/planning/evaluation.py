@@ -1,4 +1,4 @@
-"""The values of one fixed policy, v = r + gamma * P v, and what the policy loses.
+"""The values of one fixed policy, v = r + gamma * P v, and the loss of the policy.
 
 A residual bounds the error: with d = r + gamma * P v - v, |v - V_pi| <= max |d| / (1 - gamma). Values are computed by
 repeated backups, or from the linear system where backups would take long.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from svrl.mdp.model import MarkovRewardProcess, Model, check_problem
+from svrl.mdp.model import MarkovRewardProcess, Model, check_policy, check_problem
+from svrl.mdp.tabular import COMPILE
 from svrl.runtime.kernels import njit
 
 Solver = Literal["direct", "krylov"]
@@ -23,12 +24,6 @@ ROUNDING = 64 * torch.finfo(torch.float64).eps
 """Two computations of the same backup may differ by so much, relative to the largest value."""
 PATIENCE = 2000
 """Sweeps that are quicker than setting up a linear solver."""
-COMPILE: dict[str, Any] = {
-    "fastmath": {"contract", "arcp", "nsz"},
-    "error_model": "numpy",
-    "nogil": True,
-    "cache": True,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +51,7 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
     """
     check_problem("evaluate_policy", model, Model)
     policy = torch.as_tensor(policy).to(model.device)
-    if policy.shape != (model.n_states,) or policy.is_floating_point():
-        raise ValueError(f"A policy is one action for each of {model.n_states} states, got {tuple(policy.shape)}.")
+    check_policy(model, policy)
     chain = model.policy_chain(policy.to(torch.int64))
     target = tolerance * (1.0 - model.gamma)
     v, left, _ = chain_values(chain, torch.zeros_like(chain.reward), target)
@@ -128,29 +122,22 @@ def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -
     "direct" factorises (SciPy's SuperLU), which fills in on grids of three and more dimensions. "krylov" is BiCGSTAB
     from `start`. If it fails, the function returns the better of its last values and `start`.
     """
+    from scipy.sparse.linalg import bicgstab, splu
+
     transitions = chain.transitions.cpu()
     parts = transitions.values().numpy(), transitions.col_indices().numpy(), transitions.crow_indices().numpy()
     matrix = scipy.sparse.csr_array(parts, shape=tuple(transitions.shape))
     system = scipy.sparse.eye_array(len(matrix.indptr) - 1, format="csr") - chain.gamma * matrix
-    reward = chain.reward.cpu().numpy()
-    v, reads = (_direct if solver == "direct" else _krylov)(system, reward, start.cpu().numpy())
+    reward, first = chain.reward.cpu().numpy(), start.cpu().numpy()
+    if solver == "direct":
+        v, reads = splu(system.tocsc()).solve(reward), 1
+    else:
+        steps: list[None] = []
+        v, _ = bicgstab(system, reward, x0=first, rtol=1e-14, maxiter=1000, callback=lambda _: steps.append(None))
+        reads = 2 * len(steps)
     found = torch.from_numpy(v).to(start.device)
     better = bool(torch.isfinite(found).all()) and residual_of(chain, found) <= residual_of(chain, start)
     return (found if better else start), reads
-
-
-def _direct(system: scipy.sparse.csr_array, reward: np.ndarray, _: np.ndarray) -> tuple[np.ndarray, int]:
-    from scipy.sparse.linalg import splu
-
-    return splu(scipy.sparse.csc_matrix(system)).solve(reward), 1
-
-
-def _krylov(system: scipy.sparse.csr_array, reward: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, int]:
-    from scipy.sparse.linalg import bicgstab
-
-    steps: list[None] = []
-    v, _ = bicgstab(system, reward, x0=start, rtol=1e-14, maxiter=1000, callback=lambda _: steps.append(None))
-    return v, 2 * len(steps)
 
 
 def chain_values(

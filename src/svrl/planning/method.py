@@ -30,7 +30,7 @@ class State:
     residual: float = float("inf")  # how far v moved in the last step, in the measure of the method's stop rule
     rank: int | None = None  # of the last estimate
     finished: bool = False  # whether the method's own stop rule has fired
-    outcome: str = ""  # what went wrong, in a sentence; empty is success
+    outcome: str = ""  # a sentence on what went wrong; empty on success
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Ledger:
 
 
 class Meter:
-    """A model or a sampler with a ledger. `model` answers exact backups, `sampler` noisy ones; only one is there."""
+    """A model or a sampler with a ledger. `model` gives exact backups, `sampler` noisy ones; it has one of them."""
 
     def __init__(self, problem: Model | Sampler, ledger: Ledger | None = None) -> None:
         check_problem("A plan", problem, Model, Sampler)
@@ -99,7 +99,7 @@ class Meter:
 
     @property
     def model(self) -> Model:
-        """The exact model, or a ValueError that names the methods which plan without one."""
+        """The exact model; a sampler raises a ValueError that names the methods which plan without a model."""
         if self._exact is None:
             raise ValueError(
                 "This method needs exact backups, and the problem can only be sampled. "
@@ -109,7 +109,7 @@ class Meter:
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler, or a ValueError that says how to make one."""
+        """The sampler; a model raises a ValueError that names the ways to make one."""
         if self._exact is not None:
             raise ValueError(
                 "This method plans from samples, and the problem is an exact model. "

@@ -39,13 +39,13 @@ class Plan:
     Attributes:
         method: The repr of the method.
         name: Its short name.
-        problem: What the model says about itself.
+        problem: The entries of the model's `describe`, and the number of pairs.
         seed: Seed of all random draws.
         policy: Actions of the grid states (S,), int64.
         v: The method's values (S,). For their distance from the optimum see `certify_plan`.
         q: Dense Q (S, A), or None if the method kept only values, or factors.
         factors: left (S, r) and right (A, r) with Q = left @ right.mT, or None.
-        outcome: What went wrong, in a sentence; empty is success.
+        outcome: A sentence on what went wrong; empty on success.
         iterations: Steps taken.
         rank: Rank of the last estimate without its centre; None where nothing was estimated.
         ledger: Backups and seconds, including verification and final sweep.
@@ -175,7 +175,7 @@ def plan(
     """Plan on a model, or a sampler, by a method.
 
     Args:
-        problem: A `TabularMDP`, a `GridMDP`, or anything that answers like one; a `Sampler` for noisy backups.
+        problem: A `TabularMDP`, a `GridMDP` or another `Model`; a `Sampler` for noisy backups.
         method: A record such as `StructuredValueIteration()`.
         seed: Seed of the observed sets and samples. The same seed gives the same plan.
         start: Q (S, A) or V (S,) to start from, if the method can.
@@ -205,5 +205,5 @@ def _values(start: Tensor, meter: Meter) -> Tensor:
             f"got shape {tuple(start.shape)}."
         )
     if not bool(torch.isfinite(start).all()):
-        raise ValueError("The start has entries that are not finite. Start from finite values, or from none.")
+        raise ValueError("The start has entries that are not finite. Start from finite values, or leave start out.")
     return start

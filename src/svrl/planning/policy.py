@@ -23,20 +23,16 @@ from torch import Tensor
 from svrl.matrix import Bernoulli, Estimate, Estimator, Observed, SoftImpute
 from svrl.matrix.arrays import as_array, as_floating
 from svrl.mdp.control_task import ControlTask
-from svrl.mdp.interpolation import corner_offsets, corners, locate_inside
+from svrl.mdp.grid import corner_offsets, corners, locate_inside
+from svrl.mdp.tabular import COMPILE
 from svrl.runtime.kernels import njit, share_out
 
 TORCH_BLOCK = 1 << 24
 """Scores that plain torch holds at once."""
 LEAST = 1 << 15
 """Scores worth a thread."""
-COMPILE: dict[str, Any] = {
-    # Sums may be reordered, but NaN keeps its meaning: a place that is not a number must not become an index.
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-    "error_model": "numpy",
-    "nogil": True,
-    "cache": True,
-}
+# Sums may be reordered, but NaN keeps its meaning: a place that is not a number must not become an index.
+REORDER: dict[str, Any] = {**COMPILE, "fastmath": {"reassoc", *COMPILE["fastmath"]}}
 
 
 class Policy(Protocol):
@@ -185,7 +181,7 @@ def greedy_by_torch(task: ControlTask, states: Tensor, table: Tensor, right: Ten
     return actions, values
 
 
-@njit(inline="always", **COMPILE)
+@njit(inline="always", **REORDER)
 def _corners(base, fraction, offsets, n, index, weight):  # type: ignore[no-untyped-def]
     """Fill index and weight (2^d,) with the corners of the cell of state n."""
     weight[0] = 1.0
@@ -199,7 +195,7 @@ def _corners(base, fraction, offsets, n, index, weight):  # type: ignore[no-unty
         index[c] = base[n] + offsets[c]
 
 
-@njit(inline="always", **COMPILE)
+@njit(inline="always", **REORDER)
 def _blend(rows, index, weight, out):  # type: ignore[no-untyped-def]
     """Sum of weight[c] * rows[index[c]] over c; four at a time, because reading and writing `out` costs most."""
     count = len(index)
@@ -218,7 +214,7 @@ def _blend(rows, index, weight, out):  # type: ignore[no-untyped-def]
             out[a] += p * rows[i, a]
 
 
-@njit(**COMPILE)
+@njit(**REORDER)
 def greedy_range(base, fraction, offsets, table, right, factored, first, last, actions, values):  # type: ignore[no-untyped-def]
     """Write the first best action and its value for states first..last, at the places base (N,) and fraction (d, N).
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from svrl.matrix.arrays import check_positive, check_whole
 from svrl.mdp.model import Model
-from svrl.planning.certificate import discount_of, never_ends, value_offsets
+from svrl.planning.certificate import value_offsets
 from svrl.planning.evaluation import ROUNDING, Solver, chain_values, check_reached, sweeps
 from svrl.planning.method import Meter, MethodResult, State
 
@@ -34,8 +34,18 @@ class PolicyState(State):
     tie: float = 0.0  # another action must be better by more than this
 
 
+class _FromValues:
+    """Begins with values alone; the first policy is greedy for them."""
+
+    def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
+        """Values 0, or those given."""
+        model = meter.model  # raises for a sampler
+        zeros = torch.zeros(model.n_states, dtype=torch.float64, device=model.device)
+        return PolicyState(v=zeros if v is None else v.to(zeros))
+
+
 @dataclass(frozen=True, kw_only=True)
-class ModifiedPolicyIteration:
+class ModifiedPolicyIteration(_FromValues):
     """A full sweep, then `sweeps` backups under its greedy policy, until the values are certified.
 
     Attributes:
@@ -55,14 +65,10 @@ class ModifiedPolicyIteration:
         if self.sweeps < 0:
             raise ValueError(f"ModifiedPolicyIteration needs 0 sweeps or more, got {self.sweeps}.")
 
-    def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
-        """Values 0, or those given."""
-        return _begin(meter, v)
-
     def step(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> PolicyState:
         """One full sweep, and the evaluation unless it was the last."""
         best, policy = meter.improve(state.v)
-        low, high = value_offsets(best - state.v, discount_of(meter.problem), never_ends(meter.problem))
+        low, high = value_offsets(meter.problem, best - state.v)
         state.residual = 0.5 * (high - low)
         state.finished = state.residual <= max(self.tolerance, rounding_of_bounds(best, meter.gamma))
         state.policy, state.midpoint = policy, best + 0.5 * (low + high)
@@ -75,15 +81,13 @@ class ModifiedPolicyIteration:
 
     def finish(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> MethodResult:
         """The greedy policy of the last full sweep, and the midpoint of its bounds on V*."""
-        if state.midpoint is None:
-            state = self.step(meter, state, generator)
-        assert state.policy is not None
+        assert state.policy is not None, "finish comes after a step"
         assert state.midpoint is not None
         return MethodResult(policy=state.policy, v=state.midpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyIteration:
+class PolicyIteration(_FromValues):
     """A full sweep, then the exact values of its greedy policy, until the policy stays.
 
     A state keeps its action unless another is better by more than rounding and the error of the evaluation. So every
@@ -102,10 +106,6 @@ class PolicyIteration:
         check_whole("PolicyIteration", max_iterations=self.max_iterations)
         if self.solver not in ("direct", "krylov"):
             raise ValueError(f"PolicyIteration has no solver {self.solver!r}: choose direct or krylov.")
-
-    def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
-        """Values 0, or those given: the first policy is greedy on them."""
-        return _begin(meter, v)
 
     def step(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> PolicyState:
         """One full sweep, and the evaluation unless the policy stays."""
@@ -128,8 +128,7 @@ class PolicyIteration:
 
     def finish(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> MethodResult:
         """The last policy and its values."""
-        if state.policy is None:
-            state.v, state.policy = meter.improve(state.v)
+        assert state.policy is not None, "finish comes after a step"
         return MethodResult(policy=state.policy, v=state.v)
 
 
@@ -151,12 +150,6 @@ def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor
     check_reached(tolerance, state.residual, state.v, factor)
     found = method.finish(meter, state, generator)
     return found.v, found.policy
-
-
-def _begin(meter: Meter, v: Tensor | None) -> PolicyState:
-    model = meter.model  # raises for a sampler
-    zeros = torch.zeros(model.n_states, dtype=torch.float64, device=model.device)
-    return PolicyState(v=zeros if v is None else v.to(zeros))
 
 
 def rounding_of_bounds(v: Tensor, gamma: float) -> float:

@@ -61,7 +61,7 @@ def draw_starts(task: ControlTask, count: int, generator: Generator) -> Tensor:
     if count < 1:
         raise ValueError(f"A rollout needs at least 1 start, got {count}.")
     source = _source(generator)
-    low, high = torch.tensor([(axis.low, axis.high) for axis in task.axes], dtype=torch.float64).to(source.device).T
+    low, high = task.box.to(source.device)
     uniform = torch.rand(count, task.dimensions, dtype=torch.float64, generator=source, device=source.device)
     return low + (high - low) * uniform
 
@@ -90,8 +90,12 @@ def rollout(
     source, device = _source(generator), policy.device
     state = draw_starts(task, starts, source) if isinstance(starts, int) else _checked(task, torch.as_tensor(starts))
     state = state.to(device)
-    disturbances = _disturbances(task, steps, len(state), source, noise).to(device)
-    choices = task.actions.to(device)
+    disturbances = torch.zeros(steps, 1, task.dimensions, dtype=torch.float64)
+    if noise and max(task.noise) > 0.0:
+        shape = (steps, len(state), task.dimensions)
+        drawn = torch.randn(shape, dtype=torch.float64, generator=source, device=source.device)
+        disturbances = drawn * torch.tensor(task.noise, dtype=torch.float64, device=source.device)
+    disturbances, choices = disturbances.to(device), task.actions.to(device)
     states, actions, rewards = [state], [], []
     for t in range(steps):
         action = policy.actions(state)
@@ -106,15 +110,6 @@ def rollout(
     )
 
 
-def _disturbances(task: ControlTask, steps: int, count: int, source: torch.Generator, noise: bool) -> Tensor:
-    """Noise of every step, (T, N, d), or zeros (T, 1, d) without noise."""
-    if not noise or max(task.noise) == 0.0:
-        return torch.zeros(steps, 1, task.dimensions, dtype=torch.float64, device=source.device)
-    levels = torch.tensor(task.noise, dtype=torch.float64, device=source.device)
-    shape = (steps, count, task.dimensions)
-    return torch.randn(shape, dtype=torch.float64, generator=source, device=source.device) * levels
-
-
 def _checked(task: ControlTask, starts: Tensor) -> Tensor:
     if starts.ndim != 2 or starts.shape[1] != task.dimensions or len(starts) == 0:
         raise ValueError(
@@ -124,8 +119,8 @@ def _checked(task: ControlTask, starts: Tensor) -> Tensor:
     starts = starts.detach().double()
     if not bool(torch.isfinite(starts).all()):
         raise ValueError("Starts must be finite, got NaN or infinity. Draw them with draw_starts.")
-    for k, axis in enumerate(task.axes):
-        low, high = (float(end) for end in starts[:, k].aminmax())
+    for axis, column in zip(task.axes, starts.unbind(1), strict=True):
+        low, high = (float(end) for end in column.aminmax())
         if low < axis.low or high > axis.high:
             raise ValueError(
                 f"Starts must lie in the box of {task.name}: {axis.name} is in [{axis.low:g}, {axis.high:g}], "

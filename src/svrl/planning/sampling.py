@@ -1,4 +1,4 @@
-"""What methods that back up a random part of the pairs share: drawing pairs, the best of a draw, and when to stop."""
+"""Shared by methods that back up a random part of the pairs: drawing, the best of a draw, and when to stop."""
 
 from __future__ import annotations
 
@@ -68,26 +68,17 @@ def best_of_rows(meter: Meter, drawn: Drawn) -> tuple[Tensor, Tensor]:
     return best, action.remainder_(meter.n_actions)
 
 
-def settled(state: SampledState, still: bool, p: float) -> bool:
-    """Whether nothing has moved for so many iterations, this one included, that hardly any pair was left out.
+def settle(
+    state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float, *, on_average: bool = False
+) -> None:
+    """Take over new values, and finish once none moves by more than the tolerance, or not `on_average`.
 
-    A single iteration in which nothing moves says little: pairs that were not drawn may still move V.
+    That has to last for so many iterations that hardly any pair was left out of all of them: a single iteration in
+    which nothing moves says little, because pairs that were not drawn may still move V.
     """
-    state.still = state.still + 1 if still else 0
-    return state.still >= (1 if p >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-p)))
-
-
-def settle_on_average(meter: Meter, state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
-    """Take over new values, and finish once their mean change stays below a share of the attainable range."""
-    low, high = meter.value_range
     moved = (v - state.v).abs()
     state.residual = float(moved.max())
     state.v, state.policy = v, policy
-    state.finished = settled(state, float(moved.mean()) <= tolerance * (high - low), p)
-
-
-def settle(state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float) -> None:
-    """Take over new values, and finish once none has moved by more than the tolerance for long enough."""
-    state.residual = float((v - state.v).abs().max())
-    state.v, state.policy = v, policy
-    state.finished = settled(state, state.residual <= tolerance, p)
+    still = (float(moved.mean()) if on_average else state.residual) <= tolerance
+    state.still = state.still + 1 if still else 0
+    state.finished = state.still >= (1 if p >= 1.0 else math.ceil(math.log(MISSED) / math.log1p(-p)))

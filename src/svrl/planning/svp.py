@@ -7,11 +7,11 @@ This is the paper's algorithm 1. In iteration t every pair is observed with prob
 and Q_{t+1} = ME(observed entries). `StructuredValueIteration` is that loop with options, and `paper_svp` has the
 paper's choices.
 
-The default differs where measurements said so. Row means are taken out first. Otherwise the result depends on a
-constant added to the reward: shrinkage pulls missing entries towards zero, and if Q is negative they win the maximum.
-The recovered matrix only proposes an action for each state. The value is an exact backup there (`verify`), or the best
-observed entry if that is larger. Then V_{t+1} <= T V_t always, an error of the estimate cannot feed on itself, and the
-only loss is the gap between the proposed action and the best.
+The default differs from it where measurements were better. Row means are taken out first. Otherwise the result depends
+on a constant added to the reward: shrinkage pulls missing entries towards zero, and if Q is negative they win the
+maximum. The recovered matrix only proposes an action for each state. The value is an exact backup there (`verify`), or
+the best observed entry if that is larger. Then V_{t+1} <= T V_t always, an error of the estimate cannot feed on itself,
+and the only loss is the gap between the proposed action and the best.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import Estimate, Estimator, FactorALS, Observed, SoftImpute
-from svrl.matrix.arrays import check_whole
+from svrl.matrix.arrays import Output, check_whole
 from svrl.matrix.scaling import means_of_rows
 from svrl.planning.method import Meter, MethodResult
 from svrl.planning.sampling import (
@@ -33,7 +33,7 @@ from svrl.planning.sampling import (
     first_policy,
     first_values,
     observe,
-    settle_on_average,
+    settle,
 )
 
 
@@ -54,7 +54,6 @@ class StructuredValueIteration:
         cover: Add a pair to every empty row and column; no estimator recovers an empty one.
         estimator: Recovers Q from the observed pairs. With `centre` it sees values of root mean square 1.
         centre: Subtract each row's observed mean before the estimation, and add it after.
-        warm_start: Start each estimation from the last one.
         clip: Keep estimates in the attainable range [r_min, r_max] / (1 - gamma).
         verify: The value of a state is the larger of its best observed pair and one exact backup at the
             estimate's best action; otherwise the estimate's maximum, as in the paper.
@@ -69,7 +68,6 @@ class StructuredValueIteration:
     cover: bool = True
     estimator: Estimator = field(default_factory=lambda: FactorALS(rank=10, ridge=1e-3, max_steps=1, tolerance=1e-6))
     centre: bool = True
-    warm_start: bool = True
     clip: bool = True
     verify: bool = True
     final_sweep: bool = True
@@ -96,13 +94,15 @@ class StructuredValueIteration:
     def step(self, meter: Meter, state: SVPState, generator: torch.Generator) -> SVPState:
         """Observe and back up, complete, verify."""
         drawn = observe(meter, state.v, self.p, generator, cover=self.cover)
-        if not self.cover and (empty := _first_empty(drawn, meter.n_states)) is not None:
-            state.finished = True
-            state.outcome = (
-                f"{self.name} observed no action of state {empty}, and no matrix estimation recovers an empty row. "
-                f"Observe more than {self.p}."
-            )
-            return state
+        if not self.cover:
+            empty = torch.bincount(drawn.states, minlength=meter.n_states) == 0
+            if bool(empty.any()):
+                state.finished = True
+                state.outcome = (
+                    f"{self.name} observed no action of state {int(empty.nonzero()[0])}, and no matrix estimation "
+                    f"recovers an empty row. Observe more than {self.p}."
+                )
+                return state
 
         with meter.estimating():
             state.q, policy = self._complete(meter, state, drawn, generator)
@@ -112,7 +112,8 @@ class StructuredValueIteration:
             best, action = best_of_rows(meter, drawn)
             v = torch.maximum(best, proposed)
             policy = torch.where(best > proposed, action, policy)
-        settle_on_average(meter, state, v, policy, self.tolerance, self.p)
+        low, high = meter.value_range
+        settle(state, v, policy, self.tolerance * (high - low), self.p, on_average=True)
         return state
 
     def finish(self, meter: Meter, state: SVPState, generator: torch.Generator) -> MethodResult:
@@ -138,20 +139,23 @@ class StructuredValueIteration:
         mask.view(-1)[index] = True
         estimate = self.estimator(Observed.trusted(dense, mask), start=state.start, generator=generator)
         state.rank = int(estimate.rank)
-        state.start = _next_start(estimate) if self.warm_start else None
+        state.start = estimate  # of the next estimation: the matrix, or factors without the matrix that they form
+        if estimate.factors is not None:  # factors that vanished would stay zero for ever
+            whole = int(estimate.rank) == estimate.factors[0].shape[-1]
+            state.start = replace(estimate, dense=None) if whole else None
         q = torch.as_tensor(estimate.matrix).mul(unit)
         policy = q.argmax(1)  # before the offset, which may be so large that it rounds differences away
         q.add_(offset.float()[:, None])
         return q.clamp_(*meter.value_range) if self.clip else q, policy
 
 
-def paper_svp(*, p: float = 0.2, max_iterations: int = 200, output: str = "fill") -> StructuredValueIteration:
+def paper_svp(*, p: float = 0.2, max_iterations: int = 200, output: Output = "fill") -> StructuredValueIteration:
     """The paper's algorithm with its Soft-Impute: shrinkage by 1/50 of the largest singular value, tolerance 1e-3.
 
     Each estimation starts from the last one, which changes its time and not its optimum. `output` "fill" keeps observed
     entries, as the authors' code does; "estimate" is the minimiser, as the paper writes.
     """
-    estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output=output)  # type: ignore[arg-type]
+    estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output=output)
     return StructuredValueIteration(
         p=p,
         cover=False,
@@ -163,19 +167,3 @@ def paper_svp(*, p: float = 0.2, max_iterations: int = 200, output: str = "fill"
         max_iterations=max_iterations,
         name="paper-svp",
     )
-
-
-def _first_empty(drawn: Drawn, n_states: int) -> int | None:
-    """The first state of which nothing was drawn."""
-    empty = torch.bincount(drawn.states, minlength=n_states) == 0
-    return int(empty.nonzero()[0]) if bool(empty.any()) else None
-
-
-def _next_start(estimate: Estimate) -> Estimate | None:
-    """The warm start of the next estimation: factors without the matrix that they form, or the matrix.
-
-    Factors that vanished would stay zero for ever, so the next estimation then starts afresh.
-    """
-    if estimate.factors is None:
-        return estimate
-    return replace(estimate, dense=None) if int(estimate.rank) == estimate.factors[0].shape[-1] else None

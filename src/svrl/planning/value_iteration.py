@@ -6,11 +6,11 @@ span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of 
          moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are within tolerance / 2 of V*,
          and the policy loses no more than tolerance in any state.
 sup      max |d| <= tolerance.
-authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations: what the program of "Harnessing Structures
-         for Value-Based Planning and Reinforcement Learning" (ICLR 2020) does.
+authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations, as in the program of "Harnessing Structures
+         for Value-Based Planning and Reinforcement Learning" (ICLR 2020).
 
 With noisy backups every iteration samples all pairs once, and the rules look at noisy changes. An equal change of all
-states then says nothing, so "span" asks for small changes.
+states then means nothing, so "span" asks for small changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from svrl.matrix.arrays import check_positive, check_whole
-from svrl.planning.certificate import discount_of, never_ends, value_offsets
+from svrl.planning.certificate import value_offsets
 from svrl.planning.method import Meter, MethodResult, State
 
 AUTHORS_RESIDUAL = 1e-6
@@ -70,8 +70,7 @@ class ValueIteration:
     def step(self, meter: Meter, state: SweepState, generator: torch.Generator) -> SweepState:
         """One sweep."""
         q, best, state.policy = self._sweep(meter, state.v, generator)
-        endless = never_ends(meter.problem) and not meter.noisy
-        state.offsets = value_offsets(best - state.v, discount_of(meter.problem), endless)
+        state.offsets = value_offsets(meter.problem, best - state.v)
         if self.stop == "authors":
             assert state.q is not None
             assert q is not None, "the authors' rule forms Q"
@@ -87,9 +86,7 @@ class ValueIteration:
 
     def finish(self, meter: Meter, state: SweepState, generator: torch.Generator) -> MethodResult:
         """The last sweep's policy and values. For "span" they are moved to the midpoint of their bounds."""
-        if state.policy is None:
-            state = self.step(meter, state, generator)
-        assert state.policy is not None
+        assert state.policy is not None, "finish comes after a step"
         midpoint = self.stop == "span" and not meter.noisy
         v = state.v + 0.5 * sum(state.offsets) if midpoint else state.v
         return MethodResult(policy=state.policy, v=v, q=state.q)

@@ -182,7 +182,7 @@ class PlanSettings:
         """The exact model."""
         task = self.make_task()
         if task is None:
-            from svrl.mdp.toy import toy_mdp
+            from svrl.mdp.tabular import toy_mdp
 
             return toy_mdp(self.seed, **self._toy_sizes(), device=device)
         from svrl.mdp.grid import GridMDP
@@ -197,7 +197,7 @@ class PlanSettings:
     def _of_the_task(self) -> dict[str, Any]:
         task = self.make_task()
         if task is None:
-            from svrl.mdp.toy import toy_mdp
+            from svrl.mdp.tabular import toy_mdp
 
             sizes = {**(toy_mdp.__kwdefaults__ or {}), **self._toy_sizes()}
             return {"states": str(sizes["n_states"]), "actions": sizes["n_actions"]}

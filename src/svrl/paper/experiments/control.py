@@ -22,9 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from svrl.mdp.control_task import ControlTask
+from svrl.mdp.control_task import UPRIGHT_DEGREES, ControlTask, UprightNorm
 from svrl.mdp.grid import GridMDP
-from svrl.mdp.metric import UPRIGHT_DEGREES, UprightNorm
 from svrl.mdp.tasks import make_task
 from svrl.paper.catalogue import FIGURES
 from svrl.paper.claim import Claim, Evidence, Finding, Verdict

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from svrl.matrix import approximate_rank
-from svrl.mdp.tabular import TabularMDP
-from svrl.mdp.toy import toy_mdp
+from svrl.mdp.tabular import TabularMDP, toy_mdp
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.experiments.control import times
