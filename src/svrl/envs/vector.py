@@ -83,8 +83,8 @@ class Step(NamedTuple):
 class VectorEnv(Protocol):
     """N environments. Everything random in them follows from the seed that they were made with.
 
-    Subclasses write `reset`, `send`, `recv` and `render`. By default they have a limit of their own for the length of
-    games, cannot be saved, and hold nothing to release.
+    Subclasses write `reset`, `send`, `recv` and `render`. The other methods suit environments that limit the length of
+    their games themselves, cannot be saved, and hold nothing to release.
     """
 
     spec: EnvSpec
