@@ -73,7 +73,7 @@ def test_what_cannot_be_listed_is_answered(space, bins, words):
     assert all(word in str(error.value) for word in words)
 
 
-@pytest.mark.parametrize(("given", "words"), [([1] * 4, "got 4"), ([0] * 6, "allows no action"), ("x", "got ")])
+@pytest.mark.parametrize(("given", "words"), [([1] * 4, "got 4"), ("x", "got ")])
 def test_odd_masks_are_answered(given, words):
     actions = Actions.of(spaces.MultiDiscrete([2, 3]), "Mine-v0")
     with pytest.raises(ValueError, match=words):

@@ -99,17 +99,22 @@ class Actions:
         chosen = self._chosen(np.arange(self.count))
         return tuple(" ".join(f"{level:.4g}" for level in row) for row in chosen.tolist())
 
-    def __call__(self, numbers: np.ndarray) -> Any:
+    @cached_property
+    def start(self) -> int:
+        """The environment's number of action 0, where actions are plain ints."""
+        return int(self.levels[0][0])
+
+    def __call__(self, numbers: Sequence[int] | np.ndarray) -> Any:
         """The environment's actions by their numbers (N,): a list of ints, or an array (N, *shape)."""
         if self.shape is None:
-            return (numbers + self.levels[0][0]).tolist()
-        return self._chosen(numbers).astype(self.dtype).reshape(len(numbers), *self.shape)
+            return [int(number) + self.start for number in numbers]
+        return self._chosen(np.asarray(numbers)).astype(self.dtype).reshape(len(numbers), *self.shape)
 
     def mask(self, given: Any, owner: str) -> np.ndarray:
         """The valid actions (A,), bool, by the mask that an environment gives.
 
         Raises:
-            ValueError: If it does not fit the actions, or allows none.
+            ValueError: If it does not fit the actions.
         """
         parts = given if isinstance(given, tuple | list) and len(given) == len(self.axes) > 1 else [given]
         try:
@@ -127,8 +132,6 @@ class Actions:
             if len(self.axes) > 1:
                 wanted += f", or {sum(self.axes)}, one for each level of each axis"
             raise ValueError(f"{owner}: a mask of its actions has {wanted}; got {len(flat)}.")
-        if not valid.any():
-            raise ValueError(f"{owner} gave a mask that allows no action. End the episode where there is none.")
         return valid
 
     def as_json(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""N Gymnasium environments with discrete actions, stepped one after another.
+"""N Gymnasium environments, stepped one after another.
 
-`svrl.envs.observations` says what an agent sees of an observation. Actions that do not begin at 0 are numbered from 0
-here. An episode that is terminal and truncated in the same step is terminal: nothing comes after it.
+`svrl.envs.observations` says what an agent sees of an observation, and `svrl.envs.actions` how actions are numbered. A
+mask of valid actions is `info["action_mask"]` of reset and step, or what the environment's method `action_masks()`
+returns after them. An episode that is terminal and truncated in the same step is terminal: nothing comes after it.
 
 Gymnasium's `PassiveEnvChecker` checks the first reset and the first step. What an environment raises, or returns in a
 form that cannot be used, arrives as a ValueError that names the environment.
@@ -22,9 +23,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from svrl.envs.actions import Actions
 from svrl.envs.observations import Observations, space_as_json
 from svrl.envs.vector import EnvSpec, Step, VectorEnv, check_finite, checked_actions
 
@@ -44,7 +45,13 @@ class GymnasiumVectorEnv(VectorEnv):
     """
 
     def __init__(
-        self, make: Callable[[], Any], *, seeds: tuple[int, ...], name: str, spec: EnvSpec | None = None
+        self,
+        make: Callable[[], Any],
+        *,
+        seeds: tuple[int, ...],
+        name: str,
+        spec: EnvSpec | None = None,
+        bins: tuple[int, ...] = (),
     ) -> None:
         """Make N environments.
 
@@ -53,21 +60,18 @@ class GymnasiumVectorEnv(VectorEnv):
             seeds: One for each environment, passed to its first reset.
             name: The name of the environment.
             spec: Its description, if an agent sees the observations as they are; by default it follows from the spaces.
+            bins: Levels of each number of a continuous action (Box), or one number for all.
 
         Raises:
-            ValueError: If it cannot be made, its actions are not discrete, or its observations have no fixed size.
+            ValueError: If it cannot be made, its actions cannot be listed, or its observations have no fixed size.
         """
         self.count = len(seeds)
         self.environments = [_made(make, name) for _ in seeds]
         if len({id(env.unwrapped) for env in self.environments}) < self.count:
             raise ValueError(f"The function of {name} gave the same environment twice. Make a new one at each call.")
-        actions, space = self.environments[0].action_space, self.environments[0].observation_space
-        if not isinstance(actions, spaces.Discrete):
-            raise ValueError(
-                f"{name} has actions of {type(actions).__name__}, and only discrete ones can be learned. "
-                "The tasks control/TASK have discretised actions, as in control/inverted-pendulum."
-            )
-        self._first_action = int(actions.start)
+        space = self.environments[0].observation_space
+        self._action = Actions.of(self.environments[0].action_space, name, bins)
+        self._has_masks = self.environments[0].has_wrapper_attr("action_masks")
         self._view = Observations(space, name) if spec is None else Observations.of(spec)
         self.spec = spec or EnvSpec(
             id=name,
@@ -75,10 +79,11 @@ class GymnasiumVectorEnv(VectorEnv):
             frame_shape=self._view.shape,
             dtype=self._view.dtype,
             high=self._view.high,
-            n_actions=int(actions.n),
-            action_names=tuple(str(self._first_action + k) for k in range(int(actions.n))),
-            first_action=self._first_action,
+            n_actions=self._action.count,
+            action_names=self._action.names,
+            axes=self._action.axes if len(self._action.axes) > 1 else (),
             space=space_as_json(space),
+            actions=self._action.as_json(),
         )
         self._seeds: tuple[int | None, ...] = seeds
         self._actions: list[int] = []
@@ -99,6 +104,7 @@ class GymnasiumVectorEnv(VectorEnv):
         for index, seed in enumerate(seeds):
             self._begin(index, observations, seed)
         check_finite(self.spec.id, "an observation", observations)
+        self._check_masks()
         self._newest = observations
         return observations
 
@@ -115,20 +121,30 @@ class GymnasiumVectorEnv(VectorEnv):
         observations, rewards = self._unseen(), np.zeros(self.count)
         terminal, truncated, life_lost = np.zeros((3, self.count), dtype=bool)
         last: dict[int, np.ndarray] = {}
-        for index, action in enumerate(self._actions):
-            rewards[index], terminal[index], truncated[index] = self._act(index, action, observations)
+        last_masks: list[np.ndarray] = []
+        if self.action_masks is not None:
+            self.action_masks = self.action_masks.copy()  # the last step keeps its own
+        for index, (number, action) in enumerate(zip(self._actions, self._action(self._actions), strict=True)):
+            rewards[index], terminal[index], truncated[index] = self._act(index, number, action, observations)
             if terminal[index] or truncated[index]:
                 last[index] = observations[index].copy()
+                if self.action_masks is not None:
+                    last_masks.append(self.action_masks[index].copy())
                 self._begin(index, observations)
         check_finite(self.spec.id, "a reward", rewards)
         check_finite(self.spec.id, "an observation", observations)
-        final = observations
+        final, masks = observations, self.action_masks
+        final_masks = masks
         if last:
             final = observations.copy()
             final[list(last)] = list(last.values())
             check_finite(self.spec.id, "an observation", final)
+            if masks is not None:
+                final_masks = masks.copy()
+                final_masks[list(last)] = last_masks
+        self._check_masks()
         self._newest = observations
-        return Step(observations, final, rewards, terminal, truncated & ~terminal, life_lost)
+        return Step(observations, final, rewards, terminal, truncated & ~terminal, life_lost, masks, final_masks)
 
     def limit_games(self, steps: int) -> bool:
         """Cut games off after this many steps unless Gymnasium knows of a limit; returns whether it was set."""
@@ -160,8 +176,9 @@ class GymnasiumVectorEnv(VectorEnv):
         self._games = [(None, []) for _ in range(self.count)]
         for index, game in enumerate(state["games"]):
             self._begin(index, observations, game["start"])
-            for action in game["actions"].tolist():
-                self._act(index, action, observations)
+            numbers = game["actions"].tolist()
+            for number, action in zip(numbers, self._action(numbers), strict=True):
+                self._act(index, number, action, observations)
         if not np.array_equal(observations, state["observations"]):
             raise ValueError(f"The games of {self.spec.id} went another way when they were played again.")
         self._newest = observations
@@ -202,23 +219,47 @@ class GymnasiumVectorEnv(VectorEnv):
                 self._set_random_state(env, start)
             if self._games is not None:
                 self._games[index] = (self._random_state(env) if start is None else start, [])
-            seen, _ = env.reset(seed=start if isinstance(start, int) else None)
+            seen, info = env.reset(seed=start if isinstance(start, int) else None)
             observations[index] = self._view(seen)
+            self._see_mask(index, info, begins=True)
         except Exception as error:  # the environment is not our code
             raise ValueError(f"{self.spec.id} failed in {_RESET}: {error!r}") from error
 
-    def _act(self, index: int, action: int, observations: np.ndarray) -> tuple[float, bool, bool]:
-        """Step one environment: reward, terminated, truncated; the observation goes into its row."""
+    def _act(self, index: int, number: int, action: Any, observations: np.ndarray) -> tuple[float, bool, bool]:
+        """Take an action in one environment: reward, terminated, truncated; the observation goes into its row."""
         try:
-            seen, reward, terminated, truncated, _ = self.environments[index].step(action + self._first_action)
+            seen, reward, terminated, truncated, info = self.environments[index].step(action)
             observations[index] = self._view(seen)
+            self._see_mask(index, info, begins=False)
             if not isinstance(reward, float):  # an array of one number is accepted
                 reward = float(np.asarray(reward).item())
         except Exception as error:  # the environment is not our code
             raise ValueError(f"{self.spec.id} failed in {_STEP}: {error!r}") from error
         if self._games is not None:
-            self._games[index][1].append(action)
+            self._games[index][1].append(number)
         return reward, bool(terminated), bool(truncated)
+
+    def _see_mask(self, index: int, info: Mapping[str, Any], *, begins: bool) -> None:
+        """Note the valid actions of the newest observation of one environment, if it says which they are."""
+        if "action_mask" in info:
+            given = info["action_mask"]
+        elif self._has_masks:
+            given = self.environments[index].get_wrapper_attr("action_masks")()
+        elif self.action_masks is not None:
+            given = np.ones(self.spec.n_actions, bool)
+        else:
+            return
+        if self.action_masks is None:
+            if not begins:
+                raise ValueError("info of step has an action_mask, and info of reset had none. Give it in both.")
+            self.action_masks = np.ones((self.count, self.spec.n_actions), bool)
+        self.action_masks[index] = self._action.mask(given, self.spec.id)
+
+    def _check_masks(self) -> None:
+        if self.action_masks is not None and not self.action_masks.any(1).all():
+            raise ValueError(
+                f"{self.spec.id} gave a mask without a valid action. End the episode where no action is possible."
+            )
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
         """The state of its random numbers between two episodes."""

@@ -1,13 +1,13 @@
 """Environments by name: make_env("atari/breakout", 8, seed=0).
 
-A name is atari/GAME, minatar/GAME, control/TASK, or the id of any Gymnasium environment with discrete actions. You can
-also pass a function that makes a Gymnasium environment. Only the libraries of the family that you name are imported.
+A name is atari/GAME, minatar/GAME, control/TASK, or the id of any Gymnasium environment. You can also pass a
+function that makes a Gymnasium environment. Only the libraries of the family that you name are imported.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from svrl.envs.atari_games import GAMES, find_game
@@ -45,6 +45,7 @@ def make_env(
     seed: int,
     sticky: float = 0.0,
     actions: int = 0,
+    bins: int | Sequence[int] = (),
     threads: int = 0,
     render: bool = False,
 ) -> VectorEnv:
@@ -52,13 +53,14 @@ def make_env(
 
     Args:
         id: A name, as in "atari/breakout", "minatar/asterix", "control/inverted-pendulum" or "CartPole-v1"; or a
-            function without arguments that makes a `gymnasium.Env` with discrete actions, a new one at each call.
+            function without arguments that makes a `gymnasium.Env`, a new one at each call.
             "package:Name-v0" imports the package: do not pass such a name on from a file.
         count: N.
         seed: Seed of everything random in them, if they draw from their own generator. Environment k of a seed is the
             same for every N, except in control tasks.
         sticky: Probability that Atari or MinAtar repeats the last action.
         actions: Discretised actions of a control task; 0 is the task's own number.
+        bins: Levels of each number of a continuous action of Gymnasium (Box), or one number for all of them.
         threads: Native threads of Atari, which change no result; with 0 ale-py uses one for each environment, as far
             as there are cores.
         render: Whether you will ask for pictures. Gymnasium has to know when it makes the environment.
@@ -81,6 +83,12 @@ def make_env(
         raise ValueError(
             f"{name_of(id)} has its own actions. Their number can only be set for control/TASK; got {actions}."
         )
+    bins = (bins,) if isinstance(bins, int) else tuple(bins)
+    if any(count < 1 for count in bins):
+        raise ValueError(f"bins are 1 or more levels, got {', '.join(map(str, bins))}.")
+    if bins and family in ("atari", "minatar", "control"):
+        how = " --actions sets their number." if family == "control" else ""
+        raise ValueError(f"{id} has a list of actions, and bins are for continuous ones (Box). Leave bins out.{how}")
     if sticky and family not in ("atari", "minatar"):
         raise ValueError(
             f"{name_of(id)} has no sticky actions; only Atari and MinAtar do. Got sticky {sticky}. Set it to 0."
@@ -105,16 +113,16 @@ def make_env(
         from svrl.envs.gymnasium import GymnasiumVectorEnv
 
         make = _registered(id, render=render) if isinstance(id, str) else id
-        return GymnasiumVectorEnv(make, seeds=seeds, name=name_of(id))
+        return GymnasiumVectorEnv(make, seeds=seeds, name=name_of(id), bins=bins)
 
 
-def describe_env(id: EnvSource, actions: int = 0) -> EnvSpec:  # noqa: A002
+def describe_env(id: EnvSource, actions: int = 0, bins: int | Sequence[int] = ()) -> EnvSpec:  # noqa: A002
     """What an environment looks like from outside. It is made, as by `make_env`, and closed.
 
     Raises:
         ValueError: As in `make_env`.
     """
-    env = make_env(id, 1, seed=0, actions=actions)
+    env = make_env(id, 1, seed=0, actions=actions, bins=bins)
     env.close()
     return env.spec
 

@@ -35,8 +35,9 @@ class EnvSpec:
         high: The number that a network should see as 1: 255 for pictures, 1 otherwise.
         n_actions: A.
         action_names: A names, to show.
-        first_action: The environment's number of action 0.
+        axes: Levels of each axis of an action, A in all; empty if actions have no axes.
         space: A Gymnasium environment's observation space, as `svrl.envs.observations.space_as_json` describes it.
+        actions: Its actions, as `svrl.envs.actions.Actions.as_json` describes them; None if they are numbers from 0.
     """
 
     id: str
@@ -47,8 +48,9 @@ class EnvSpec:
     high: float = 1.0
     n_actions: int
     action_names: tuple[str, ...] = ()
-    first_action: int = 0
+    axes: tuple[int, ...] = ()
     space: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    actions: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -65,6 +67,8 @@ class Step(NamedTuple):
             when no episode ended.
         rewards: (N,), float64, as the environment returns them.
         terminal, truncated, life_lost: (N,), bool; the module explains them.
+        action_masks: (N, A), bool, the valid actions in `observations`; None if every action always is.
+        final_masks: (N, A), bool, those in `final_observations`. A terminal state may have none.
     """
 
     observations: np.ndarray
@@ -73,6 +77,8 @@ class Step(NamedTuple):
     terminal: np.ndarray
     truncated: np.ndarray
     life_lost: np.ndarray
+    action_masks: np.ndarray | None = None
+    final_masks: np.ndarray | None = None
 
     @property
     def ended(self) -> np.ndarray:
