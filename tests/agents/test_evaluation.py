@@ -240,7 +240,7 @@ def test_training_does_not_notice_evaluation() -> None:
     alone.close()
 
 
-def left_and_gone_on_with(leave: Callable[[Event], bool]) -> list[Event]:
+def left_and_resumed(leave: Callable[[Event], bool]) -> list[Event]:
     training = Training(Dice, TRAIN, seed=5)
     events = []
     for event in with_evaluation(training):
@@ -255,11 +255,11 @@ def left_and_gone_on_with(leave: Callable[[Event], bool]) -> list[Event]:
 @pytest.mark.parametrize(
     ("kind", "steps"), [(Stepped, 39), (Stepped, 42), (Stepped, 45), (Stepped, 120), (Evaluated, 42), (Evaluated, 120)]
 )
-def test_leaving_and_going_on_gives_the_same_evaluations(kind: type[Event], steps: int) -> None:
-    events = left_and_gone_on_with(lambda event: isinstance(event, kind) and event.steps == steps)
+def test_leaving_and_resuming_gives_the_same_evaluations(kind: type[Event], steps: int) -> None:
+    events = left_and_resumed(lambda event: isinstance(event, kind) and event.steps == steps)
     assert evaluations(events) == evaluations(trained()[0])
 
 
 def test_a_training_that_is_over_is_evaluated_as_it_was() -> None:
-    *_, last = found = evaluations(left_and_gone_on_with(lambda event: event.steps == 150 and type(event) is Evaluated))
+    *_, last = found = evaluations(left_and_resumed(lambda event: event.steps == 150 and type(event) is Evaluated))
     assert found[-2] == last

@@ -9,10 +9,9 @@ import torch
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner
 from svrl.agents.networks import build_network
-from svrl.agents.replay import Batch, Replay, next_observations, observations
+from svrl.agents.replay import Batch, Replay
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec, Step
-from svrl.matrix import SoftImpute
 
 pytestmark = [
     pytest.mark.gpu,
@@ -109,27 +108,6 @@ def test_a_burst_on_the_gpu_is_the_burst_on_the_cpu(arm: dict) -> None:
     for a, b in zip(one.online.parameters(), two.online.parameters(), strict=True):
         far = (a.detach() - b.detach().cpu()).abs() > 2e-5
         assert float(far.float().mean()) < 0.02
-
-
-@pytest.mark.parametrize("scale", ["none", "minmax", "row"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_completion_agrees(scale: str, dtype: torch.dtype) -> None:
-    source = torch.Generator().manual_seed(0)
-    q = torch.randn(8, 32, 3, generator=source) @ torch.randn(8, 3, 18, generator=source) + 3
-    q, mask = q.to(dtype), torch.rand(8, 32, 18, generator=source) < 0.8
-    rule = StructuredTargets(scale=scale, estimator=SoftImpute(tolerance=1e-7))
-    one, two = rule.complete(q, mask).matrix, rule.complete(q.cuda(), mask.cuda()).matrix
-    assert torch.allclose(one, two.cpu(), atol=2e-3)
-
-
-def test_observations_are_views_on_the_gpu_too() -> None:
-    memory = Replay(ATARI, n_envs=1, capacity=64, device="cuda")
-    first, *rest = steps_of(ATARI, 1, 40)
-    memory.begin(first)
-    for actions, step in rest:
-        memory.append(actions, step)
-    batch = memory.sample(8, torch.Generator("cuda").manual_seed(0))
-    assert observations(batch).shape == next_observations(batch).shape == (8, 4, 84, 84)
 
 
 @pytest.mark.parametrize("arm", ARMS, ids=lambda arm: "-".join(map(str, arm.values())))

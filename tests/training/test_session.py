@@ -59,7 +59,7 @@ def test_the_agent_is_that_of_train_and_everybody_hears_the_same(tmp_path: Path)
     assert len(read_rows(tmp_path / "run" / "episodes.jsonl")) == result["episodes"]
 
 
-def test_a_signal_saves_and_resume_goes_on(tmp_path: Path):
+def test_a_signal_saves_and_resume_continues(tmp_path: Path):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     train_in_directory(ENV, SMOKE, folder=straight)
@@ -92,7 +92,7 @@ def own_env() -> gymnasium.Env:
     return gymnasium.make(ENV)
 
 
-def test_an_environment_of_ones_own(tmp_path: Path):
+def test_your_own_environment(tmp_path: Path):
     config = SMOKE.replace(steps=100)
     stop = at_step(60, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(Stopped):
