@@ -1,7 +1,7 @@
 // SI-RF for many small matrices: one block a matrix, the whole problem in shared memory.
 //
-// soft_impute_kernel.py explains the method and soft_impute_reference.py is its plain version. What differs here follows from the
-// machine. Waiting, not arithmetic, is what costs: so all N/2 rotations of a round of the tournament are made at the
+// soft_impute_kernel.py explains the method and soft_impute_reference.py is its plain version. What differs here follows
+// from the machine. Waiting, not arithmetic, is what costs: so all N/2 rotations of a round of the tournament are made at the
 // same time, a warp each, and all N directions are followed whatever the rank. N - 1 rounds are a sweep; one sweep an
 // outer iteration keeps the basis near the singular vectors, which move little from one to the next.
 //
@@ -203,7 +203,7 @@ __device__ void freeze(const Work &w) {
 }
 
 // Gauss-Seidel on z (I - W) = 0 at each row's missing entries, a warp a row, a lane a column. Adds up the squared step,
-// the squared size of the old entries, and the product that tells whether the momentum points uphill.
+// the squared size of the old entries, and the product whose sign shows whether the momentum points uphill.
 __device__ void relax(const Work &w, Real &moved, Real &size, Real &uphill) {
     moved = size = uphill = 0;
     int column = w.lane < N ? w.lane : 0;
