@@ -14,7 +14,6 @@ from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Sampler
 from svrl.mdp.simulator import NoisyBackups
 from svrl.mdp.tasks import make_task
-from svrl.planning import averaged
 from svrl.planning.averaged import NO_STRUCTURE, AveragedStructuredIteration, AveragedValueIteration, Fresh
 from svrl.planning.evaluation import evaluate_policy, policy_loss
 from svrl.planning.method import Meter, Method
@@ -185,16 +184,14 @@ def test_only_what_is_confirmed_is_kept():
     assert plan(noise, AveragedStructuredIteration(rank=12, max_iterations=60)).rank == 0
 
 
-def test_confirmed_shares_are_running_means_and_scale_their_direction(monkeypatch: pytest.MonkeyPatch):
+def test_confirmed_shares_are_running_means_and_scale_their_direction():
     # Without noise a sample confirms all of every direction, if it is the same matrix again.
     quiet = Fixed(signal(), 0.0)
     agreement = last(quiet, AveragedStructuredIteration(rank=3, max_iterations=10)).agreement
     assert agreement.tolist() == pytest.approx([1.0, 1.0, 1.0], abs=1e-4)
     # A sampler that halves what it says after the first time is confirmed by half, forgetting the rest.
     halving = Fixed(signal(), 0.0, gamma=0.01)
-    monkeypatch.setattr(averaged, "MEMORY", 0.0)
-    monkeypatch.setattr(averaged, "LEAST", 0.2)
-    method = AveragedStructuredIteration(rank=3, max_iterations=2)
+    method = AveragedStructuredIteration(rank=3, max_iterations=2, memory=0.0, least=0.2)
     run = begin(halving, method)
     for _ in advance(halving, method, run):
         halving.mean = 0.5 * halving.mean

@@ -159,7 +159,7 @@ REFUSED: dict[Callable[..., Method], list[dict[str, Any]]] = {
     IncumbentIteration: [*SHARED, {"challengers": 0}],
     StructuredValueIteration: [*SHARED, {"max_iterations": 2.5}],
     AveragedValueIteration: [*SHARED, {"samples": 0}],
-    AveragedStructuredIteration: [*SHARED, {"samples": 0}, {"rank": 0}],
+    AveragedStructuredIteration: [*SHARED, {"samples": 0}, {"rank": 0}, {"least": 1.0}, {"memory": 1.0}],
     CoarseActions: [{"actions": 0}, {"tolerance": -1.0}, {"max_iterations": 0}],
     CrossValueIteration: [{"rank": 0}, {"tolerance": NAN}, {"max_iterations": 0}],
     ValueIteration: [{"stop": "soon"}, {"tolerance": 0.0}, {"max_iterations": 0}],

@@ -159,19 +159,22 @@ def test_estimates_are_kept_in_the_attainable_range():
     assert float(loose.q.max()) > 10.0 * high
 
 
+@pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.parametrize("estimator", [QUICK, RowMean()], ids=lambda e: type(e).__name__)
-def test_the_last_estimate_starts_the_next(estimator: Estimator):
+def test_the_last_estimate_starts_the_next(estimator: Estimator, warm: bool):
     seen: list[Estimate | None] = []
 
     def listening(observed: Observed, *, start: Estimate | None = None, generator: torch.Generator) -> Estimate:
         seen.append(start)
         return estimator(observed, start=start, generator=generator)
 
-    plan(GRID, StructuredValueIteration(p=0.5, estimator=listening, max_iterations=3))
+    plan(GRID, StructuredValueIteration(p=0.5, estimator=listening, warm_start=warm, max_iterations=3))
     first, *others = seen
     assert first is None
     for start in others:
-        assert start is not None
+        assert (start is not None) == warm
+        if start is None:
+            continue
         assert start.matrix.shape == (S, A)
         if estimator is QUICK:
             assert start.factors is not None

@@ -10,7 +10,7 @@ method takes V and policy from a low-rank part of the row-centred average.
 
 Which directions? With sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup,
 fresh samples confirm the share u_k' F w_k / sigma_k of the direction: near 1 for signal, near 0 for noise. It scales
-the direction, and a direction with a share below `LEAST` is left out. Above one half, keeping it lowers the held-out
+the direction, and a direction with a share below `least` is left out. Above one half, keeping it lowers the held-out
 squared error of Q. Noise hurts the maximum over actions more, and 0.7 gave better policies than 0.5. Choosing by energy
 fails for control: three directions may hold 99% of the norm and lose the policy.
 
@@ -44,10 +44,6 @@ from svrl.matrix.subspace import leading_directions
 from svrl.planning.method import Meter, MethodResult, State
 from svrl.planning.sampling import check_share, first_policy
 
-LEAST = 0.7
-"""Directions with a smaller confirmed share are left out."""
-MEMORY = 0.9
-"""Weight of the past in the running mean of the confirmed shares."""
 NO_STRUCTURE = "Fresh samples confirmed no structure that pays, so policy and values are those of the plain average."
 
 
@@ -127,6 +123,8 @@ class AveragedStructuredIteration:
         p: Share of the pairs sampled in an iteration.
         rank: Most directions; or exactly this many, believed in full, if `choose` is off.
         choose: Scale directions by the share that fresh samples confirm, and value actions by fresh samples.
+        least: Leave out directions with a smaller confirmed share.
+        memory: Weight of the past in the running mean of the confirmed shares.
         max_iterations: Iterations; noise has no natural end.
     """
 
@@ -134,6 +132,8 @@ class AveragedStructuredIteration:
     p: float = 1.0
     rank: int = 20
     choose: bool = True
+    least: float = 0.7
+    memory: float = 0.9
     max_iterations: int = 90
     name = "averaged-svp"
 
@@ -141,6 +141,8 @@ class AveragedStructuredIteration:
         name = "AveragedStructuredIteration"
         check_whole(name, samples=self.samples, rank=self.rank, max_iterations=self.max_iterations)
         check_share(name, self.p)
+        if not (0.0 <= self.least < 1.0 and 0.0 <= self.memory < 1.0):
+            raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
     def checks(self, n_actions: int) -> int:
         """Further samples of each state's chosen action in an iteration."""
@@ -214,7 +216,7 @@ class AveragedStructuredIteration:
         shares = [_agreement(*half, _centred(other)) for half, (_, other) in zip(halves, pairs, strict=True)]
         share = (0.5 * (shares[0] + shares[1])).clamp(0.0, 1.0)
         whole = 2.0 * share / (1.0 + share)
-        kept = whole >= LEAST
+        kept = whole >= self.least
         gain = 0.0
         for (half_left, half_right), (own, other) in zip(halves, pairs, strict=True):
             structured = ((half_left * share * kept) @ half_right.mT).argmax(1, keepdim=True)
@@ -231,11 +233,11 @@ class AveragedStructuredIteration:
             return state.agreement
         centred = fresh.centred(meter)
         structured, plain = (fresh.advantage_at(meter, one, centred) for one in (state.structured, state.plain))
-        state.gain = MEMORY * state.gain + (1.0 - MEMORY) * (structured - plain)
+        state.gain = self.memory * state.gain + (1.0 - self.memory) * (structured - plain)
         now = _agreement(*state.directions, centred) / fresh.share_left(meter)
-        state.agreement = MEMORY * state.agreement[: len(now)] + (1.0 - MEMORY) * now
+        state.agreement = self.memory * state.agreement[: len(now)] + (1.0 - self.memory) * now
         kept = state.agreement.clamp(0.0, 1.0)
-        return torch.where(kept >= LEAST, kept, torch.zeros_like(kept))
+        return torch.where(kept >= self.least, kept, torch.zeros_like(kept))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,7 @@ class StructuredValueIteration:
         cover: Add a pair to every empty row and column; no estimator recovers an empty one.
         estimator: Recovers Q from the observed pairs. With `centre` it sees values of root mean square 1.
         centre: Subtract each row's observed mean before the estimation, and add it after.
+        warm_start: Start each estimation from the last one.
         clip: Keep estimates in the attainable range [r_min, r_max] / (1 - gamma).
         verify: The value of a state is the larger of its best observed pair and one exact backup at the
             estimate's best action; otherwise the estimate's maximum, as in the paper.
@@ -68,6 +69,7 @@ class StructuredValueIteration:
     cover: bool = True
     estimator: Estimator = field(default_factory=lambda: FactorALS(rank=10, ridge=1e-3, max_steps=1, tolerance=1e-6))
     centre: bool = True
+    warm_start: bool = True
     clip: bool = True
     verify: bool = True
     final_sweep: bool = True
@@ -139,8 +141,9 @@ class StructuredValueIteration:
         mask.view(-1)[index] = True
         estimate = self.estimator(Observed.trusted(dense, mask), start=state.start, generator=generator)
         state.rank = int(estimate.rank)
-        state.start = estimate  # of the next estimation: the matrix, or factors without the matrix that they form
-        if estimate.factors is not None:  # factors that vanished would stay zero for ever
+        # The start of the next estimation is the matrix, or factors without the matrix that they form.
+        state.start = estimate if self.warm_start else None
+        if self.warm_start and estimate.factors is not None:  # factors that vanished would stay zero for ever
             whole = int(estimate.rank) == estimate.factors[0].shape[-1]
             state.start = replace(estimate, dense=None) if whole else None
         q = torch.as_tensor(estimate.matrix).mul(unit)
