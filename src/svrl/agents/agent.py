@@ -28,6 +28,7 @@ from svrl.runtime.run_directory import AGENT, CONFIG, STATE
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
+    from svrl.envs.actions import Actions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -64,17 +65,26 @@ class Agent:
         """Where the network is."""
         return next(self.network.parameters()).device
 
-    def act(self, observation: Any, epsilon: float = 0.0, generator: torch.Generator | None = None) -> Any:
-        """The action to take, numbered as the environment numbers its actions.
+    def act(
+        self,
+        observation: Any,
+        epsilon: float = 0.0,
+        generator: torch.Generator | None = None,
+        *,
+        action_mask: Any = None,
+    ) -> Any:
+        """The action to take, as the environment's `step` takes it.
 
         Args:
             observation: What `env.reset()` or `env.step()` returns, or the batch of N that a vector environment
                 returns. For atari/, minatar/ and control/, an array of `spec.observation_shape`, or N of them.
             epsilon: Probability of a random action; 0 is greedy.
             generator: A CPU generator, which random actions need.
+            action_mask: The valid actions, as the environment gives them in `info["action_mask"]`, or N of them.
 
         Returns:
-            The action, an int; or N of them (N,), int64.
+            The action, in the environment's own form: an int, or an array if the action space has axes. For N
+            observations an array with one axis more.
 
         Raises:
             ValueError: If the observation is not in the environment's space, or not finite.
@@ -85,9 +95,39 @@ class Agent:
             )
         seen, alone = self._read(observation)
         q = self._values(seen)
-        best = q.argmax(-1) if epsilon == 0.0 or generator is None else epsilon_greedy(q, epsilon, generator)
-        actions = best.cpu().numpy() + self.spec.first_action
-        return int(actions[0]) if alone else actions
+        mask = None
+        if action_mask is not None:
+            given = [action_mask] if alone else action_mask
+            mask = np.stack([self._actions.mask(one, self.env) for one in given])
+        numbers = epsilon_greedy(q, epsilon, generator or torch.Generator(), mask)
+        actions = self._actions(numbers.tolist())
+        return actions[0] if alone else np.asarray(actions)
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        *,
+        action_masks: Any = None,
+    ) -> tuple[Any, Any]:
+        """`act` under the name, the arguments and the result that Stable-Baselines3 has for it.
+
+        Args:
+            observation: As in `act`.
+            state: Returned as it is; only recurrent networks use it.
+            episode_start: Ignored, for the same reason.
+            deterministic: Greedy; otherwise random with the configuration's `eval_epsilon`, drawn from torch's
+                global generator.
+            action_masks: As `action_mask` in `act`; sb3-contrib's name.
+
+        Returns:
+            (action, state)
+        """
+        epsilon = 0.0 if deterministic else self.config.eval_epsilon
+        generator = None if deterministic else torch.default_generator
+        return self.act(observation, epsilon, generator, action_mask=action_masks), state
 
     def q(self, observation: Any) -> Tensor:
         """Values (A,) of an observation, or (N, A) of N of them, as `act` takes them; entry 0 is the first action."""
@@ -133,7 +173,7 @@ class Agent:
 
     def check_fits(self, env: EnvSource, called: str) -> None:
         """Raise ValueError unless the environment looks like that of the training; the message calls it `called`."""
-        spec = describe_env(env, self.config.actions)
+        spec = describe_env(env, self.config.actions, self.config.bins)
         seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, self.spec))
         if seen != wanted:
             raise ValueError(
@@ -144,6 +184,14 @@ class Agent:
     @torch.no_grad()
     def _values(self, seen: np.ndarray) -> Tensor:
         return self.network(torch.as_tensor(seen).to(self.device))
+
+    @cached_property
+    def _actions(self) -> Actions:
+        from svrl.envs.actions import Actions
+
+        if self.spec.actions is None:
+            return Actions((np.arange(self.spec.n_actions),), None, "int64")
+        return Actions.from_json(self.spec.actions)
 
     @cached_property
     def _read(self) -> Callable[[Any], tuple[np.ndarray, bool]]:
@@ -210,7 +258,7 @@ def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvS
         known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
         config, env, seed = AgentConfig.from_json(known), str(settings["env"]), int(settings["seed"])
     try:
-        spec = describe_env(source or _harmless(env), config.actions)
+        spec = describe_env(source or _harmless(env), config.actions, config.bins)
     except ValueError as error:
         raise ValueError(f"{run / CONFIG}: {error}" if source is None else str(error)) from error
     with _reading(run / STATE[0], f"does not fit {CONFIG}"):
@@ -250,8 +298,8 @@ def _harmless(env: str) -> str:
 
 
 def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
-    shape, names = (tuple(fields[name]) for name in ("frame_shape", "action_names"))
-    spec = EnvSpec(**{**fields, "frame_shape": shape, "action_names": names})
+    tuples = {name: tuple(fields[name]) for name in ("frame_shape", "action_names", "axes")}
+    spec = EnvSpec(**{**fields, **tuples})
     if spec.family not in get_args(Family) or not isinstance(spec.high, float | int):
         raise ValueError(f"there is no environment of family {spec.family!r} with high {spec.high!r}")
     if spec.space is not None:
@@ -259,4 +307,9 @@ def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
 
         if Observations.of(spec).shape != spec.frame_shape:
             raise ValueError("its observation space is another")
+    if spec.actions is not None:
+        from svrl.envs.actions import Actions
+
+        if Actions.from_json(spec.actions).count != spec.n_actions:
+            raise ValueError("its action space is another")
     return spec

@@ -93,6 +93,7 @@ class AgentConfig:
     epsilon_steps: int = _set(30_000, "Agent steps over which epsilon falls linearly.")
     sticky: float = _set(0.0, "Probability that Atari or MinAtar repeats the last action.")
     actions: int = _set(0, "Discretised actions of control tasks; 0 takes the task's own number.")
+    bins: tuple[int, ...] = _set((), "Levels of each number of a continuous action (Box), or one number for all.")
     # Length and measuring.
     steps: int = _set(15_000_000, "Agent steps to train for.")
     log_every: int = _set(10_000, "Agent steps between two rows of diagnostics.")
@@ -109,7 +110,8 @@ class AgentConfig:
                 raise ValueError(f"{name} is one of {', '.join(CHOICES[name])}, got {value!r}.")
             if name in RANGES and not _within(value, RANGES[name]):
                 raise ValueError(f"{name} lies in {RANGES[name]}, got {value}.")
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        for name in ("hidden", "bins"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden needs at least one width of 1 or more, got {self.hidden}.")
         if self.buffer_size < self.batch_size:
@@ -125,7 +127,7 @@ class AgentConfig:
     @property
     def env_options(self) -> dict[str, Any]:
         """The settings of the environments, for `svrl.make_env`."""
-        return {"sticky": self.sticky, "actions": self.actions}
+        return {"sticky": self.sticky, "actions": self.actions, "bins": self.bins}
 
     def updates_after(self, steps: int) -> int:
         """Updates that are due after this many agent steps."""
@@ -223,7 +225,7 @@ class AgentConfig:
 
     def as_json(self) -> dict[str, Any]:
         """All fields, as JSON types."""
-        return {**dataclasses.asdict(self), "hidden": list(self.hidden)}
+        return {**dataclasses.asdict(self), "hidden": list(self.hidden), "bins": list(self.bins)}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AgentConfig:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.events import Evaluated, Event, Stepped, warn
+from svrl.agents.targets import only_valid
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import Step, VectorEnv, step
 from svrl.stats import bootstrap_interval
@@ -84,22 +85,37 @@ def generator_for(seed: int, name: str, device: str | torch.device = "cpu") -> t
 
 
 def explore(
-    greedy: Callable[[], Tensor], n_envs: int, n_actions: int, epsilon: float, generator: torch.Generator
+    greedy: Callable[[], Tensor],
+    n_envs: int,
+    n_actions: int,
+    epsilon: float,
+    generator: torch.Generator,
+    action_masks: np.ndarray | None = None,
 ) -> np.ndarray:
     """Actions (N,), int64, random with probability epsilon; `greedy` gives the others, and is called only if needed.
 
-    The amount of randomness drawn does not depend on epsilon.
+    The amount of randomness drawn does not depend on epsilon. With masks (N, A) a random action that is not valid is
+    drawn again among the valid ones, which makes all of them equally likely.
     """
     random = (torch.rand(n_envs, generator=generator) < epsilon).numpy()
     actions = torch.randint(n_actions, (n_envs,), generator=generator).numpy()
+    if action_masks is not None:
+        for env in np.flatnonzero(~action_masks[np.arange(n_envs), actions]):
+            valid = np.flatnonzero(action_masks[env])
+            actions[env] = valid[int(torch.randint(len(valid), (), generator=generator))]
     return actions if random.all() else np.where(random, actions, greedy().numpy())
 
 
-def epsilon_greedy(q: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
-    """Actions (N,), int64, for values (N, A), on the device of q; the generator is a CPU one."""
-    n_envs, n_actions = q.shape
-    actions = explore(lambda: q.argmax(-1).cpu(), n_envs, n_actions, epsilon, generator)
-    return torch.from_numpy(actions).to(q.device)
+def epsilon_greedy(
+    q: Tensor, epsilon: float, generator: torch.Generator, action_masks: np.ndarray | None = None
+) -> np.ndarray:
+    """Actions (N,), int64, for values (N, A); the generator is a CPU one. Masks (N, A) leave only valid actions."""
+
+    def greedy() -> Tensor:
+        mask = None if action_masks is None else torch.from_numpy(action_masks).to(q.device)
+        return only_valid(q, mask).argmax(-1).cpu()
+
+    return explore(greedy, *q.shape, epsilon, generator, action_masks)
 
 
 class Move(NamedTuple):
@@ -125,7 +141,7 @@ def play(
         at = torch.tensor(observations, device=device)
         with torch.no_grad():
             q = network(at)
-        moved = step(env, epsilon_greedy(q, epsilon, generator).cpu().numpy())
+        moved = step(env, epsilon_greedy(q, epsilon, generator, env.action_masks))
         yield Move(at, q, moved)
         observations = moved.observations
 

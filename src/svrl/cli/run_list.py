@@ -23,7 +23,7 @@ STORE = "runs/store"
 ENGINES = ("local", "ray")
 REFRESH = 2.0
 """Seconds between two looks at the rows of trainings under way."""
-_LISTS = ("hidden", "states")
+_LISTS = ("hidden", "bins", "states")
 """Settings whose values may be lists, as in [50, 50]: that is one value."""
 
 Kept = Annotated[
@@ -94,12 +94,12 @@ def what_stands_against(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     """Runs that cannot be carried out on this machine, by the sentence that says why, as a missing package."""
     from svrl.runs.settings import why_not_here
 
-    by_env: dict[str, list[RunSpec]] = {}
+    by_env: dict[tuple[str, tuple[int, ...]], list[RunSpec]] = {}
     for spec in specs:
-        by_env.setdefault(spec.settings.get("env", ""), []).append(spec)
+        by_env.setdefault((spec.settings.get("env", ""), tuple(spec.settings.get("bins", ()))), []).append(spec)
     found: dict[str, list[RunSpec]] = {}
-    for env, some in by_env.items():
-        if env and (sentence := why_not_here(env)) is not None:
+    for (env, bins), some in by_env.items():
+        if env and (sentence := why_not_here(env, bins)) is not None:
             found.setdefault(sentence, []).extend(some)
     return {
         f"{len(some):,} run{'s' * (len(some) != 1)} cannot be made here: {sentence}": some

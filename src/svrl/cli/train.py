@@ -232,8 +232,9 @@ def config_of(env: str, fields: Mapping[str, Any]) -> AgentConfig:
         ValueError: If one is wrong.
     """
     changes = given_of(fields)
-    if "hidden" in changes:
-        changes["hidden"] = tuple(widths(changes["hidden"]))
+    for name in ("hidden", "bins"):
+        if name in changes:
+            changes[name] = tuple(widths(changes[name], name))
     return AgentConfig.for_env(env, changes.pop("preset", None), **changes)
 
 

@@ -93,7 +93,7 @@ def played(
                 yield framed(picture, f"{agent.env}   score {score:g}   step {at}")
                 with torch.no_grad():
                     q = agent.network(torch.as_tensor(observations).to(agent.device))
-                now = step(env, epsilon_greedy(q, epsilon, generator).cpu().numpy())
+                now = step(env, epsilon_greedy(q, epsilon, generator, env.action_masks))
                 observations, score, at = now.observations, score + float(now.rewards[0]), at + 1
                 if now.ended[0]:
                     break

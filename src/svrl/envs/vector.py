@@ -91,10 +91,16 @@ class VectorEnv(Protocol):
 
     Subclasses write `reset`, `send`, `recv` and `render`. The other methods suit environments that limit the length of
     their games themselves, cannot be saved, and hold nothing to release.
+
+    Attributes:
+        spec: What they look like.
+        count: N.
+        action_masks: (N, A), bool, the valid actions in the newest observations; None if every action always is.
     """
 
     spec: EnvSpec
     count: int
+    action_masks: np.ndarray | None = None
 
     def reset(self) -> np.ndarray:
         """Begin an episode in every environment; observations (N, *observation_shape)."""

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -74,9 +74,10 @@ def in_one_form(spec: RunSpec, name: str, value: Any) -> Any:
     if name == "states" and spec.kind == PLAN and value is not None:
         with suppress(ValueError):  # what is no grid of the task stays as it is
             return PlanSettings.of({"task": spec.subject, "states": value}).written_out().states
-    if name == "hidden" and isinstance(value, int):
+    if name in ("hidden", "bins") and isinstance(value, int):
         return [value]
-    return widths(value) if name == "hidden" and isinstance(value, str) and "*" not in value else value
+    listed = name in ("hidden", "bins") and isinstance(value, str) and "*" not in value
+    return widths(value, name) if listed else value
 
 
 def _training(settings: dict[str, Any], device: str) -> RunSpec:
@@ -89,8 +90,9 @@ def _training(settings: dict[str, Any], device: str) -> RunSpec:
             _check_name(name, settings[name], known)
     if precision not in (None, "float32") and device == "cpu":
         raise ValueError(f"precision {precision} needs a CUDA device, and the device is cpu. Take float32.")
-    if isinstance(settings.get("hidden"), str):
-        settings["hidden"] = widths(settings["hidden"])
+    for name in ("hidden", "bins"):
+        if isinstance(settings.get(name), str):
+            settings[name] = widths(settings[name], name)
     changes = {name: value for name, value in settings.items() if name in _FIELDS and name != "preset"}
     config = AgentConfig.for_env(env, settings.get("preset"), **changes)
     useless = frozenset() if config.structured else STRUCTURE
@@ -99,12 +101,12 @@ def _training(settings: dict[str, Any], device: str) -> RunSpec:
     return training(env, config, seed=settings["seed"], precision=precision, device=device, given=settings)
 
 
-def widths(text: str) -> list[int]:
-    """Widths of layers from "128x128" or "128,128"."""
+def widths(text: str, name: str = "hidden") -> list[int]:
+    """Widths of layers from "128x128" or "128,128", or other whole numbers that are written so."""
     try:
         return [int(part) for part in text.lower().replace(",", "x").split("x")]
     except ValueError:
-        raise ValueError(f"hidden must look like 128x128, got {text!r}.") from None
+        raise ValueError(f"{name} must look like 128x128, got {text!r}.") from None
 
 
 def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +154,7 @@ def extra_of(spec: RunSpec) -> str:
     return family if family in _NEEDS else ""
 
 
-def why_not_here(env: str) -> str | None:
+def why_not_here(env: str, bins: Sequence[int] = ()) -> str | None:
     """Why no run can learn in an environment on this machine, in one sentence; None if nothing stands against it.
 
     One of Gymnasium's is made and closed for it; an id such as "module:Name-v0" is left to its run.
@@ -165,7 +167,7 @@ def why_not_here(env: str) -> str | None:
     from svrl.envs.make import describe_env
 
     try:
-        describe_env(env)
+        describe_env(env, bins=bins)
     except ValueError as error:
         return str(error)
     return None
