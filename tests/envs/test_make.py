@@ -24,7 +24,7 @@ from svrl.envs.vector import step
         ("control/cart-pole", {"actions": 1}, "at least 2"),
         ("zzzzqqqq", {}, "There is no environment 'zzzzqqqq'"),
         ("no_such_package:Thing-v0", {}, "could not be made: ModuleNotFoundError"),
-        ("Pendulum-v1", {}, "only discrete ones can be learned.*control/inverted-pendulum"),
+        ("Pendulum-v1", {}, "continuous actions, one number in Box.*--bins 3"),
         ("CartPole-v1", {"sticky": 0.25}, "only Atari and MinAtar"),
         ("CartPole-v1", {"actions": 5}, "only be set for control/TASK"),
         ("minatar/breakout", {"sticky": 1.5}, r"probability in \[0, 1\]"),
