@@ -115,7 +115,8 @@ def epsilon_greedy(
         mask = None if action_masks is None else torch.from_numpy(action_masks).to(q.device)
         return only_valid(q, mask).argmax(-1).cpu()
 
-    return explore(greedy, *q.shape, epsilon, generator, action_masks)
+    n_envs, n_actions = q.shape
+    return explore(greedy, n_envs, n_actions, epsilon, generator, action_masks)
 
 
 class Move(NamedTuple):
