@@ -83,11 +83,13 @@ def test_next_values_are_the_cpus(value: str, double: bool) -> None:
 def test_nothing_waits_for_the_gpu() -> None:
     q, count = values(32, 18).cuda(), torch.zeros((), dtype=torch.int64, device="cuda")
     structured(q, updates=count)
+    valid = q > q.mean()
     torch.cuda.set_sync_debug_mode("error")
     try:
         structured(q, updates=count)
         structured(q, StructuredTargets(p=0.5, rise=100), updates=count)
         structured_values(q, online_q=q, updates=count)
+        structured_values(q, online_q=q, updates=count, action_mask=valid)
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -124,6 +126,22 @@ def test_a_graph_draws_a_new_mask_at_each_replay(rise: int) -> None:
     assert all(not torch.equal(a, b) for a, b in itertools.pairwise(seen))
     if rise:
         assert bool(seen[5].all()), "p has risen to 1"
+
+
+def test_a_graph_reads_the_action_mask_at_each_replay() -> None:
+    count = torch.zeros((), dtype=torch.int64, device="cuda")
+    q = values(32, 18).cuda()
+    valid = torch.ones_like(q, dtype=torch.bool)
+    graph, found = recorded(
+        lambda *held: structured_values(held[0], updates=held[1], action_mask=held[2]), q, count, valid
+    )
+    for update in range(3):
+        valid.copy_(values(32, 18, seed=update) > 2.0)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(found, structured_values(q, updates=0, action_mask=valid))
+        invalid = ~valid.any(-1)
+        assert bool(((found[:, None] == q) & valid).any(-1).logical_or(invalid).all()), "an invalid action was chosen"
 
 
 def test_a_whole_update_in_a_graph_is_the_plain_one() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-RUNGS, ACTIONS = 7, 5
-MOVES = (-2, -1, 1, 2, 3)
+RUNGS, ACTIONS = 5, 6
+MOVES = (-2, -1, 1, 2, 3, 4)
 
 
 class Ladder(gymnasium.Env):

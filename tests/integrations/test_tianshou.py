@@ -11,11 +11,11 @@ import torch
 
 pytest.importorskip("tianshou", reason="Tianshou is missing; make test-integrations installs it")
 
+from tests.integrations.ladder import Ladder
 from tests.integrations.tianshou_rig import (
     ACTIONS,
     BATCH,
     OURS,
-    WIDTH,
     algorithm_of,
     memory,
     returns_of,
@@ -24,7 +24,8 @@ from tests.integrations.tianshou_rig import (
     values_of,
 )
 from tianshou.algorithm import C51, DQN, QRDQN
-from tianshou.data import Batch, ReplayBuffer
+from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
+from tianshou.env import DummyVectorEnv
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from svrl import StructuredTargets
@@ -88,18 +89,78 @@ def test_completed_expected_values_choose_among_distributions() -> None:
     torch.testing.assert_close(mine.sum(1), torch.ones(BATCH))
 
 
-def test_actions_that_are_not_allowed_are_not_chosen() -> None:
-    rng = np.random.default_rng(0)
-    ours = algorithm_of(DQN, StructuredDQN, structure=StructuredTargets(p=0.5, next_value_from="network"))
-    buffer = ReplayBuffer(BATCH)
-    for _ in range(BATCH):
-        obs = {"obs": rng.normal(size=WIDTH).astype(np.float32), "mask": np.arange(ACTIONS) < 2}
-        buffer.add(Batch(obs=obs, act=0, rew=0.0, obs_next=obs, terminated=False, truncated=False, info={}))
-    indices = np.arange(BATCH)
-    values = values_of(ours, buffer[indices].obs_next.obs, online=True)
-    chosen = structured(values, 0.5, updates=0)[:, :2].argmax(1)
-    expected = 0.9 * values[torch.arange(BATCH), chosen]  # both networks are the same at the beginning
-    torch.testing.assert_close(returns_of(ours, buffer, indices).flatten().float(), expected)
+def masked_memory(*, all_valid: bool = False) -> ReplayBuffer:
+    """`memory()` with masks; the last next state, a terminal one, has no valid action."""
+    plain, rng = memory(), np.random.default_rng(1)
+    valid = (rng.random((2, len(plain), ACTIONS)) < 0.5) | all_valid
+    valid[..., 2] = True
+    buffer = ReplayBuffer(len(plain))
+    for k in range(len(plain)):
+        one = plain[k]
+        if k == len(plain) - 1 and not all_valid:
+            valid[1, k], one.terminated, one.truncated = False, True, False
+        one.obs, one.obs_next = Batch(obs=one.obs, mask=valid[0, k]), Batch(obs=one.obs_next, mask=valid[1, k])
+        buffer.add(one)
+    return buffer
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("value", ["completed", "network"])
+@pytest.mark.parametrize("frequency", [0, 4])
+def test_invalid_actions_are_neither_observed_nor_chosen(double: bool, value: Any, frequency: int) -> None:
+    rule = StructuredTargets(p=0.6, next_value_from=value)
+    ours = algorithm_of(DQN, StructuredDQN, structure=rule, seed=3, is_double=double, target_update_freq=frequency)
+    buffer = masked_memory()
+    updated(ours, buffer, 6)
+    indices = np.arange(64 - BATCH, 64)
+    whole = buffer[indices]
+    target, online = (values_of(ours, whole.obs_next.obs, online=flag) for flag in (False, True))
+    worth = structured_values(
+        target,
+        rule,
+        online_q=online if double else None,
+        seed=3,
+        updates=6,
+        action_mask=torch.as_tensor(whole.obs_next.mask),
+    )
+    expected = whole.rew + 0.9 * worth.double().numpy() * ~whole.terminated
+    np.testing.assert_allclose(returns_of(ours, buffer, indices).flatten().numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", OURS)
+def test_a_mask_of_all_actions_is_no_mask(kind: type) -> None:
+    plain, masked = (algorithm_of(kind, OURS[kind], structure=0.5) for _ in range(2))
+    updated(plain, memory(), 10)
+    updated(masked, masked_memory(all_valid=True), 10)
+    assert same(plain, masked)
+
+
+class Masked(Ladder):
+    def observed(self, rung: np.ndarray, valid: np.ndarray) -> Any:
+        return {"obs": rung, "mask": valid}
+
+
+@pytest.mark.parametrize("kind", OURS)
+@pytest.mark.parametrize("value", ["completed", "network"])
+def test_a_training_with_masks_makes_no_invalid_move(kind: type, value: Any) -> None:
+    def trained(cls: type, **settings: Any) -> Any:
+        np.random.seed(0)  # noqa: NPY002 - the library draws from it
+        algorithm, env = algorithm_of(kind, cls, **settings), Masked()
+        algorithm.policy.set_eps_training(0.5)
+        buffer = VectorReplayBuffer(400, 1)
+        collector = Collector(algorithm, DummyVectorEnv([lambda: env]), buffer, exploration_noise=True)
+        collector.reset(gym_reset_kwargs={"seed": 0})
+        with policy_within_training_step(algorithm.policy):
+            for _ in range(10):
+                collector.collect(n_step=20)
+                algorithm.update(buffer=buffer, sample_size=BATCH)
+        assert env.moves == 200
+        return algorithm
+
+    whole, half = (StructuredTargets(p=p, next_value_from=value) for p in (1.0, 0.5))
+    plain, whole, ours = trained(kind), trained(OURS[kind], structure=whole), trained(OURS[kind], structure=half)
+    assert same(plain, whole)
+    assert not same(plain, ours)
 
 
 def test_a_pickle_and_a_copy_draw_on_by_themselves(tmp_path: Any) -> None:

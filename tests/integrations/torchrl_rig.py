@@ -132,7 +132,6 @@ def by_trainer(cls: type, *, frames: int, logger: Any = None, env: Any = None, *
     loss = cls(actor, action_space=env.action_spec, loss_function="smooth_l1", **settings)
     loss.make_value_estimator(gamma=0.98)
     collector = Collector(env, TensorDictSequential(actor, greedy), frames_per_batch=50, total_frames=frames)
-    collector.set_seed(0)
     trainer = DQNTrainer(
         collector=collector,
         total_frames=frames,

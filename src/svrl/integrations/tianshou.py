@@ -18,6 +18,8 @@ With value "network" QRDQN and IQN let the online network's completed means choo
 quantiles. For C51 and Rainbow `next_value_from` is ignored: a distribution over fixed atoms cannot be
 moved. Dueling is a matter of the network. BDQN and FQF have no structured form here.
 
+Where observations have a mask of valid actions, `obs.mask`, the others are never observed and never chosen.
+
 Approximate ranks of the next states' values, before they are completed, are among the statistics of an update, which
 the trainer logs: update/rank_99 and so on. Means count where there are quantiles or atoms.
 
@@ -31,10 +33,11 @@ from collections.abc import Callable
 from dataclasses import fields, make_dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
-from svrl.agents.targets import completes_online
+from svrl.agents.targets import completes_online, only_valid
 from svrl.integrations.agents import StructuredModule, checked_every, values_to_maximise
 from svrl.integrations.pytorch import structured
 from svrl.integrations.target_hook import RANKS, ranks_of
@@ -42,7 +45,7 @@ from svrl.integrations.versions import require
 
 require("tianshou")
 from tianshou.algorithm import C51, DQN, IQN, QRDQN, RainbowDQN  # noqa: E402
-from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy, QLearningOffPolicyAlgorithm  # noqa: E402
+from tianshou.algorithm.modelfree.dqn import QLearningOffPolicyAlgorithm  # noqa: E402
 from tianshou.data import Batch, to_numpy  # noqa: E402
 
 
@@ -97,14 +100,17 @@ class StructuredLearning(StructuredModule, QLearningOffPolicyAlgorithm):
         chooses = self._atoms or completes_online(double, rule.next_value_from)
         if not (online if chooses else target):
             return None
+        valid = getattr(positional[0].obs, "mask", None)
+        if valid is not None:
+            valid = torch.as_tensor(valid, dtype=torch.bool, device=answer.logits.device)
         if chooses:
-            values = self._completed(structured, policy.compute_q_value(answer.logits, None))
-            allowed = getattr(positional[0].obs, "mask", None)
-            answer.act = to_numpy(DiscreteQLearningPolicy.compute_q_value(policy, values, allowed).argmax(dim=1))
+            values = self._completed(structured, policy.compute_q_value(answer.logits, None), action_mask=valid)
+            answer.act = to_numpy(only_valid(values, valid).argmax(dim=1))
         elif answer.logits.ndim == 3:  # quantiles, which the library keeps as (B, A, N)
-            answer.logits = self._completed(values_to_maximise, answer.logits.transpose(1, 2)).transpose(1, 2)
+            quantiles = answer.logits.transpose(1, 2)
+            answer.logits = self._completed(values_to_maximise, quantiles, action_mask=valid).transpose(1, 2)
         else:
-            answer.logits = self._completed(values_to_maximise, answer.logits)
+            answer.logits = self._completed(values_to_maximise, answer.logits, action_mask=valid)
         return answer
 
     def _update_with_batch(self, batch: Any) -> Any:
