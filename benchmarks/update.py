@@ -28,7 +28,7 @@ from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_pre
 from svrl.agents.cuda_graph import computing_in, stream_of
 from svrl.agents.learner import GraphedBursts, Learner, copy_weights
 from svrl.agents.networks import build_network
-from svrl.agents.replay import Replay, next_observations
+from svrl.agents.replay import Replay
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.make import make_env
 from svrl.envs.vector import EnvSpec, step
@@ -83,7 +83,7 @@ def measure_share(steps: int, count: int) -> Iterator[Row]:
     source, masks, rng = torch.Generator().manual_seed(1), torch.Generator().manual_seed(0), np.random.default_rng(0)
     batches = [memory.sample(32, source) for _ in range(count)]
     with torch.no_grad():
-        played = [learner.target(next_observations(batch)) for batch in batches]
+        played = [learner.target(batch.next_observations) for batch in batches]
     families = {"a new network's": played, "Gaussian": [torch.randn(q.shape, generator=source) for q in played]}
     for family, matrices in families.items():
         calls: list[tuple[Callable[[], object], ...]] = [

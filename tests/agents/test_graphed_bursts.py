@@ -12,7 +12,7 @@ import torch
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import GraphedBursts, Learner, can_capture
 from svrl.agents.networks import build_network
-from svrl.agents.replay import Replay
+from svrl.agents.replay import Replay, Returns
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.envs.vector import EnvSpec
 
@@ -27,11 +27,14 @@ ARMS = [
 ]
 
 
-def memory(spec: EnvSpec, n_envs: int = 2, steps: int = 60) -> Replay:
-    replay = Replay(spec, n_envs=n_envs, capacity=100)
+def memory(
+    spec: EnvSpec, n_envs: int = 2, steps: int = 60, config: AgentConfig | None = None, masked: bool = False
+) -> Replay:
+    ours = {} if config is None else {"returns": Returns.of(config), "priority_alpha": config.priority_alpha}
+    replay = Replay(spec, n_envs=n_envs, capacity=100, **ours)
     rng = np.random.default_rng(0)
-    env = Counting(spec, n_envs, 1, 0.1)
-    replay.begin(_noisy(env.reset(), rng, spec))
+    env = Counting(spec, n_envs, 1, 0.1, masked)
+    replay.begin(_noisy(env.reset(), rng, spec), env.masks)
     for _ in range(steps):
         actions, step = env.step()
         seen = _noisy(step.observations, rng, spec)
@@ -51,15 +54,20 @@ def learner(spec: EnvSpec, config: AgentConfig, *, as_on_gpu: bool = False) -> L
     return Learner(network, config, structure, scale_at_once=as_on_gpu)
 
 
-def both(spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int) -> tuple[Learner, Learner]:
+def both(
+    spec: EnvSpec, config: AgentConfig, bursts: list[int], most: int, masked: bool = False
+) -> tuple[Learner, Learner]:
     """The same bursts, plainly and as a GPU makes them."""
     plain, fast = learner(spec, config), learner(spec, config, as_on_gpu=True)
-    replay = memory(spec)
-    graphed = GraphedBursts(fast, replay, most=most)
+    replay, other = (memory(spec, config=config, masked=masked) for _ in range(2))
+    other.masks = replay.masks
+    graphed = GraphedBursts(fast, other, most=most)
     sources = [(torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)) for _ in range(2)]
     for count in bursts:
-        batch = replay.sample(count * config.batch_size, sources[0][0])
+        batch = replay.sample(count * config.batch_size, sources[0][0], beta=plain.beta)
         one = plain.burst(batch, count, sources[0][1])
+        if replay.priorities is not None:
+            replay.priorities.update(batch.leaves, plain.errors.flatten())
         two = graphed.burst(count, *sources[1])
         assert torch.allclose(one, two, rtol=1e-4, atol=1e-6)
     return plain, fast
@@ -76,6 +84,24 @@ def assert_equal_weights(plain: Learner, fast: Learner) -> None:
 def test_both_paths_make_the_same_updates(arm: dict) -> None:
     config = AgentConfig.of("classic", batch_size=8, hidden=(32,), target_update_interval=7, **arm)
     assert_equal_weights(*both(VECTORS, config, [4, 3, 5, 2, 1, 5, 1], most=5))
+
+
+OPTIONS = [
+    {"n_steps": 3},
+    {"priority_alpha": 0.6},
+    {"tau": 0.1, "target_update_interval": 1},
+    {"n_steps": 2, "priority_alpha": 0.6, "tau": 0.5, "target_update_interval": 1},
+]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("arm", ARMS[:1] + ARMS[4:6] + ARMS[8:], ids=lambda arm: "-".join(map(str, arm.values())))
+@pytest.mark.parametrize("options", OPTIONS, ids="-".join)
+def test_both_paths_make_the_same_updates_with(options: dict, arm: dict, masked: bool) -> None:
+    changes = {"target_update_interval": 7, "tolerance": 1e-6, "ratio": 0.2, **options, **arm}
+    config = AgentConfig.of("classic", batch_size=8, hidden=(32,), **changes)
+    bursts = [1, 1, 1, 1] if config.target_update_interval == 1 else [4, 3, 5, 2, 1]
+    assert_equal_weights(*both(VECTORS, config, bursts, most=max(bursts), masked=masked))
 
 
 def test_a_rate_that_falls_and_a_share_that_rises_do_so_inside_a_burst() -> None:

@@ -45,9 +45,12 @@ def transitions(count: int, seed: int = 0) -> Batch:
         windows=torch.randn(count, 2, 5, generator=source),
         actions=torch.randint(6, (count,), generator=source),
         rewards=3 * torch.randn(count, generator=source),
-        terminal=torch.rand(count, generator=source) < 0.2,
-        life_lost=torch.rand(count, generator=source) < 0.2,
+        discounts=0.9 * (torch.rand(count, generator=source) < 0.7),
     )
+
+
+def part_of(batch: Batch, k: int) -> Batch:
+    return batch.each(lambda part: part[k * B : (k + 1) * B])
 
 
 def learner_of(config: AgentConfig, seed: int = 0) -> Learner:
@@ -92,10 +95,9 @@ class Reference:
         q = self.online(batch.windows[:, 0])
         total = torch.zeros(())
         for row in range(B):
-            reward = float(batch.rewards[row])
-            target = math.copysign(1.0, reward) if config.clip_rewards else reward
-            if not (bool(batch.terminal[row]) or (config.life_loss_ends and bool(batch.life_lost[row]))):
-                target += config.gamma * self.value(q_target, q_online, completed, row)
+            target = float(batch.rewards[row])
+            if float(batch.discounts[row]) > 0.0:
+                target += float(batch.discounts[row]) * self.value(q_target, q_online, completed, row)
             error = q[row, int(batch.actions[row])] - target
             if config.loss == "squared" or abs(float(error.detach())) < 1:
                 total = total + (error**2 if config.loss == "squared" else error**2 / 2)
@@ -137,7 +139,7 @@ def test_a_burst_makes_the_updates_of_the_reference(arm: dict, learning: dict) -
     batch = transitions(count * B)
     masks = masks_of(learner, count, seed=4)
     found = learner.burst(batch, count, torch.Generator().manual_seed(4))
-    losses = [reference.update(Batch(*(part[k * B : (k + 1) * B] for part in batch)), masks[k]) for k in range(count)]
+    losses = [reference.update(part_of(batch, k), masks[k]) for k in range(count)]
     assert found.tolist() == pytest.approx(losses, rel=1e-4)
     for ours, theirs in zip(learner.online.parameters(), reference.online.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=2e-5)
@@ -185,7 +187,7 @@ def test_one_burst_of_six_is_six_bursts_of_one(agent: str) -> None:
     batch = transitions(6 * B)
     whole.burst(batch, 6, torch.Generator())
     for k in range(6):
-        single.burst(Batch(*(part[k * B : (k + 1) * B] for part in batch)), 1, torch.Generator())
+        single.burst(part_of(batch, k), 1, torch.Generator())
     for a, b in zip(whole.online.parameters(), single.online.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
 
@@ -293,3 +295,35 @@ def test_training_imports_no_compiler_and_no_computer_algebra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_soft_updates_move_the_target_network_by_a_share() -> None:
+    learner = learner_of(BASE.replace(tau=0.25, target_update_interval=1))
+    for k in range(3):
+        before = [parameter.clone() for parameter in learner.target.parameters()]
+        assert learner.until_copy() == 1
+        learner.burst(transitions(B, k), 1, torch.Generator())
+        for old, new, online in zip(before, learner.target.parameters(), learner.online.parameters(), strict=True):
+            torch.testing.assert_close(new, 0.75 * old + 0.25 * online.detach())
+
+
+def test_weights_scale_losses_by_the_largest_of_their_minibatch() -> None:
+    batch, weights = transitions(B), torch.rand(B, generator=torch.Generator().manual_seed(1)) + 0.1
+    weighted, plain = learner_of(BASE), learner_of(BASE)
+    loss = weighted.burst(batch._replace(weights=weights), 1, torch.Generator())
+    with torch.no_grad():
+        values = plain.target(batch.windows[:, 1]).amax(-1)
+        chosen = plain.online(batch.windows[:, 0]).gather(-1, batch.actions[:, None]).squeeze(-1)
+        errors = chosen - (batch.rewards + batch.discounts * values)
+        each = torch.where(errors.abs() < 1, errors**2 / 2, errors.abs() - 0.5)
+    torch.testing.assert_close(loss[0], (weights / weights.max() * each).mean())
+    torch.testing.assert_close(weighted.errors[0], errors.abs())
+
+
+def test_the_exponent_of_the_weights_rises_to_1() -> None:
+    learner = learner_of(BASE.replace(priority_alpha=0.6, priority_beta=0.4, steps=2_000, learning_starts=1_000))
+    assert learner_of(BASE).beta is None
+    seen = []
+    for learner.updates in (0, 250, 500, 600):
+        seen.append(learner.beta)
+    assert seen == pytest.approx([0.4, 0.7, 1.0, 1.0])

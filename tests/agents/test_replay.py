@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svrl.agents.checkpoint import positions, restore, segments
-from svrl.agents.replay import Layout, Replay, _OnGpu, next_observations, observations
+from svrl.agents.replay import Batch, Layout, Priorities, Replay, Returns, _OnGpu
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.device import free_ram
 
@@ -31,7 +31,7 @@ def filled(*, stack: int = 4, n_envs: int = 3, capacity: int = 60, end: float = 
     return memory
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     stack=st.sampled_from([1, 3, 4]),
     dtype=st.sampled_from(["uint8", "float32"]),
@@ -40,19 +40,30 @@ def filled(*, stack: int = 4, n_envs: int = 3, capacity: int = 60, end: float = 
     end=st.sampled_from([0.0, 0.02, 0.2, 0.6, 1.0]),
     seed=st.integers(0, 2**32),
     interrupt=st.sampled_from([0.0, 0.05]),
+    masked=st.booleans(),
+    returns=st.builds(
+        Returns,
+        n_steps=st.sampled_from([1, 2, 3, 7]),
+        gamma=st.just(0.9),
+        clip_rewards=st.booleans(),
+        life_loss_ends=st.booleans(),
+    ),
 )
-def test_it_is_a_list_of_the_newest_transitions(stack, dtype, n_envs, capacity, end, seed, interrupt):
+def test_it_is_a_list_of_the_newest_transitions(stack, dtype, n_envs, capacity, end, seed, interrupt, masked, returns):
     spec = spec_of(stack, dtype)
-    env, memory = Counting(spec, n_envs, seed, end), Replay(spec, n_envs=n_envs, capacity=capacity)
-    naive = NaiveReplay(spec, memory.layout)
-    start = env.reset()
-    memory.begin(start)
-    naive.begin(start)
+    env = Counting(spec, n_envs, seed, end, masked)
+    memory = Replay(spec, n_envs=n_envs, capacity=capacity, returns=returns)
+    naive = NaiveReplay(spec, memory.layout, returns)
+
+    def begin() -> None:
+        start = env.reset()
+        memory.begin(start, env.masks)
+        naive.begin(start)
+
+    begin()
     for number in range(150):
         if env.rng.random() < interrupt:
-            start = env.reset()
-            memory.begin(start)
-            naive.begin(start)
+            begin()
         actions, step = env.step()
         memory.append(actions, step)
         naive.append(actions, step)
@@ -66,34 +77,53 @@ def test_it_is_a_list_of_the_newest_transitions(stack, dtype, n_envs, capacity, 
         assert len(memory) == n_envs * (capacity // n_envs)
 
 
-def as_on_a_gpu(stack: int, n_envs: int) -> Replay:
+def as_on_a_gpu(stack: int, n_envs: int, **more: object) -> Replay:
     """What runs on a GPU, on the CPU: copies are real copies, so that nothing is shared by accident."""
-    memory = Replay(spec_of(stack), n_envs=n_envs, capacity=40)
+    memory = Replay(spec_of(stack), n_envs=n_envs, capacity=40, **more)
     memory._gpu = _OnGpu(memory)
     return memory
 
 
+def assert_same(one: Batch, other: Batch) -> None:
+    for a, b in zip(one, other, strict=True):
+        if isinstance(a, torch.Tensor):
+            assert a.dtype == b.dtype
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)  # a GPU adds in float32
+        else:
+            assert a == b
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
 @pytest.mark.parametrize("end", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("stack", [1, 4])
-def test_both_ways_store_and_draw_the_same(stack: int, n_envs: int, end: float):
-    memories = [Replay(spec_of(stack), n_envs=n_envs, capacity=40), as_on_a_gpu(stack, n_envs)]
-    env = Counting(spec_of(stack), n_envs, 2, end)
+def test_both_ways_store_and_draw_the_same(stack: int, n_envs: int, end: float, n_steps: int):
+    returns = Returns(n_steps=n_steps, gamma=0.9, life_loss_ends=True, clip_rewards=n_envs == 1)
+    ours = {"returns": returns, "priority_alpha": 0.6}
+    memories = [
+        Replay(spec_of(stack), n_envs=n_envs, capacity=40, **ours),
+        as_on_a_gpu(stack, n_envs, **ours),
+    ]
+    env = Counting(spec_of(stack), n_envs, 2, end, masked=True)
     for number in range(120):
         if number % 50 == 0:
             start = env.reset()
             for memory in memories:
-                memory.begin(start)
+                memory.begin(start, env.masks)
         actions, step = env.step()
         for memory in memories:
             memory.append(actions, step)
         if number == 70:
-            loaded = as_on_a_gpu(stack, n_envs)
+            loaded = as_on_a_gpu(stack, n_envs, **ours)
             restore(loaded, positions(memories[1]), segments(memories[1]))
             memories.append(loaded)
-        one, *others = (memory.sample(6, generator(number)) for memory in memories)
-        for other in others:
-            assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(one, other, strict=True))
+        for beta in (None, 0.5):
+            one, *others = (memory.sample(6, generator(number), beta=beta) for memory in memories)
+            for other in others:
+                assert_same(one, other)
+        for memory in memories:
+            assert memory.priorities is not None
+            memory.priorities.update(one.leaves, one.rewards.abs())
 
 
 @pytest.mark.parametrize("frame", [(1,), (2, 2), (3,), (4, 4)])
@@ -106,17 +136,64 @@ def test_frames_of_any_size_are_drawn_in_both_ways(frame: tuple[int, ...]):
     draws = torch.randint(1 << 62, (99,), generator=generator(1))
     drawn = memory._sample_kernel(draws)
     memory._gpu = _OnGpu(memory)
-    assert all(torch.equal(a, b) for a, b in zip(drawn, memory.gather(draws), strict=True))
+    assert_same(drawn, memory.gather(draws))
 
 
 def test_observations_are_views_of_the_windows():
     stacked, single = filled(stack=4).sample(5, generator(0)), filled(stack=1).sample(5, generator(0))
-    assert observations(stacked).shape == next_observations(stacked).shape == (5, 4, 2, 3)
-    assert observations(single).shape == next_observations(single).shape == (5, 2, 3)
+    assert stacked.observations.shape == stacked.next_observations.shape == (5, 4, 2, 3)
+    assert single.observations.shape == single.next_observations.shape == (5, 2, 3)
     for batch in (stacked, single):
-        assert observations(batch).data_ptr() == batch.windows.data_ptr()
+        assert batch.observations.data_ptr() == batch.windows.data_ptr()
         inside = batch.windows.data_ptr() + batch.windows[0, 0].numel()
-        assert next_observations(batch).data_ptr() == inside
+        assert batch.next_observations.data_ptr() == inside
+
+
+def test_transitions_are_drawn_by_their_priorities():
+    spec, alpha, beta = spec_of(1), 0.7, 0.4
+    env, memory = Counting(spec, 3, 0, 0.3), Replay(spec, n_envs=3, capacity=60, priority_alpha=alpha)
+    memory.begin(env.reset())
+    error_of: dict = {}
+    for number in range(200):
+        memory.append(*env.step())
+        if number % 3 == 0:
+            batch = memory.sample(8, generator(number), beta=beta)
+            errors = torch.rand(8, generator=generator(number)) * 5
+            memory.priorities.update(batch.leaves, errors)
+            error_of |= dict(zip(transitions(batch), errors.tolist(), strict=True))
+    largest = (5 + 1e-6) ** alpha
+    every = all_of(memory)
+    known = [one for one in every if one in error_of]
+    assert 10 < len(known) < len(every), "some have been drawn, and some are new"
+    batch = memory.sample(40_000, generator(1), beta=beta)
+    drawn = transitions(batch)
+    assert set(drawn) <= set(every)
+    weight_of = dict(zip(drawn, batch.weights.tolist(), strict=True))
+    # Probabilities follow p = (error + 1e-6)^alpha, weights (count * probability)^-beta.
+    p = {one: (error_of[one] + 1e-6) ** alpha for one in known}
+    one, other = max(known, key=p.__getitem__), sorted(known, key=p.__getitem__)[len(known) // 2]
+    assert p[one] <= largest
+    shares = {each: drawn.count(each) / len(drawn) for each in (one, other)}
+    assert shares[one] / shares[other] == pytest.approx(p[one] / p[other], rel=0.2)
+    assert weight_of[one] == pytest.approx((len(every) * shares[one]) ** -beta, rel=0.1)
+    assert weight_of[other] / weight_of[one] == pytest.approx((p[one] / p[other]) ** beta, rel=1e-5)
+
+
+def test_the_sum_tree_is_the_cumulative_sum():
+    source = generator(0)
+    tree = Priorities(37, 0.5, torch.device("cpu"))
+    for number in range(50):
+        leaves = torch.randperm(37, generator=source)[:5]
+        tree.update(leaves, 3 * torch.rand(5, generator=source))
+        if number % 3 == 0:
+            tree.drop(torch.randperm(37, generator=source)[:2].numpy())
+        drawn, probability = tree.draw(200, generator(number))
+        values = tree.state()["values"]
+        sums = values.cumsum()
+        shares = torch.rand(200, dtype=torch.float64, generator=generator(number)).numpy()
+        np.testing.assert_array_equal(drawn, np.searchsorted(sums, shares * sums[-1], side="right"))
+        np.testing.assert_allclose(probability, values[drawn] / sums[-1])
+        assert (values[drawn] > 0).all()
 
 
 def test_all_transitions_are_equally_likely():
@@ -152,7 +229,7 @@ def test_a_batch_of_no_more_use_is_written_over():
     old, wanted = memory.sample(8, generator(0)), memory.sample(8, generator(1))
     again = memory.sample(8, generator(1), out=old)
     assert again.windows.data_ptr() == old.windows.data_ptr()
-    assert all(torch.equal(one, two) for one, two in zip(again, wanted, strict=True))
+    assert_same(again, wanted)
     other = memory.sample(9, generator(1), out=old)
     assert len(other.actions) == 9
     assert torch.equal(old.windows, wanted.windows)
@@ -172,7 +249,7 @@ def test_frames_are_stored_once(n_envs: int):
 def test_short_episodes_cost_what_the_text_says(stack: int, length: int):
     spec = spec_of(stack)
     env, memory = Counting(spec, 1, 0, 0.0), Replay(spec, n_envs=1, capacity=320)
-    naive = NaiveReplay(spec, memory.layout)
+    naive = NaiveReplay(spec, memory.layout, memory.returns)
     start = env.reset()
     memory.begin(start)
     naive.begin(start)

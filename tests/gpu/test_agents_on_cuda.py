@@ -84,7 +84,7 @@ def burst_on(device: str, config: AgentConfig, spec: EnvSpec, batch: Batch, coun
                 return masks.to(generator.device)
 
         learner.structure = Told()  # type: ignore[assignment]
-    moved = Batch(*(part.to(device) for part in batch))
+    moved = batch.each(lambda part: part.to(device))
     return learner, learner.burst(moved, count, torch.Generator(device).manual_seed(0))
 
 
@@ -98,8 +98,7 @@ def test_a_burst_on_the_gpu_is_the_burst_on_the_cpu(arm: dict) -> None:
         windows=torch.randint(256, (32 * count, 5, 84, 84), generator=source, dtype=torch.uint8),
         actions=torch.randint(18, (32 * count,), generator=source),
         rewards=torch.randn(32 * count, generator=source),
-        terminal=torch.rand(32 * count, generator=source) < 0.1,
-        life_lost=torch.rand(32 * count, generator=source) < 0.1,
+        discounts=0.99 * (torch.rand(32 * count, generator=source) < 0.8),
     )
     masks = torch.rand(count, 32, 18, generator=source) < 0.8
     (one, first), (two, second) = (burst_on(device, config, ATARI, batch, count, masks) for device in ("cpu", "cuda"))

@@ -12,7 +12,7 @@ from svrl.agents.config import AgentConfig
 from svrl.agents.cuda_graph import computing_in
 from svrl.agents.learner import GraphedBursts, Learner
 from svrl.agents.networks import build_network
-from svrl.agents.replay import Batch, Replay
+from svrl.agents.replay import Replay
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.training import Training
 from svrl.envs.vector import EnvSpec
@@ -144,7 +144,7 @@ def test_a_memory_in_ram_gives_the_same_updates() -> None:
         (draws, masks), sources = generators("cpu"), generators("cpu")
         for count in (8, 3, 8):
             batch = memory.sample(count * config.batch_size, draws)
-            plain.burst(Batch(*(part.cuda() for part in batch)), count, masks)
+            plain.burst(batch.each(torch.Tensor.cuda), count, masks)
             graphed.burst(count, *sources)
     stream.synchronize()
     assert distance(plain.online, fast.online, before.online) < AGREE

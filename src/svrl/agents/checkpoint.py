@@ -216,7 +216,7 @@ def segments(replay: Replay, since: np.ndarray | None = None) -> Iterator[dict[s
         yield {
             "first": first,
             "last": last,
-            **{name: getattr(replay, name).index_select(0, places).cpu().numpy() for name in OUTCOMES},
+            **{name: getattr(replay, name).index_select(0, places).cpu().numpy() for name in _kept(replay)},
             "ages": replay.ages.reshape(-1)[rows],
             "drawable": np.concatenate(drawable),
         }
@@ -233,6 +233,8 @@ def positions(replay: Replay) -> dict[str, Any]:
         "tails": replay.tails.copy(),
         "open_ages": replay.ages.reshape(-1)[rows],
         "open_frames": replay.frames[torch.from_numpy(rows).to(replay.device)].cpu().numpy(),
+        **({} if replay.masks is None else {"open_masks": replay.masks[torch.from_numpy(rows)].cpu().numpy()}),
+        **({} if replay.priorities is None else {"priorities": replay.priorities.state()}),
     }
 
 
@@ -248,10 +250,14 @@ def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[s
     if not ((heads >= -1) & (tails >= 0) & (counts >= 0) & (counts <= layout.per_env)).all():
         raise ValueError(_CONTRADICTION)
     reached = heads
+    if "open_masks" in saved and replay.masks is None:
+        replay.add_masks()
     drawable: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in counts]
     for piece in pieces:
         reached = piece["last"]
-        _write(replay, _rows(replay, piece["first"], reached), piece["ages"], {name: piece[name] for name in OUTCOMES})
+        _write(
+            replay, _rows(replay, piece["first"], reached), piece["ages"], {name: piece[name] for name in _kept(replay)}
+        )
         lengths = np.cumsum(reached - piece["first"])[:-1]
         for env, flags in enumerate(np.split(piece["drawable"], lengths)):
             drawable[env].append(piece["first"][env] + np.flatnonzero(flags))
@@ -263,13 +269,21 @@ def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[s
             raise ValueError(
                 f"The saved replay buffer has {len(found)} of the {count} transitions of environment {env}."
             )
-    _write(replay, _rows(replay, heads, heads + 1), saved["open_ages"], {"frames": saved["open_frames"]})
+    opened = {"frames": saved["open_frames"]} | ({} if replay.masks is None else {"masks": saved["open_masks"]})
+    _write(replay, _rows(replay, heads, heads + 1), saved["open_ages"], opened)
     for env, found in enumerate(slots):  # of the slots that can be drawn the newest are listed
         numbers = np.arange(tails[env], made)
         replay.order[env, numbers % layout.per_env] = found[len(found) - len(numbers) :]
     replay.made = made
     replay.tails[:], replay.heads[:] = tails, heads
+    if replay.priorities is not None:
+        replay.priorities.restore(saved["priorities"])
     replay.synchronise()
+
+
+def _kept(replay: Replay) -> tuple[str, ...]:
+    """What a slot holds, by the names of the buffer's arrays."""
+    return OUTCOMES if replay.masks is None else (*OUTCOMES, "masks")
 
 
 def _check_layout(replay: Replay, saved: Mapping[str, Any]) -> None:

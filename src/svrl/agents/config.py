@@ -72,6 +72,7 @@ class AgentConfig:
     )
     # Learning.
     gamma: float = _set(0.99, "Discount in (0, 1).")
+    n_steps: int = _set(1, "Steps whose rewards a target adds up before it takes the next value (n-step returns).")
     batch_size: int = _set(32, "Transitions in an update.")
     optimiser: Optimiser = _set("adam", "adam, or rmsprop (centred, decay .95).")
     learning_rate: float = _set(1e-5, "Step size of the optimiser.")
@@ -82,10 +83,13 @@ class AgentConfig:
     clip_rewards: bool = _set(True, "Learn from the sign of rewards; scores stay raw.")
     life_loss_ends: bool = _set(True, "A lost life ends the bootstrap, not the game.")
     target_update_interval: int = _set(10_000, "Updates between two copies of the online to the target network.")
+    tau: float = _set(1.0, "Share by which such a copy moves the target network; below 1 is Polyak averaging.")
     updates_per_step: float = _set(0.25, "Updates for each agent step.")
     learning_starts: int = _set(10_000, "Agent steps before the first update.")
     # Acting and storing.
     buffer_size: int = _set(100_000, "Transitions that the replay buffer holds.")
+    priority_alpha: float = _set(0.0, "Prioritised replay: exponent of TD errors; 0 draws all transitions equally.")
+    priority_beta: float = _set(0.4, "Prioritised replay: first exponent of the importance weights, rising to 1.")
     n_envs: int = _set(1, "Environments stepped together.")
     act_lag: int = _set(0, "1 acts with the network from before the last burst, so that acting and learning overlap.")
     epsilon_start: float = _set(1.0, "First probability of a random action.")
@@ -247,9 +251,15 @@ FIELD_ALIASES = {
     "exploration_initial_eps": "epsilon_start",
     "learn_from": "learning_starts",
     "lr": "learning_rate",
+    "multi_step": "n_steps",
+    "n_step": "n_steps",
     "net_arch": "hidden",
     "num_envs": "n_envs",
     "observe": "p",
+    "polyak": "tau",
+    "prioritized_replay": "priority_alpha",
+    "prioritized_replay_alpha": "priority_alpha",
+    "prioritized_replay_beta0": "priority_beta",
     "observe_rise": "p_rise",
     "replay": "buffer_size",
     "replay_size": "buffer_size",
@@ -280,11 +290,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 RANGES: dict[str, str] = {
-    **dict.fromkeys(("p", "tolerance"), "(0, 1]"),
+    **dict.fromkeys(("p", "tolerance", "tau"), "(0, 1]"),
     **dict.fromkeys(("epsilon_start", "epsilon_final", "eval_epsilon", "sticky", "learning_rate_left"), "[0, 1]"),
+    **dict.fromkeys(("priority_alpha", "priority_beta"), "[0, 1]"),
     "gamma": "(0, 1)",
     **dict.fromkeys(("ratio", "learning_rate", "optimiser_epsilon", "updates_per_step"), "(0, inf)"),
-    **dict.fromkeys(("batch_size", "target_update_interval", "buffer_size", "n_envs"), "[1, inf)"),
+    **dict.fromkeys(("n_steps", "batch_size", "target_update_interval", "buffer_size", "n_envs"), "[1, inf)"),
     **dict.fromkeys(("steps", "log_every", "eval_episodes", "learning_starts"), "[1, inf)"),
     **dict.fromkeys(("p_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
     "act_lag": "[0, 1]",

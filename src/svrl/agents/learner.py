@@ -1,6 +1,6 @@
 """The learner: bursts of gradient updates.
 
-    y = r + gamma * continues * (value of the next state)        who chooses and who values: `svrl.agents.targets`
+    y = R + discount * (value of the next state)        R: `svrl.agents.replay`, values: `svrl.agents.targets`
 
 Between two copies of the target network its values do not change. So `prepare` gets the target values of K minibatches
 from ONE call of the target network, and completes them by ONE call of the estimator. Then `update` takes K gradient
@@ -27,7 +27,7 @@ from svrl.agents.adam_cuda import clamped_adam, plain_step
 from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.agents.networks import QNetwork
-from svrl.agents.replay import DRAWS, Batch, Replay, next_observations, observations
+from svrl.agents.replay import DRAWS, Batch, Replay
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
 from svrl.matrix.soft_impute import SoftImpute
@@ -48,10 +48,12 @@ class Minibatches(NamedTuple):
         after: The next states, in the same way, for a double agent; else None.
         actions: (K, B, 1).
         rewards: (K, B).
-        continues: (K, B), 0 where the bootstrap ends.
+        discounts: (K, B), 0 where the bootstrap ends.
         target_q: The target network's values at the next states, (K, B, A).
         completion: Of these values; None for a plain agent, or if the online network's values are completed.
         mask: Which entries are observed, (K, B, A), bool; None for a plain agent.
+        action_masks: Valid actions in the next states, (K, B, A), bool; None if every action always is.
+        weights: Of the losses, (K, B), at most 1; None if they have none.
         targets: (K, B); None for a double agent, whose targets are formed step by step.
     """
 
@@ -59,15 +61,21 @@ class Minibatches(NamedTuple):
     after: Tensor | None
     actions: Tensor
     rewards: Tensor
-    continues: Tensor
+    discounts: Tensor
     target_q: Tensor
     completion: Completion | None
     mask: Tensor | None
+    action_masks: Tensor | None
+    weights: Tensor | None
     targets: Tensor | None
 
 
 class Learner:
     """An online and a target network, an optimiser, and a count of updates.
+
+    Attributes:
+        updates: Updates so far.
+        errors: The absolute TD errors of the last burst, (K, B), if its minibatches had weights; else None.
 
     Args:
         network: The online network; the target network begins as its copy.
@@ -93,6 +101,7 @@ class Learner:
         self.config = config
         self.structure = structure
         self.updates = 0
+        self.errors: Tensor | None = None
         self.parameters = list(network.parameters())
         self.optimiser = _optimiser(self.parameters, config)
         self._torch_step = partial(plain_step, self.parameters, self.optimiser, config.gradient_clamp)
@@ -112,6 +121,15 @@ class Learner:
         """Whether the values that are completed change with every update."""
         return self.structure is not None and completes_online(self.double, self.structure.next_value_from)
 
+    @property
+    def beta(self) -> float | None:
+        """Exponent of importance weights now: from `priority_beta` linearly to 1; None for uniform draws."""
+        config = self.config
+        if config.priority_alpha == 0.0:
+            return None
+        done = min(1.0, self.updates / max(1, config.updates_after(config.steps)))
+        return config.priority_beta + (1.0 - config.priority_beta) * done
+
     def until_copy(self) -> int:
         """Updates left before the target network is copied: the longest burst."""
         return self.config.target_update_interval - self.updates % self.config.target_update_interval
@@ -130,10 +148,14 @@ class Learner:
         assert 1 <= count <= self.until_copy(), count
         ready = self.prepare(batch, count, self.draw_masks(count, masks))
         losses = []
+        errors = []
         for k in range(count):
-            losses.append(self.update(ready, k, self.config.learning_rate_at(self.updates)))
+            loss, error = self.update(ready, k, self.config.learning_rate_at(self.updates))
+            losses.append(loss)
+            errors.append(error)
             self.updates += 1
         self.copy_if_due()
+        self.errors = torch.stack(errors) if batch.weights is not None else None
         return torch.stack(losses)
 
     def draw_masks(self, count: int, masks: torch.Generator) -> Tensor | None:
@@ -152,34 +174,39 @@ class Learner:
             count: K.
             mask: Which entries are observed, (K, B, A); None for a plain agent.
         """
-        config, shape = self.config, (count, len(batch.actions) // count)
-        stops = batch.terminal | batch.life_lost if config.life_loss_ends else batch.terminal
-        rewards = (batch.rewards.sign() if config.clip_rewards else batch.rewards).view(shape)
-        continues = (~stops).float().view(shape)
-        after = self.laid_out(torch.unflatten(next_observations(batch), 0, shape))
+        shape = (count, len(batch.actions) // count)
+        rewards, discounts = batch.rewards.view(shape), batch.discounts.view(shape)
+        action_masks = None if batch.action_masks is None else batch.action_masks.view(*shape, -1)
+        weights = None
+        if batch.weights is not None:
+            weights = batch.weights.view(shape)
+            weights = weights / weights.amax(-1, keepdim=True)
+        after = self.laid_out(torch.unflatten(batch.next_observations, 0, shape))
         blocks = torch.split(after.flatten(0, 1), GPU_BLOCK if after.is_cuda else BLOCK)
         values = [self.values(self.target, block) for block in blocks]
         target_q = (values[0] if len(values) == 1 else torch.cat(values)).view(*shape, -1)
         completion = None
         if self.structure is not None and mask is not None and not self.completes_each_step:
-            completion = self.structure.complete(target_q, mask)
+            completion = self.structure.complete(target_q, mask, action_masks)
         targets = None
         if not self.double:
-            worth = self.next_values(target_q, None, None if completion is None else completion.matrix)
-            targets = bellman_targets(rewards, continues, worth, config.gamma)
+            completed = None if completion is None else completion.matrix
+            targets = bellman_targets(rewards, discounts, self.next_values(target_q, None, completed, action_masks))
         return Minibatches(
-            states=self.laid_out(torch.unflatten(observations(batch), 0, shape)),
+            states=self.laid_out(torch.unflatten(batch.observations, 0, shape)),
             after=after if self.double else None,
             actions=batch.actions.view(*shape, 1),
             rewards=rewards,
-            continues=continues,
+            discounts=discounts,
             target_q=target_q,
             completion=completion,
             mask=mask,
+            action_masks=action_masks,
+            weights=weights,
             targets=targets,
         )
 
-    def update(self, ready: Minibatches, k: int | Tensor, rate: float | Tensor) -> Tensor:
+    def update(self, ready: Minibatches, k: int | Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor]:
         """One gradient step on the k-th minibatch.
 
         Args:
@@ -188,36 +215,50 @@ class Learner:
             rate: Step size, as a number or a tensor.
 
         Returns:
-            The loss, ().
+            The loss, (), and if the minibatch has weights the absolute TD errors, (B,); else the loss again.
         """
         targets = self._double_targets(ready, k) if ready.targets is None else _pick(ready.targets, k)
         q = self.values(self.online, _pick(ready.states, k))
-        loss: Tensor = self._loss(q.gather(-1, _pick(ready.actions, k)).squeeze(-1), targets)
+        chosen = q.gather(-1, _pick(ready.actions, k)).squeeze(-1)
+        if ready.weights is None:
+            errors = loss = self._loss(chosen, targets)
+        else:
+            loss = (_pick(ready.weights, k) * self._loss(chosen, targets, reduction="none")).mean()
+            errors = (chosen - targets).abs()
         for parameter in self.parameters:  # quicker than zero_grad, which records a profile
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
         self._set_learning_rate(rate)
         self.step()
-        return loss.detach()
+        return loss.detach(), errors.detach()
 
     @torch.no_grad()
     def _double_targets(self, ready: Minibatches, k: int | Tensor) -> Tensor:
         """Targets (B,) of the k-th minibatch, with the next actions of the online network as it is now."""
         assert ready.after is not None
         online_q, target_q = self.values(self.online, _pick(ready.after, k)), _pick(ready.target_q, k)
+        action_masks = None if ready.action_masks is None else _pick(ready.action_masks, k)
         completed = None
         if self.structure is not None and ready.mask is not None:
             if ready.completion is None:
-                completed = self.structure.complete(online_q, _pick(ready.mask, k)).matrix
+                completed = self.structure.complete(online_q, _pick(ready.mask, k), action_masks).matrix
             else:
                 completed = _pick(ready.completion.matrix, k)
-        values = self.next_values(target_q, online_q, completed)
-        return bellman_targets(_pick(ready.rewards, k), _pick(ready.continues, k), values, self.config.gamma)
+        values = self.next_values(target_q, online_q, completed, action_masks)
+        return bellman_targets(_pick(ready.rewards, k), _pick(ready.discounts, k), values)
 
-    def next_values(self, target_q: Tensor, online_q: Tensor | None, completed: Tensor | None) -> Tensor:
+    def next_values(
+        self, target_q: Tensor, online_q: Tensor | None, completed: Tensor | None, action_masks: Tensor | None = None
+    ) -> Tensor:
         """By this agent's rule, (..., B), see `svrl.agents.targets`; `completed` is None for a plain agent."""
-        value = "completed" if self.structure is None else self.structure.next_value_from
-        return next_values(self.config.agent, target_q, online_q=online_q, completed=completed, next_value_from=value)
+        return next_values(
+            self.config.agent,
+            target_q,
+            online_q=online_q,
+            completed=completed,
+            next_value_from="completed" if self.structure is None else self.structure.next_value_from,
+            action_mask=action_masks,
+        )
 
     def laid_out(self, states: Tensor) -> Tensor:
         """Observations (K, B, *observation_shape) as minibatches keep them: already scaled, or not."""
@@ -247,9 +288,9 @@ class Learner:
                 group["lr"].fill_(rate)
 
     def copy_if_due(self) -> None:
-        """Copy the online network to the target network every `target_update_interval` updates."""
+        """Move the target network to the online one, by the share `tau`, every `target_update_interval` updates."""
         if self.updates % self.config.target_update_interval == 0:
-            copy_weights(self.online, self.target)
+            copy_weights(self.online, self.target, self.config.tau)
 
     def capture(self) -> dict[str, Any]:
         """Weights, optimiser and count, as arrays and numbers."""
@@ -298,6 +339,9 @@ class GraphedBursts:
             self._mask = torch.ones(most, size, learner.online.n_actions, dtype=torch.bool, device=device)
         self._rates = torch.full((most,), learner.config.learning_rate, device=device)
         self._losses = torch.zeros(most, device=device)
+        self._weights = self._errors = None
+        if replay.priorities is not None:
+            self._weights, self._errors = torch.ones(2, most, size, device=device)
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._batch: Batch | None = None
         self._host: Batch | None = None
@@ -323,7 +367,7 @@ class GraphedBursts:
         """
         learner = self._learner
         assert 1 <= count <= min(self.most, learner.until_copy()), count
-        self._draw(count, draws)
+        leaves = self._draw(count, draws)
         mask = learner.draw_masks(count, masks)
         if self._mask is not None and mask is not None:
             self._mask[:count].copy_(mask)
@@ -339,6 +383,8 @@ class GraphedBursts:
                 learner.step = clamped_adam(learner.parameters, learner.optimiser, learner.config.gradient_clamp)
             learner.updates += 1
         learner.copy_if_due()
+        if self._replay.priorities is not None and leaves is not None and self._errors is not None:
+            self._replay.priorities.update(leaves, self._errors[:count].flatten())
         return self._losses[:count]
 
     def release(self) -> None:
@@ -347,28 +393,40 @@ class GraphedBursts:
         if isinstance(self._prepare, CudaGraph):
             self._prepare.release()
 
-    def _draw(self, count: int, draws: torch.Generator) -> None:
-        """Draw which transitions; from a buffer in RAM copy the transitions themselves."""
+    def _draw(self, count: int, draws: torch.Generator) -> Tensor | None:
+        """Draw which transitions, and return their leaves; from a buffer in RAM copy the transitions themselves."""
         number = count * self._learner.config.batch_size
+        beta = self._learner.beta
         if self._replay.device.type == "cuda":
-            torch.randint(DRAWS, (number,), generator=draws, device=draws.device, out=self._draws[:number])
-            return
+            if beta is None:
+                torch.randint(DRAWS, (number,), generator=draws, device=draws.device, out=self._draws[:number])
+                return None
+            index, leaves, weights = self._replay.draw(number, draws, beta)
+            assert self._weights is not None
+            assert weights is not None
+            self._draws[:number].copy_(index)
+            self._weights[:count].copy_(weights.view(count, -1))
+            return leaves
         self._copied.synchronize()  # the last burst has been fetched from this very memory
-        host = self._replay.sample(number, draws)
+        host = self._replay.sample(number, draws, beta=beta)
         if self._batch is None:
             whole, device = len(self._draws), self._losses.device
-            self._batch = Batch(
-                *(torch.zeros(whole, *part.shape[1:], dtype=part.dtype, device=device) for part in host)
-            )
-            self._host = Batch(*(pinned(torch.zeros_like(part, device="cpu"), part) for part in self._batch))
+            self._batch = host.each(lambda part: torch.zeros(whole, *part.shape[1:], dtype=part.dtype, device=device))
+            self._host = self._batch.each(lambda part: pinned(torch.zeros_like(part, device="cpu"), part))
         assert self._host is not None
         for drawn, here, there in zip(host, self._host, self._batch, strict=True):
-            here[:number].copy_(drawn)
-            there[:number].copy_(here[:number], non_blocking=True)
+            if isinstance(drawn, Tensor) and isinstance(here, Tensor) and isinstance(there, Tensor):
+                here[:number].copy_(drawn)
+                there[:number].copy_(here[:number], non_blocking=True)
         self._copied.record()
+        return host.leaves
 
     def _prepare_all(self) -> Minibatches:
-        batch = self._replay.gather(self._draws) if self._batch is None else self._batch
+        batch = self._batch
+        if batch is None:
+            batch = self._replay.gather(self._draws)
+            if self._weights is not None:
+                batch = batch._replace(weights=self._weights.flatten())
         return self._learner.prepare(batch, self.most, self._mask)
 
     def _keep(self, fresh: Minibatches) -> None:
@@ -383,8 +441,10 @@ class GraphedBursts:
     def _update_next(self) -> None:
         """One update on the minibatch that the counter points at."""
         assert self._ready is not None
-        loss = self._learner.update(self._ready, self._at, _pick(self._rates, self._at))
+        loss, errors = self._learner.update(self._ready, self._at, _pick(self._rates, self._at))
         self._losses.index_copy_(0, self._at, loss[None])
+        if self._errors is not None:
+            self._errors.index_copy_(0, self._at, errors[None])
         self._at.add_(1)
 
 
@@ -409,9 +469,13 @@ def _tensors(part: object) -> list[Tensor]:
 
 
 @torch.no_grad()
-def copy_weights(source: nn.Module, target: nn.Module) -> None:
-    """Make the parameters of one network equal to those of another, in one launch."""
-    torch._foreach_copy_([*target.parameters()], [parameter.detach() for parameter in source.parameters()])
+def copy_weights(source: nn.Module, target: nn.Module, tau: float = 1.0) -> None:
+    """Move the parameters of one network to those of another, all the way or by a share tau (Polyak averaging)."""
+    old, new = ([parameter.detach() for parameter in network.parameters()] for network in (target, source))
+    if tau == 1.0:
+        torch._foreach_copy_(old, new)
+    else:
+        torch._foreach_lerp_(old, new, tau)
 
 
 def weights_of(network: nn.Module) -> dict[str, np.ndarray]:

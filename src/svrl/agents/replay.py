@@ -1,4 +1,4 @@
-"""The replay buffer: every frame is stored once, and every transition is equally likely to be drawn.
+"""The replay buffer: every frame is stored once, and transitions are drawn uniformly or by their priorities.
 
 Each of the N environments has a ring of slots, numbered absolutely from 0. The slot of a state holds its newest frame
 and, after the step, action, reward and flags. At the end of an episode the final frame gets its own slot, which is
@@ -9,6 +9,15 @@ zero.
 Each environment lists the slots that can be drawn in order, and drops the oldest before any frame of its window is
 overwritten. A draw u, uniform over all listed slots, picks environment and slot by cumulative counts: nothing is
 rejected, and a GPU never waits. u is a 62-bit number modulo the count, with a bias below 1e-12.
+
+What is drawn is ready for a target R + discount * max Q(next state). With n steps (`Returns`)
+
+    R = r_0 + gamma r_1 + .. + gamma^(m-1) r_(m-1)        discount = gamma^m, or 0 where the bootstrap ends
+
+and m = n, or fewer where the episode ends or is cut off before, and at the newest states.
+
+Priorities (Schaul et al., 2016) are p = (|TD error| + 1e-6)^alpha, and a transition is drawn with probability
+p / sum of all p; new ones get the largest p so far. On a CPU a sum tree finds them, on a GPU a cumulative sum.
 
 Final frames cost slots. There are 1/32 more slots than transitions for stacked frames and 1/8 more otherwise, where
 episodes tend to be shorter. If episodes have fewer than 32, or 8, steps on average, the buffer holds fewer transitions
@@ -22,8 +31,8 @@ and scattered by a graph of small launches.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,6 +41,7 @@ import torch
 from torch import Tensor
 
 from svrl.agents import replay_kernel as kernel
+from svrl.agents.config import AgentConfig
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, pinned
 from svrl.envs.vector import EnvSpec, Step
 from svrl.runtime.device import free_bytes
@@ -39,6 +49,8 @@ from svrl.runtime.device import free_bytes
 DRAWS = 1 << 62
 STACKED_FINALS, SINGLE_FINALS = 32, 8
 """Transitions for which there is one more slot, for a final frame."""
+SMALLEST_ERROR = 1e-6
+"""Added to a TD error, so that every transition can be drawn."""
 AHEAD = 4
 """Steps that the host may be ahead of a GPU."""
 
@@ -47,29 +59,61 @@ class Batch(NamedTuple):
     """Transitions drawn from the buffer.
 
     Attributes:
-        windows: (B, stack + 1, *frame_shape), in the environment's type: the frames of the state and the next one.
-            `observations` and `next_observations` are views of it.
+        windows: (B, F, *frame_shape), in the environment's type: the frames of the state and of the next one, which
+            share all but one for single steps (F = stack + 1) and none for several (F = 2 stack).
         actions: (B,), int64.
-        rewards: (B,), float32, raw.
-        terminal: (B,), bool: the episode ends here.
-        life_lost: (B,), bool.
+        rewards: (B,), float32: R, see the module.
+        discounts: (B,), float32: the factor of the next state's value, 0 where the bootstrap ends.
+        action_masks: (B, A), bool: the valid actions in the next state; None if every action always is.
+        leaves: (B,), int64: where their priorities are; None for uniform draws.
+        weights: (B,), float32: importance weights (number of transitions * probability)^-beta; None for uniform draws.
+        stack: Frames in an observation.
     """
 
     windows: Tensor
     actions: Tensor
     rewards: Tensor
-    terminal: Tensor
-    life_lost: Tensor
+    discounts: Tensor
+    action_masks: Tensor | None = None
+    leaves: Tensor | None = None
+    weights: Tensor | None = None
+    stack: int = 1
+
+    @property
+    def observations(self) -> Tensor:
+        """The states, (B, *observation_shape); a view."""
+        return self.windows[:, 0] if self.stack == 1 else self.windows[:, : self.stack]
+
+    @property
+    def next_observations(self) -> Tensor:
+        """The next states, (B, *observation_shape); a view."""
+        return self.windows[:, -1] if self.stack == 1 else self.windows[:, -self.stack :]
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The batch with a function applied to each of its tensors."""
+        return Batch(*(function(part) if isinstance(part, Tensor) else part for part in self))  # type: ignore[arg-type]
 
 
-def observations(batch: Batch) -> Tensor:
-    """The states, (B, *observation_shape); a view."""
-    return batch.windows[:, 0] if batch.windows.shape[1] == 2 else batch.windows[:, :-1]
+@dataclass(frozen=True, kw_only=True)
+class Returns:
+    """How rewards of several steps become one.
 
+    Attributes:
+        n_steps: Steps at most.
+        gamma: Discount.
+        clip_rewards: Take the sign of each reward.
+        life_loss_ends: A lost life ends the bootstrap.
+    """
 
-def next_observations(batch: Batch) -> Tensor:
-    """The next states, (B, *observation_shape); a view."""
-    return batch.windows[:, 1] if batch.windows.shape[1] == 2 else batch.windows[:, 1:]
+    n_steps: int = 1
+    gamma: float = 1.0
+    clip_rewards: bool = False
+    life_loss_ends: bool = False
+
+    @classmethod
+    def of(cls, config: AgentConfig) -> Returns:
+        """Those that a configuration asks for."""
+        return cls(**{entry.name: getattr(config, entry.name) for entry in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +175,24 @@ class Replay:
         ages: (N, M), frames of the same episode before a slot's own, at most stack - 1.
         frames: (N * M, bytes of a frame), on the device.
         actions, rewards, terminal, life_lost: (N * M,), on the device.
+        masks: (N * M, A bits as bytes), on the device: valid actions of the states; None if every action always is.
+        returns: How rewards of several steps become one.
+        priorities: Of the transitions; None if all are drawn equally.
     """
 
-    def __init__(self, spec: EnvSpec, *, n_envs: int, capacity: int, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        *,
+        n_envs: int,
+        capacity: int,
+        device: str | torch.device = "cpu",
+        returns: Returns = Returns(),  # noqa: B008 (frozen)
+        priority_alpha: float = 0.0,
+    ) -> None:
         self.layout = layout = Layout.of(spec, n_envs=n_envs, capacity=capacity)
         self.device = torch.device(device)
+        self.returns = returns
         _refuse_too_much(layout, self.device)
         self.made = 0
         self.heads = np.full(n_envs, -1, np.int64)
@@ -149,6 +206,11 @@ class Replay:
         self.rewards = self._zeros((rows,), np.float32)
         self.terminal = self._zeros((rows,), np.bool_)
         self.life_lost = self._zeros((rows,), np.bool_)
+        self.masks: Tensor | None = None
+        self._n_actions = spec.n_actions
+        self.priorities: Priorities | None = None
+        if priority_alpha > 0.0:
+            self.priorities = Priorities(n_envs * layout.per_env, priority_alpha, self.device)
         self._at, self._final_at, self._next_at = np.zeros((3, n_envs), np.int64)
         self._gpu: _OnGpu | None = None
         self._arrays: tuple[np.ndarray, ...] = ()
@@ -158,20 +220,23 @@ class Replay:
         else:
             self._gpu = _OnGpu(self)
         # The batch that is overwritten, and its NumPy views, which cost a tenth of a draw to make.
-        self._reused: tuple[Batch, tuple[np.ndarray, ...]] | None = None
+        self._reused: tuple[Tensor, tuple[np.ndarray, ...]] | None = None
 
     def __len__(self) -> int:
         """Transitions that can be drawn."""
         return int(self.ends[-1])
 
-    def begin(self, observations: np.ndarray) -> None:
-        """Begin an episode in every environment, with observations (N, *observation_shape).
+    def begin(self, observations: np.ndarray, action_masks: np.ndarray | None = None) -> None:
+        """Begin an episode in every environment, with observations (N, *observation_shape) and masks (N, A) if any.
 
         Call it at the start, and after an interruption that the environments did not survive: their states before it
         become final frames.
         """
         frames = self._newest(observations)
         self._open_slots(np.zeros(self.layout.n_envs, np.bool_), begins=True)
+        if action_masks is not None and self.masks is None:
+            self.add_masks()
+        self._write_masks(self._next_at, action_masks)
         if self._gpu is None:
             self._arrays[0][self._next_at] = frames
         else:
@@ -195,6 +260,12 @@ class Replay:
         self._open_slots(ended, begins=False)
         listed = self.made % self.layout.per_env
         self.made += 1
+        if self.masks is not None:
+            self._write_masks(self._next_at, step.action_masks)
+            if len(over) and step.final_masks is not None:
+                self._write_masks(self._final_at[over], step.final_masks[over])
+        if self.priorities is not None:
+            self.priorities.open(np.arange(n_envs) * self.layout.per_env + listed)
         if self._gpu is None:
             outcome = (actions, step.rewards, step.terminal, step.life_lost)
             for kept, given in zip(self._arrays[1:], outcome, strict=True):
@@ -221,19 +292,45 @@ class Replay:
         )
         self._gpu.append(frames, numbers)
 
-    def sample(self, count: int, generator: torch.Generator, out: Batch | None = None) -> Batch:
-        """Draw `count` transitions with replacement, all equally likely.
+    def sample(
+        self, count: int, generator: torch.Generator, out: Batch | None = None, *, beta: float | None = None
+    ) -> Batch:
+        """Draw `count` transitions with replacement.
 
         Args:
             count: B.
             generator: On the buffer's device.
+            beta: Exponent of the importance weights: draw by priorities; None draws all equally likely.
             out: A batch of the same size that you no longer need: on the CPU it is overwritten, which saves
                 allocating memory. A batch of another size stays unchanged.
         """
         if not len(self):
             raise ValueError("The replay buffer holds no transition to draw. Append some steps first.")
-        draws = torch.randint(DRAWS, (count,), generator=generator, device=self.device)
-        return self._sample_kernel(draws, out) if self._gpu is None else self.gather(draws)
+        draws, leaves, weights = self.draw(count, generator, beta)
+        batch = self._sample_kernel(draws, out) if self._gpu is None else self.gather(draws)
+        return batch if leaves is None else batch._replace(leaves=leaves, weights=weights)
+
+    def draw(
+        self, count: int, generator: torch.Generator, beta: float | None = None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Which transitions `sample` takes: draws for `gather`, and the leaves and weights of a `Batch`, each (B,)."""
+        if beta is None or self.priorities is None:
+            return torch.randint(DRAWS, (count,), generator=generator, device=self.device), None, None
+        leaves, probability = self.priorities.draw(count, generator)
+        env, place = leaves // self.layout.per_env, leaves % self.layout.per_env
+        number = self.made - 1 - (self.made - 1 - place) % self.layout.per_env
+        tails, ends = (
+            (torch.from_numpy(self.tails), torch.from_numpy(self.ends))
+            if self._gpu is None
+            else (self._gpu.tails, self._gpu.ends)
+        )
+        draws = torch.nn.functional.pad(ends[:-1], (1, 0))[env] + number - tails[env]
+        return draws, leaves, (len(self) * probability).pow(-beta).float()
+
+    def add_masks(self) -> None:
+        """Make room for masks; without it every action is valid in every state."""
+        rows = self.layout.n_envs * self.layout.slots
+        self.masks = self._zeros((rows, -(-self._n_actions // 8)), np.uint8)
 
     def close(self) -> None:
         """Free the graphs on a GPU."""
@@ -243,6 +340,7 @@ class Replay:
     def synchronise(self) -> None:
         """Update everything that sampling reads, after ages, order and tails were restored."""
         np.cumsum(self.made - self.tails, out=self.ends)
+        self._reused = None
         if self._gpu is not None:
             self._gpu.load(self)
 
@@ -256,44 +354,105 @@ class Replay:
         index = draws % gpu.ends[-1]
         env = torch.searchsorted(gpu.ends, index, right=True)
         index = index - torch.nn.functional.pad(gpu.ends[:-1], (1, 0))[env]
-        slot = gpu.order[env, (gpu.tails[env] + index) % layout.per_env]
+        number = gpu.tails[env] + index
+        slot = gpu.order[env, number % layout.per_env]
         row = env * layout.slots + slot % layout.slots
-        reach = torch.arange(1 - layout.stack, 2, device=self.device)
-        places = env[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
-        windows = gpu.words.index_select(0, places.flatten()).view(*places.shape, -1)
-        outside = -reach > gpu.ages.flatten()[row][:, None].long()
-        windows = windows.masked_fill_(outside[..., None], 0).view(torch.uint8)
+        rewards, discounts, head = self._followed(env, number, slot)
+        if self.returns.n_steps == 1:
+            windows = self._frames_of(env, slot, 1 - layout.stack, 2)
+        else:
+            both = (self._frames_of(env, one, 1 - layout.stack, 1) for one in (slot, head))
+            windows = torch.cat(tuple(both), 1)
+        windows = windows.view(torch.uint8)
         kind = torch.uint8 if layout.dtype == "uint8" else torch.float32
+        masks = None
+        if self.masks is not None:
+            masks = _unpacked(self.masks[env * layout.slots + head % layout.slots], self._n_actions)
         return Batch(
-            windows=windows.view(kind).view(len(windows), layout.stack + 1, *layout.frame_shape),
+            windows=windows.view(kind).view(*windows.shape[:2], *layout.frame_shape),
             actions=self.actions[row].long(),
-            rewards=self.rewards[row],
-            terminal=self.terminal[row],
-            life_lost=self.life_lost[row],
+            rewards=rewards,
+            discounts=discounts,
+            action_masks=masks,
+            stack=layout.stack,
         )
+
+    def _followed(self, env: Tensor, number: Tensor, slot: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """R, discounts and the slots of the next states, each (B,), of transitions in plain torch."""
+        assert self._gpu is not None
+        layout, gpu, rule = self.layout, self._gpu, self.returns
+        made = gpu.tails + torch.diff(gpu.ends, prepend=gpu.ends.new_zeros(1))
+        total = factor = head = alive = torch.empty(0)
+        for k in range(rule.n_steps):
+            row = env * layout.slots + (slot + k) % layout.slots
+            reward = self.rewards[row].sign() if rule.clip_rewards else self.rewards[row]
+            stop = self.terminal[row] | self.life_lost[row] if rule.life_loss_ends else self.terminal[row]
+            kept = rule.gamma * (~stop).float()
+            if k == 0:
+                total, factor, head, alive = reward, kept, slot + 1, ~stop
+            else:
+                total = torch.where(alive, total + factor * reward, total)
+                factor = torch.where(alive, factor * kept, factor)
+                head = torch.where(alive, slot + k + 1, head)
+                alive = alive & ~stop
+            following = number + k + 1
+            if k + 1 < rule.n_steps:
+                in_next_slot = gpu.order[env, following % layout.per_env] == slot + k + 1
+                alive = alive & (following < made[env]) & in_next_slot
+        return total, factor, head
+
+    def _frames_of(self, env: Tensor, slot: Tensor, first: int, last: int) -> Tensor:
+        """Frames `first` .. `last` - 1 from slots (B,) on, as words (B, frames, words); zero before an episode."""
+        assert self._gpu is not None
+        layout, gpu = self.layout, self._gpu
+        reach = torch.arange(first, last, device=self.device)
+        places = env[:, None] * layout.slots + (slot[:, None] + reach) % layout.slots
+        frames = gpu.words.index_select(0, places.flatten()).view(*places.shape, -1)
+        outside = -reach > gpu.ages[env, slot % layout.slots][:, None].long()
+        return frames.masked_fill_(outside[..., None], 0)
 
     def _sample_kernel(self, draws: Tensor, out: Batch | None = None) -> Batch:
         """The same on a CPU."""
         if out is None or len(out.actions) != len(draws):
             out = self._new_batch(len(draws))
-        if self._reused is None or self._reused[0] is not out:
-            windows, *rest = (part.numpy() for part in out)
-            self._reused = (out, (windows.reshape(len(windows), -1).view(np.uint8), *rest))
-        where = (self.tails, self.ends, self.order, self.ages)
-        kernel.sample_windows(draws.numpy(), *where, *self._arrays, *self._reused[1])
-        return out
+        if self._reused is None or self._reused[0] is not out.windows:
+            windows, *rest = (part.numpy() for part in (out.windows, out.actions, out.rewards, out.discounts))
+            next_rows = np.empty(len(draws), np.int64)
+            self._reused = (out.windows, (windows.reshape(len(windows), -1).view(np.uint8), *rest, next_rows))
+        rule, where = self.returns, (self.tails, self.ends, self.order, self.ages)
+        how = (rule.n_steps, rule.gamma, rule.clip_rewards, rule.life_loss_ends)
+        kernel.sample_windows(draws.numpy(), *how, *where, *self._arrays, *self._reused[1])
+        if self.masks is None:
+            return out
+        return out._replace(action_masks=_unpacked(self.masks[self._reused[1][-1]], self._n_actions))
 
     def _new_batch(self, count: int) -> Batch:
         """An empty batch. NumPy makes small arrays several times faster than torch."""
         layout = self.layout
-        windows = np.empty((count, layout.stack + 1, *layout.frame_shape), layout.dtype)
-        rest = (np.empty(count, kind) for kind in (np.int64, np.float32, np.bool_, np.bool_))
-        return Batch(*map(torch.from_numpy, (windows, *rest)))
+        width = layout.stack + (1 if self.returns.n_steps == 1 else layout.stack)
+        windows = np.empty((count, width, *layout.frame_shape), layout.dtype)
+        actions, rewards, discounts = (np.empty(count, kind) for kind in (np.int64, np.float32, np.float32))
+        arrays = {"windows": windows, "actions": actions, "rewards": rewards, "discounts": discounts}
+        return Batch(stack=layout.stack, **{name: torch.from_numpy(array) for name, array in arrays.items()})
+
+    def _write_masks(self, rows: np.ndarray, masks: np.ndarray | None) -> None:
+        """Store masks (K, A) of the states in `rows`."""
+        if self.masks is None:
+            return
+        if masks is None:
+            raise ValueError("The environments gave masks of valid actions before and gave none now.")
+        packed = torch.from_numpy(np.packbits(masks, axis=1, bitorder="little"))
+        self.masks.index_copy_(0, torch.from_numpy(rows.copy()).to(self.device), packed.to(self.device))
 
     def _open_slots(self, ended: np.ndarray, *, begins: bool) -> None:
         books = (self.heads, self.tails, self.ends, self.order, self.ages)
         rows = (self._at, self._final_at, self._next_at)
+        before = None if self.priorities is None else self.tails.copy()
         kernel.open_slots(begins, ended, self.layout.stack - 1, self.made, *books, *rows)
+        if self.priorities is not None and before is not None and (gone := self.tails - before).any():
+            numbers = [np.arange(first, last) for first, last in zip(before, self.tails, strict=True)]
+            env = np.repeat(np.arange(len(gone)), gone)
+            self.priorities.drop(env * self.layout.per_env + np.concatenate(numbers) % self.layout.per_env)
 
     def _newest(self, observations: np.ndarray) -> np.ndarray:
         """The newest frame of each observation, (N, bytes of a frame)."""
@@ -401,6 +560,67 @@ def _as_words(frames: Tensor, kind: torch.dtype | None = None) -> Tensor:
     if kind is None:
         kind = next(one for one in (torch.int64, torch.int32, torch.uint8) if not frames.shape[-1] % one.itemsize)
     return frames.view(kind)
+
+
+def _unpacked(packed: Tensor, n_actions: int) -> Tensor:
+    """Masks (B, A), bool, from their bits."""
+    bits = packed[..., None] >> torch.arange(8, dtype=torch.uint8, device=packed.device) & 1
+    return bits.flatten(1)[:, :n_actions].bool()
+
+
+class Priorities:
+    """What transitions are drawn by: a number p for each leaf; leaf env * C + t % C is transition t of an environment.
+
+    Args:
+        size: Leaves.
+        alpha: Exponent of the TD error.
+        device: Where draws are made. A CPU keeps a sum tree, a GPU the numbers alone, whose cumulative sum it forms.
+    """
+
+    def __init__(self, size: int, alpha: float, device: torch.device) -> None:
+        self.alpha, self.device, self.size = alpha, device, size
+        self._largest = torch.ones((), dtype=torch.float64, device=device)
+        self._values = torch.zeros(size, dtype=torch.float64, device=device)
+        self._tree = np.zeros(2 << max(size - 1, 1).bit_length(), np.float64)
+
+    def open(self, leaves: np.ndarray) -> None:
+        """New transitions at leaves (K,): they get the largest p so far."""
+        self._set(torch.from_numpy(leaves).to(self.device), self._largest.expand(len(leaves)))
+
+    def drop(self, leaves: np.ndarray) -> None:
+        """Transitions that can no longer be drawn."""
+        self._set(torch.from_numpy(leaves).to(self.device), torch.zeros(len(leaves), device=self.device).double())
+
+    def update(self, leaves: Tensor, errors: Tensor) -> None:
+        """New absolute TD errors (B,) of drawn transitions."""
+        p = (errors.detach().to(self.device).double() + SMALLEST_ERROR).pow(self.alpha)
+        self._largest = torch.maximum(self._largest, p.max())
+        self._set(leaves, p)
+
+    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Leaves (B,), with replacement, and their probabilities (B,), float64."""
+        shares = torch.rand(count, dtype=torch.float64, generator=generator, device=self.device)
+        if self.device.type == "cpu":
+            leaves = torch.empty(count, dtype=torch.int64)
+            kernel.find_leaves(self._tree, shares.numpy(), leaves.numpy())
+            return leaves, self._values[leaves] / self._tree[1]
+        sums = self._values.cumsum(0)
+        leaves = torch.searchsorted(sums, shares * sums[-1], right=True).clamp(max=self.size - 1)
+        return leaves, self._values[leaves] / sums[-1]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What `restore` takes, as arrays."""
+        return {"values": self._values.cpu().numpy(), "largest": self._largest.cpu().numpy()}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Back to a saved state."""
+        self._largest = torch.as_tensor(saved["largest"]).to(self.device)
+        self._set(torch.arange(self.size, device=self.device), torch.as_tensor(saved["values"]).to(self.device))
+
+    def _set(self, leaves: Tensor, values: Tensor) -> None:
+        self._values[leaves] = values
+        if self.device.type == "cpu":
+            kernel.set_leaves(self._tree, leaves.numpy(), values.numpy())
 
 
 def refuse_few_transitions(n_envs: int, capacity: int) -> None:

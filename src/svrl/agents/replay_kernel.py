@@ -83,6 +83,10 @@ def _copy(source: Any, target: Any) -> None:
 @njit(**COMPILE)
 def sample_windows(
     draws: Any,
+    n_steps: int,
+    gamma: float,
+    clip: bool,
+    life_loss_ends: bool,
     tails: Any,
     ends: Any,
     order: Any,
@@ -95,15 +99,24 @@ def sample_windows(
     windows: Any,
     actions: Any,
     rewards: Any,
-    terminal: Any,
-    life_lost: Any,
+    discounts: Any,
+    next_rows: Any,
 ) -> None:
-    """Fill a batch: draws (B,) modulo the number of transitions say which; windows are (B, (stack + 1) * bytes)."""
+    """Fill a batch: draws (B,) modulo the number of transitions say which.
+
+    Args:
+        draws, tails, ends, order, ages, frames, kept_*: As in `Replay`.
+        n_steps, gamma, clip, life_loss_ends: As in `Returns`.
+        windows: (B, F * bytes), out: the `stack` frames of the state, then those of the next one that are not among
+            them (one frame) or all `stack` of them (n_steps > 1).
+        actions, rewards, discounts: (B,), out.
+        next_rows: (B,), out: the row of the next state's newest frame, among all N * M.
+    """
     per_env, slots, size = order.shape[1], ages.shape[1], frames.shape[1]
-    stack = windows.shape[1] // size - 1
+    width = windows.shape[1] // size
+    stack = width - 1 if n_steps == 1 else width // 2
     count = len(draws)
-    envs, places = np.empty(count, np.int64), np.empty(count, np.int64)
-    sources = np.empty((count, stack + 1), np.int64)
+    sources = np.empty((count, width), np.int64)
     # Small reads first: they wait for memory side by side, which they could not between long copies.
     for b in range(count):
         index = draws[b] % ends[-1]
@@ -114,22 +127,37 @@ def sample_windows(
                 last = middle
             else:
                 env = middle + 1
-        if env > 0:
-            index -= ends[env - 1]
-        envs[b] = env
-        places[b] = order[env, (tails[env] + index) % per_env] % slots
-    for b in range(count):
-        base, place = envs[b] * slots, places[b]
-        actions[b] = kept_actions[base + place]
-        rewards[b] = kept_rewards[base + place]
-        terminal[b] = kept_terminal[base + place]
-        life_lost[b] = kept_life_lost[base + place]
-        missing = stack - 1 - np.int64(ages[envs[b], place])
-        for k in range(stack + 1):
-            sources[b, k] = -1 if k < missing else base + (place - stack + 1 + k) % slots
+        before = ends[env - 1] if env > 0 else 0
+        number, base = tails[env] + index - before, env * slots
+        listed = tails[env] + ends[env] - before
+        slot = order[env, number % per_env]
+        actions[b] = kept_actions[base + slot % slots]
+        total, factor = 0.0, 1.0
+        for k in range(n_steps):
+            row = base + (slot + k) % slots
+            reward = np.float64(kept_rewards[row])
+            if clip:
+                reward = np.sign(reward)
+            total += factor * reward
+            factor *= gamma
+            head = slot + k + 1
+            if kept_terminal[row] or (life_loss_ends and kept_life_lost[row]):
+                factor = 0.0
+                break
+            # The episode goes on if the next transition is listed in the next slot: a final frame is not.
+            following = number + k + 1
+            if following >= listed or order[env, following % per_env] != head:
+                break
+        rewards[b], discounts[b], next_rows[b] = total, factor, base + head % slots
+        for k in range(stack):
+            back = stack - 1 - k
+            sources[b, k] = -1 if back > ages[env, slot % slots] else base + (slot - back) % slots
+        for k in range(stack, width):
+            back = width - 1 - k
+            sources[b, k] = -1 if back > ages[env, head % slots] else base + (head - back) % slots
     # Several windows at a time, a little of each: a core has many more reads under way then.
     for group in range(0, count, STREAMS):
-        for k in range(stack + 1):
+        for k in range(width):
             for start in range(0, size, CHUNK):
                 stop = min(start + CHUNK, size)
                 for b in range(group, min(group + STREAMS, count)):
@@ -138,3 +166,29 @@ def sample_windows(
                         target[:] = 0
                     else:
                         _copy(frames[sources[b, k], start:stop], target)
+
+
+@njit(**COMPILE)
+def set_leaves(tree: Any, leaves: Any, values: Any) -> None:
+    """Write leaves (K,) of a sum tree and the sums above them; node k has the children 2k and 2k + 1."""
+    first = len(tree) // 2
+    for k in range(len(leaves)):
+        node = first + leaves[k]
+        tree[node] = values[k]
+        while node > 1:
+            node //= 2
+            tree[node] = tree[2 * node] + tree[2 * node + 1]
+
+
+@njit(**COMPILE)
+def find_leaves(tree: Any, shares: Any, leaves: Any) -> None:
+    """The leaves (K,) at which the running sum passes shares (K,) of the whole; never one that is 0."""
+    first = len(tree) // 2
+    for k in range(len(shares)):
+        left, node = shares[k] * tree[1], 1
+        while node < first:
+            node *= 2
+            if (left >= tree[node] or tree[node] == 0.0) and tree[node + 1] > 0.0:
+                left -= tree[node]
+                node += 1
+        leaves[k] = node - first

@@ -46,7 +46,7 @@ from torch import Tensor
 from svrl.agents.config import Scale
 from svrl.agents.evaluation import MOST_ENVS, at_rest, derived_seed, generator_for, play
 from svrl.agents.learner import Learner
-from svrl.agents.replay import Batch, observations
+from svrl.agents.replay import Batch
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, next_values
 from svrl.envs.make import make_env
@@ -92,12 +92,13 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
     if ready.after is not None:
         online = learner.values(network, ready.after.flatten(0, 1)).view(ready.target_q.shape)
         if structure is not None and mask is not None and completion is None:
-            completion, completed_q = structure.complete(online, mask), online
-    plain = next_values(learner.config.agent, ready.target_q, online_q=online)
-    values = learner.next_values(ready.target_q, online, None if completion is None else completion.matrix)
+            completion, completed_q = structure.complete(online, mask, ready.action_masks), online
+    plain = next_values(learner.config.agent, ready.target_q, online_q=online, action_mask=ready.action_masks)
+    completed = None if completion is None else completion.matrix
+    values = learner.next_values(ready.target_q, online, completed, ready.action_masks)
     change = (values - plain).double()
-    targets = bellman_targets(ready.rewards, ready.continues, values, learner.config.gamma)
-    q, features = network(observations(batch)), network.features(observations(batch))
+    targets = bellman_targets(ready.rewards, ready.discounts, values)
+    q, features = network(batch.observations), network.features(batch.observations)
     return {
         "q_mean": float(q.mean()),
         "q_max": float(q.max(-1).values.mean()),

@@ -1,6 +1,6 @@
 """Targets of Q-learning, as pure functions.
 
-    y = r + gamma * continues * (value of the next state)
+    y = R + discount * (value of the next state)
 
 The agents differ only in what chooses the next action and what values it:
 
@@ -89,6 +89,6 @@ def chooser_and_valuer(
     return (completed if online_q is None else online_q), completed
 
 
-def bellman_targets(rewards: Tensor, continues: Tensor, values: Tensor, gamma: float) -> Tensor:
-    """r + gamma * continues * value, all (..., B); `continues` is 0 where the bootstrap ends."""
-    return rewards + gamma * continues * values
+def bellman_targets(rewards: Tensor, discounts: Tensor, values: Tensor) -> Tensor:
+    """R + discount * value, all (..., B); a discount is 0 where the bootstrap ends."""
+    return rewards + discounts * values

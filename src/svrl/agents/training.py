@@ -31,9 +31,10 @@ from svrl.agents.evaluation import derived_seed, explore, generator_for, with_ev
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
 from svrl.agents.learner import GraphedBursts, Learner, can_capture, copy_weights
 from svrl.agents.networks import QNetwork, build_network
-from svrl.agents.replay import Batch, Layout, Replay, refuse_few_transitions
+from svrl.agents.replay import Batch, Layout, Replay, Returns, refuse_few_transitions
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.study import METRIC_STATES, metrics
+from svrl.agents.targets import only_valid
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
 from svrl.runtime.device import check_device, free_ram
@@ -60,6 +61,7 @@ class Actor:
         self._precision = precision
         self._seen = torch.zeros((n_envs, *spec.observation_shape), dtype=getattr(torch, spec.dtype), device=device)
         self._shown = torch.zeros_like(self._seen, device="cpu").pin_memory() if self._seen.is_cuda else self._seen
+        self._valid: Tensor | None = None
         self._stream = stream_of(device, first=True) if lag else None
         self._ready, self._done = GpuEvent(device), GpuEvent(device)
         self._greedy = CudaGraph(self._best, device, repeatable=True)
@@ -73,14 +75,18 @@ class Actor:
             self._ready.record()
 
     @torch.no_grad()
-    def __call__(self, observations: np.ndarray) -> Tensor:
-        """The best actions (N,), int64, on the host; waits for nothing else."""
+    def __call__(self, observations: np.ndarray, action_masks: np.ndarray | None = None) -> Tensor:
+        """The best valid actions (N,), int64, on the host; waits for nothing else."""
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             if self._stream is not None:
                 self._ready.wait()
             np.copyto(self._shown.numpy(), observations)
             if self._shown is not self._seen:
                 self._seen.copy_(self._shown, non_blocking=True)
+            if action_masks is not None:
+                if self._valid is None:
+                    self._valid = torch.empty(action_masks.shape, dtype=torch.bool, device=self._seen.device)
+                self._valid.copy_(torch.from_numpy(action_masks))
             actions = self._greedy()
             self._done.record()
             return actions.cpu()
@@ -90,7 +96,8 @@ class Actor:
         self._greedy.release()
 
     def _best(self) -> Tensor:
-        return self.network.of_scaled(self.network.scaled(self._seen), self._precision).argmax(-1)
+        q = self.network.of_scaled(self.network.scaled(self._seen), self._precision)
+        return only_valid(q, self._valid).argmax(-1)
 
 
 class Training:
@@ -148,7 +155,14 @@ class Training:
             network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
             self.learner = Learner(network, config, structure, precision=self.precision)
             memory = _replay_device(self.spec, config, self.device, self.say)
-            self.replay = Replay(self.spec, n_envs=config.n_envs, capacity=config.buffer_size, device=memory)
+            self.replay = Replay(
+                self.spec,
+                n_envs=config.n_envs,
+                capacity=config.buffer_size,
+                device=memory,
+                returns=Returns.of(config),
+                priority_alpha=config.priority_alpha,
+            )
             self._actor = Actor(
                 network, self.spec, n_envs=config.n_envs, lag=bool(config.act_lag), precision=self.precision
             )
@@ -223,7 +237,7 @@ class Training:
         if self._observations is None:
             self._observations = self._envs.reset()
             with self.at_work():
-                self.replay.begin(self._observations)
+                self.replay.begin(self._observations, self._envs.action_masks)
         while self._untold or self.steps < self.config.steps:
             if not self._untold:
                 with self.at_work():
@@ -253,11 +267,12 @@ class Training:
 
     def _choose(self) -> np.ndarray:
         n_envs, n_actions = self.config.n_envs, self.spec.n_actions
-        return explore(self._greedy, n_envs, n_actions, self.epsilon, self._generators["exploration"])
+        masks = self._envs.action_masks
+        return explore(self._greedy, n_envs, n_actions, self.epsilon, self._generators["exploration"], masks)
 
     def _greedy(self) -> Tensor:
         assert self._observations is not None
-        return self._actor(self._observations)
+        return self._actor(self._observations, self._envs.action_masks)
 
     def _learn(self) -> None:
         learner, due = self.learner, self.config.updates_after(self.steps)
@@ -273,8 +288,12 @@ class Training:
         if self._graphed is not None:
             return self._graphed.burst(min(count, self._graphed.most), draws, masks)
         # A batch is not used after its burst, so the next one may overwrite it.
-        self._batch = self.replay.sample(count * self.config.batch_size, draws, out=self._batch)
-        return self.learner.burst(_moved(self._batch, self.device), count, masks)
+        learner, replay = self.learner, self.replay
+        self._batch = replay.sample(count * self.config.batch_size, draws, out=self._batch, beta=learner.beta)
+        losses = learner.burst(_moved(self._batch, self.device), count, masks)
+        if replay.priorities is not None and self._batch.leaves is not None and learner.errors is not None:
+            replay.priorities.update(self._batch.leaves, learner.errors.flatten())
+        return losses
 
     def _refuse_divergence(self, sums: Sequence[Tensor]) -> None:
         """Raise ValueError if a loss is not finite, since nothing useful follows. Waits for the device.
@@ -394,7 +413,7 @@ class Training:
             self._envs.close()
             self._envs = self._open(f"environments after {self.steps}")
             self._observations, self._pending = self._envs.reset(), None
-            self.replay.begin(self._observations)
+            self.replay.begin(self._observations, self._envs.action_masks)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
         """Resume a random generator; seed it anew if the replay buffer moved between GPU and RAM."""
@@ -430,7 +449,7 @@ def _refuse_too_many(env: str, count: int, capacity: int) -> None:
 
 
 def _moved(batch: Batch, device: torch.device) -> Batch:
-    return batch if batch.windows.device == device else Batch(*(part.to(device) for part in batch))
+    return batch if batch.windows.device == device else batch.each(lambda part: part.to(device))
 
 
 def _replay_device(
