@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -20,6 +19,8 @@ from svrl.agents.training import Training, train
 from svrl.envs.observations import Observations, space_as_json
 from svrl.envs.vector import EnvSpec
 from svrl.runtime.arrays import read_arrays, write_arrays
+
+from .small_envs import OF_LIT, lit, lit_in_a_dict, lit_side
 
 CONFIG = AgentConfig.of("classic", hidden=(24, 16))
 BYTES = {"low": 0, "high": 255, "dtype": np.uint8}
@@ -104,8 +105,16 @@ def test_channels_may_be_first_or_last(channels: int, size: tuple[int, int]) -> 
 
 @pytest.mark.parametrize(
     ("high", "dtype", "scale"),
-    [(1.0, np.float32, 1), (255.0, np.float32, 255), (510.0, np.float64, 510), (65_535, np.uint16, 65_535)]
-    + [(np.inf, np.float32, 1), (np.finfo(np.float32).max, np.float32, 1), (1, np.bool_, 1), (0.0, np.float32, 1)],
+    [
+        (1.0, np.float32, 1),
+        (255.0, np.float32, 255),
+        (510.0, np.float64, 510),
+        (65_535, np.uint16, 65_535),
+        (1, np.bool_, 1),
+        (0.0, np.float32, 1),
+        (np.inf, np.float32, 1),
+        (np.finfo(np.float32).max, np.float32, 1),
+    ],
 )
 def test_numbers_of_any_type_are_scaled_by_the_upper_bound(high: float, dtype: Any, scale: float) -> None:
     low = -np.inf if high == np.inf else -1.0 if high == 0.0 else 0
@@ -173,61 +182,21 @@ def test_small_pictures_are_numbers_like_others(space: spaces.Space) -> None:
     assert layers_of(network_of(space)) == "linear 24-16-3"
 
 
-class Lit(gymnasium.Env):
-    """One half of a picture is lit, and the action of that number pays 1; games end after ten steps."""
-
-    action_space = spaces.Discrete(3)
-
-    def __init__(self, space: spaces.Space) -> None:
-        self.observation_space = space
-
-    def shown(self) -> Any:
-        self.side = int(self.np_random.integers(2))
-        picture = np.zeros((40, 44, 3), np.uint8)
-        picture[:, 22 * self.side : 22 * (self.side + 1)] = 255
-        return {"see": picture, "time": self.time} if isinstance(self.observation_space, spaces.Dict) else picture
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        super().reset(seed=seed)
-        self.time = 0
-        return self.shown(), {}
-
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict]:
-        reward = float(action == self.side)
-        self.time += 1
-        return self.shown(), reward, self.time == 10, False, {}
-
-
-def alone() -> Lit:
-    return Lit(spaces.Box(**BYTES, shape=(40, 44, 3)))
-
-
-def inside() -> Lit:
-    return Lit(spaces.Dict(see=alone().observation_space, time=spaces.Discrete(11)))
-
-
-@pytest.mark.parametrize(("make", "agent"), [(alone, "dueling"), (inside, "sv-double-network")])
+@pytest.mark.parametrize(("make", "agent"), [(lit, "dueling"), (lit_in_a_dict, "sv-double-network")])
 def test_an_agent_learns_from_pictures_and_its_file_acts_the_same(make: Any, agent: str, tmp_path: Path) -> None:
-    config = AgentConfig.of("smoke", network="mlp", agent=agent, hidden=(32,), n_envs=4, clip_rewards=False)
-    config = config.replace(learning_rate=1e-3, steps=800, updates_per_step=0.5, gamma=0.5, epsilon_steps=400)
-    trained = train(make, config, seed=0)
+    trained = train(make, AgentConfig.of("smoke", network="mlp", agent=agent, **OF_LIT), seed=0)
     games = trained.evaluate(episodes=10, seed=1, epsilon=0.0)
     assert games.mean > 9
     trained.save(tmp_path / "agent.npz")
     back = Agent.load(tmp_path / "agent.npz", source=make)
     env = make()
     seen = [env.reset(seed=seed)[0] for seed in range(10)]
-    assert [back.act(one) for one in seen] == [trained.act(one) for one in seen] == [env_side(one) for one in seen]
-
-
-def env_side(seen: Any) -> int:
-    picture = seen["see"] if isinstance(seen, dict) else seen
-    return int(picture[0, -1, 0] == 255)
+    assert [back.act(one) for one in seen] == [trained.act(one) for one in seen] == [lit_side(one) for one in seen]
 
 
 @pytest.mark.parametrize("pictures", [[], [[11, 3, 40, 44]], [[0, 3, 400, 44]]])
 def test_a_file_whose_pictures_are_not_those_of_its_space_is_refused(tmp_path: Path, pictures: Any) -> None:
-    training = Training(inside, AgentConfig.of("smoke", network="mlp", hidden=(8,)), seed=0)
+    training = Training(lit_in_a_dict, AgentConfig.of("smoke", network="mlp", hidden=(8,)), seed=0)
     training.close()
     Agent.of(training).save(tmp_path / "agent.npz")
     tree = dict(read_arrays(tmp_path / "agent.npz"))
@@ -236,4 +205,4 @@ def test_a_file_whose_pictures_are_not_those_of_its_space_is_refused(tmp_path: P
     about["spec"]["pictures"] = pictures
     write_arrays(tmp_path / "agent.npz", {**tree, "about": json.dumps(about)})
     with pytest.raises(ValueError, match="its observation space is another"):
-        Agent.load(tmp_path / "agent.npz", source=inside)
+        Agent.load(tmp_path / "agent.npz", source=lit_in_a_dict)

@@ -205,7 +205,7 @@ def build_network(
     network = LayeredNetwork(trunk, inputs, spec, config)
     if generator is not None:
         _draw_weights(network, generator)
-    if config.network != "minatar":
+    if config.network == "nature":
         # A CPU convolves large pictures faster in this layout, but not small ones. Values and names do not change.
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network

@@ -83,7 +83,7 @@ def _imported(name: str) -> NetworkFactory:
     except Exception as error:  # a module may raise anything
         if isinstance(error, ModuleNotFoundError) and error.name == module:
             raise ValueError(
-                f"Network {name}: there is no module {module}. It must be installed, or in a folder of PYTHONPATH."
+                f"Network {name}: there is no module {module}. Install it, or add its folder to PYTHONPATH."
             ) from error
         raise ValueError(f"Network {name}: {module} could not be imported: {error!r}") from error
     for part in path.split("."):

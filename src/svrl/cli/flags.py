@@ -7,7 +7,6 @@ A record is a frozen dataclass whose fields have a "help" in their metadata: `Ag
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import os
 import re
@@ -36,6 +35,11 @@ def check_device(name: str) -> str:
     return name
 
 
+def offering(names: Collection[str]) -> dict[str, Any]:
+    """For an option that completes a few names."""
+    return {"autocompletion": lambda: list(names)}
+
+
 def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
     """For an option with one of a few names: completion, and a wrong name is answered with the nearest."""
 
@@ -44,7 +48,7 @@ def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
             raise nearest(what, got, names)
         return got
 
-    return {"autocompletion": lambda: list(names), "callback": check}
+    return {**offering(names), "callback": check}
 
 
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.", callback=check_device)]
@@ -83,7 +87,7 @@ def with_fields(
                 text = f"{text[:-1]} (default: {field.default})."
             option = {"help": text, "rich_help_panel": panel, "show_default": False}
             if field.name in (offered or {}):
-                option |= {"metavar": "NAME", "autocompletion": functools.partial(list, (offered or {})[field.name])}
+                option |= {"metavar": "NAME", **offering((offered or {})[field.name])}
             flags.append(_flag(field.name, _plain(hints[field.name]), known, option))
 
         def run(**options: Any) -> None:
