@@ -40,6 +40,7 @@ SMALLER = {
         "episodes=50": "episodes=4",
         "states=5_000, batches=2_000": "states=200, batches=20",
     },
+    "your_own_network.py": {"steps=10_000": "steps=1_200", "episodes=20": "episodes=2"},
 }
 """What stands for which part of a script; the slow tests run it as it is."""
 DOCS = FOLDER.parent / "docs" / "output"

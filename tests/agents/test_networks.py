@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.study import dormant_share
+from svrl.agents.training import train
 from svrl.envs.vector import EnvSpec
+
+from .small_envs import identity
 
 ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)
 MINATAR = EnvSpec(id="minatar/x", family="minatar", frame_shape=(4, 10, 10), dtype="uint8", n_actions=6)
@@ -58,6 +63,38 @@ def test_dueling_is_value_plus_centred_advantage() -> None:
     value, advantage = network.value_stream(x), network.action_stream(x)
     assert torch.allclose(network(look(VECTOR)), value + advantage - advantage.mean(-1, keepdim=True))
     assert torch.allclose(network(look(VECTOR)).mean(-1, keepdim=True), value, atol=1e-6)
+
+
+@pytest.mark.parametrize(("spec", "preset"), KINDS)
+def test_layer_norm_is_that_of_torch_before_every_relu_of_the_hidden_layers(spec: EnvSpec, preset: str) -> None:
+    without = build(spec, preset, hidden=(20, 12, 8))
+    assert not any(isinstance(layer, nn.LayerNorm) for layer in without.modules())
+    network = build(spec, preset, hidden=(20, 12, 8), layer_norm=True)
+    convolutions = [layer for layer in network.trunk if isinstance(layer, nn.Conv2d)]
+    x = network.scaled(look(spec))
+    for layer in convolutions:
+        x = torch.relu(layer(x))
+    x = x.flatten(1)
+    linear = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
+    for layer in linear[:-1]:
+        x = layer(x)
+        x = torch.relu((x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, correction=0, keepdim=True) + 1e-5))
+    torch.testing.assert_close(network(look(spec)), linear[-1](x))
+    names = [name for name, _ in without.named_parameters()]
+    assert len(list(network.parameters())) == len(names) + 3 * 2
+    drawn = [layer.weight for layer in without.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    assert all(torch.equal(a, b.weight) for a, b in zip(drawn, [*convolutions, *linear], strict=True))
+
+
+@pytest.mark.parametrize("agent", ["sv-double", "dueling"])
+def test_layer_norm_trains_and_is_saved(agent: str, tmp_path: Path) -> None:
+    config = AgentConfig.of("smoke", network="mlp", agent=agent, hidden=(16, 8), layer_norm=True)
+    trained = train(identity, config, seed=0)
+    trained.save(tmp_path / "agent.npz")
+    norms = [layer for layer in trained.network.modules() if isinstance(layer, nn.LayerNorm)]
+    assert len(norms) == (3 if agent == "dueling" else 2)
+    assert all(bool((layer.weight != 1).any()) for layer in norms)
+    assert torch.equal(Agent.load(tmp_path / "agent.npz", source=identity).q(1), trained.q(1))
 
 
 def test_pictures_are_scaled_by_their_largest_value() -> None:

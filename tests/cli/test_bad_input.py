@@ -49,6 +49,11 @@ WRONG = {
         CartPole-v1 --checkpoint-every 0                      | --checkpoint-every must be more than 0 seconds, got 0
         CartPole-v1 --resume                                  | no run to resume
         CartPole-v1 --wandb mine                              | pip install "svrl[wandb]"
+        CartPole-v1 --network natur                           | --network is one of nature, minatar, mlp, or your own
+        CartPole-v1 --network nowhere:make                    | there is no module nowhere. Install it, or add its
+        CartPole-v1 --network a:b --agent dueling             | --agent dueling needs a head of svrl's own
+        CartPole-v1 --network a:b --hidden 64                 | --hidden is for svrl's networks, and a:b is your own
+        CartPole-v1 --network a:b --layer-norm                | --layer-norm is for svrl's networks. Put nn.LayerNorm
         CartPole-v1 --p 0.5                             | --p belongs to structured agents: add --structured
         CartPole-v1 --rank 3 --agents dqn,double              | --rank belongs to structured agents: add one that begins
         CartPol-v1                                            | CartPole-v1
@@ -59,6 +64,7 @@ WRONG = {
         RUN --episodes 0                                      | '--episodes' SEE
         RUN --epsilon 1.5                                     | '--epsilon' SEE
         RUN --device gpu                                      | Use cpu, cuda or cuda:N
+        RUN --network a:b                                     | The agent has network mlp, which is svrl's. Leave
     """,
     "rank": """
         RUN --batch-size 600 --states 500                     | needs as many different --states

@@ -94,6 +94,52 @@ def test_a_package_is_imported_only_if_the_user_names_it(svrl, svrl_json, foreig
     assert "does not fit --env MountainCar-v0" in other.stderr
 
 
+OWN = """
+from pathlib import Path
+
+from torch import nn
+
+Path(__file__).with_name("ran").touch()
+
+
+def make(spec):
+    return nn.Sequential(nn.Linear(spec.observation_shape[0], 8), nn.ReLU(), nn.Linear(8, spec.n_actions))
+"""
+
+
+@pytest.mark.parametrize("command", ["eval", "rank", "watch"])
+def test_a_network_is_imported_from_the_current_folder_only_if_the_user_names_it(
+    svrl, svrl_json, tmp_path, monkeypatch, plain, command
+):
+    (tmp_path / "my_networks.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "my_networks", raising=False)
+    short = ("--preset", "smoke", "--steps", 80, "--threads", 1, "--out", "run")
+    train = ("train", "CartPole-v1", "--network", "my_networks:make", *short)
+    result = svrl_json(*train)
+    assert (result["layers"], result["parameters"]) == ("linear 8-2", 4 * 8 + 8 + 8 * 2 + 2)
+    assert json.loads(Path("run/config.json").read_text())["network"] == "my_networks:make"
+    monkeypatch.delitem(sys.modules, "my_networks")
+    Path("ran").unlink()
+    more = {
+        "eval": ("--episodes", 2),
+        "rank": ("--batches", 5, "--states", 50, "--batch-size", 8),
+        "watch": ("--max-steps", 5, "--out", "film.gif"),
+    }[command]
+    if command == "watch":
+        pytest.importorskip("pygame")
+    refused = svrl(command, "run", *more)
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("Or repeat it: --network my_networks:make\n")
+    assert not Path("ran").exists()
+    svrl_json(command, "run", *more, "--network", "my_networks:make")
+    assert Path("ran").exists()
+    wrong = svrl(command, "run", *more, "--network", "my_networks:build")
+    assert wrong.exit_code == 2
+    assert "my_networks has no function build" in wrong.stderr
+
+
 def test_what_is_not_a_run_is_told_apart(svrl, tmp_path, trained):
     for name in ("d", "b", "a", "c"):
         (tmp_path / "many" / name).mkdir(parents=True)

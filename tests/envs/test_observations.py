@@ -46,6 +46,51 @@ def test_what_an_agent_sees(space: spaces.Space, shape: tuple[int, ...], dtype: 
             np.testing.assert_array_equal(seen, spaces.flatten(space, sample))
 
 
+@pytest.mark.parametrize(
+    ("space", "shape", "dtype", "high"),
+    [
+        (spaces.Box(0, 1, (40, 50, 3)), (3, 40, 50), "float32", 1.0),
+        (spaces.Box(0, 2, (3, 40, 50), np.float64), (3, 40, 50), "float32", 2.0),
+        (spaces.Box(0, 9_000, (40, 50), np.uint16), (1, 40, 50), "float32", 9000.0),
+        (spaces.Box(-np.inf, np.inf, (40, 50)), (1, 40, 50), "float32", 1.0),
+        (spaces.Box(0, 1, (35, 50, 3)), (35, 50, 3), "float32", 1.0),
+        (spaces.Box(0, 255, (4, 40, 50, 3), np.uint8), (12, 40, 50), "uint8", 255.0),
+        (spaces.Box(0, 1, (2, 3, 40, 50)), (6, 40, 50), "float32", 1.0),
+        (spaces.Box(0, 255, (4, 10, 11, 3), np.uint8), (4, 10, 11, 3), "float32", 255.0),
+        (spaces.Box(0, 255, (12, 40, 50), np.uint8), (12, 40, 50), "uint8", 255.0),
+        (spaces.Box(0, 255, (10, 10, 12), np.uint8), (12, 10, 10), "uint8", 255.0),
+        (spaces.Box(0, 255, (12, 10, 10), np.uint8), (12, 10, 10), "uint8", 255.0),
+        (spaces.Box(0, 255, (1, 40), np.uint8), (1, 1, 40), "uint8", 255.0),
+        (spaces.Box(0, 255, (1, 40, 40), np.uint8), (1, 40, 40), "uint8", 255.0),
+    ],
+    ids=str,
+)
+def test_which_boxes_are_pictures(space: spaces.Space, shape: tuple[int, ...], dtype: str, high: float) -> None:
+    sample = space.sample()
+    for known in (space, space_from_json(json.loads(json.dumps(space_as_json(space))))):
+        view = Observations(known, "it")
+        assert (view.shape, view.dtype, view.high, view.pictures) == (shape, dtype, high, ())
+        assert view(sample).shape == shape
+        np.testing.assert_array_equal(view(np.stack([sample, sample]))[1], view(sample))
+
+
+def test_pictures_stand_scaled_in_the_row_of_a_dict() -> None:
+    parts = {"a": spaces.Box(0, 255, (40, 41, 3), np.uint8), "b": spaces.Discrete(2), "c": spaces.Box(0, 4, (36, 36))}
+    space = spaces.Tuple([spaces.Dict(parts), spaces.Box(0, 255, (3, 3), np.uint8)])
+    sample = space.sample()
+    for known in (space, space_from_json(json.loads(json.dumps(space_as_json(space))))):
+        view = Observations(known, "it")
+        assert view.pictures == ((0, 3, 40, 41), (3 * 40 * 41 + 2, 1, 36, 36))
+        assert (view.shape, view.dtype, view.high) == ((3 * 40 * 41 + 2 + 36 * 36 + 9,), "float32", 1.0)
+        row, (first, second) = view(sample), view.pictures
+        np.testing.assert_array_equal(
+            row[: second[0] - 2].reshape(3, 40, 41)[2], sample[0]["a"][..., 2] / np.float32(255)
+        )
+        np.testing.assert_array_equal(row[second[0] : -9], sample[0]["c"].ravel() / 4)
+        np.testing.assert_array_equal(row[-9:], sample[1].ravel())
+        assert first[0] == 0
+
+
 class Mission(spaces.Space):
     pass
 

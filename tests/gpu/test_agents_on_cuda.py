@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from tests.agents.small_envs import OF_LIT, lit, lit_in_a_dict
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner
@@ -123,6 +127,25 @@ def test_training_runs_and_repeats(arm: dict, act_lag: int) -> None:
         runs.append([parameter.detach().clone() for parameter in training.network.parameters()])
         assert training.replay.device.type == "cuda"
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*runs, strict=True))
+
+
+def own(spec: EnvSpec) -> torch.nn.Module:
+    inputs = math.prod(spec.observation_shape)
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(inputs, 32), torch.nn.ReLU(), torch.nn.Linear(32, spec.n_actions)
+    )
+
+
+@pytest.mark.parametrize("network", [None, own], ids=["convolutions", "own"])
+@pytest.mark.parametrize("make", [lit, lit_in_a_dict])
+@pytest.mark.parametrize("agent", ["dqn", "sv-double-network"])
+def test_pictures_are_learned_from(network: Any, make: Any, agent: str) -> None:
+    from svrl.agents.training import train
+
+    trained = train(
+        make, AgentConfig.of("smoke", network="mlp", agent=agent, **OF_LIT), seed=0, device="cuda", network=network
+    )
+    assert trained.evaluate(episodes=10, seed=1, epsilon=0.0).mean > 9
 
 
 def test_a_checkpoint_of_the_gpu_goes_on(tmp_path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from svrl.agents.evaluation import Games, epsilon_greedy, evaluate
 from svrl.agents.events import warn
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.own_network import NetworkSource, with_network
 from svrl.envs.make import EnvSource, describe_env, name_of
 from svrl.envs.vector import EnvSpec, Family
 from svrl.runtime.arrays import read_arrays, write_arrays
@@ -217,35 +218,57 @@ class Agent:
         write_arrays(Path(path), {"about": json.dumps(about), "weights": weights_of(self.network)})
 
     @classmethod
-    def load(cls, path: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
-        """Read the file of an agent. If its environment is a function of yours, pass it again as `source`.
+    def load(
+        cls,
+        path: str | Path,
+        device: str | torch.device = "cpu",
+        source: EnvSource | None = None,
+        network: NetworkSource | None = None,
+    ) -> Agent:
+        """Read the file of an agent. If its environment or its network is a function of yours, give it again.
+
+        Args:
+            path: The file.
+            device: Where to put the network.
+            source: Its environment.
+            network: The function that makes its network, or the function's name, whose module is then imported.
 
         Raises:
-            ValueError: If the file is damaged or not an agent's.
+            ValueError: If the file is damaged or not an agent's, or if it needs `source` or `network`.
         """
         tree = read_arrays(Path(path))
-        with _reading(path, "is not the file of an agent, or of another version of svrl"):
+        what = "is not the file of an agent, or of another version of svrl"
+        with _reading(path, what):
             about = json.loads(tree["about"])
             config, spec = AgentConfig.from_json(about["config"]), _spec_from_json(about["spec"])
             env, numbers = str(about["env"]), {name: int(about[name]) for name in ("steps", "updates", "seed")}
-            network = _network_of(spec, config, tree["weights"], device)
-        return cls(source=source or _harmless(env), spec=spec, config=config, network=network, **numbers)
+            weights = dict(tree["weights"])
+        config = _with_given(config, network)
+        made = _network_of(spec, config, network, weights, path, what).to(device)
+        return cls(source=source or _harmless(env), spec=spec, config=config, network=made, **numbers)
 
 
-def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvSource | None = None) -> Agent:
+def load_agent(
+    run: str | Path,
+    device: str | torch.device = "cpu",
+    source: EnvSource | None = None,
+    network: NetworkSource | None = None,
+) -> Agent:
     """The agent of a run directory: of the finished run, or of the newest checkpoint of an unfinished one.
 
     Args:
         run: The folder.
         device: Where to put the network.
         source: Its environment, if the folder cannot name it: a function, or a name whose package must be imported.
+        network: Your own network, if it has one: the function that makes it, or the function's name, whose module is
+            then imported.
 
     Raises:
         ValueError: If there is no agent, or it is damaged.
     """
     run = Path(run)
     if (run / AGENT).exists():
-        return Agent.load(run / AGENT, device, source)
+        return Agent.load(run / AGENT, device, source, network)
     from svrl.agents.checkpoint import Checkpoints
 
     if not (run / CONFIG).exists():
@@ -257,16 +280,17 @@ def load_agent(run: str | Path, device: str | torch.device = "cpu", source: EnvS
     with _reading(run / CONFIG, "is not the configuration of a training run"):
         known = {name: value for name, value in settings.items() if name in AgentConfig.__dataclass_fields__}
         config, env, seed = AgentConfig.from_json(known), str(settings["env"]), int(settings["seed"])
+    config = _with_given(config, network)
     try:
         spec = describe_env(source or _harmless(env), config.actions, config.bins)
     except ValueError as error:
         raise ValueError(f"{run / CONFIG}: {error}" if source is None else str(error)) from error
-    with _reading(run / STATE[0], f"does not fit {CONFIG}"):
+    what = f"does not fit {CONFIG}"
+    with _reading(run / STATE[0], what):
         steps, updates = int(loaded.state["steps"]), int(loaded.state["learner"]["updates"])
-        network = _network_of(spec, config, loaded.state["learner"]["online"], device)
-    return Agent(
-        source=source or env, spec=spec, config=config, network=network, steps=steps, updates=updates, seed=seed
-    )
+        weights = dict(loaded.state["learner"]["online"])
+    made = _network_of(spec, config, network, weights, run / STATE[0], what).to(device)
+    return Agent(source=source or env, spec=spec, config=config, network=made, steps=steps, updates=updates, seed=seed)
 
 
 @contextmanager
@@ -280,11 +304,37 @@ def _reading(file: Path | str, what: str) -> Iterator[None]:
 
 
 def _network_of(
-    spec: EnvSpec, config: AgentConfig, weights: dict[str, np.ndarray], device: str | torch.device
+    spec: EnvSpec,
+    config: AgentConfig,
+    network: NetworkSource | None,
+    weights: dict[str, np.ndarray],
+    file: Path | str,
+    what: str,
 ) -> QNetwork:
-    network = build_network(spec, config, None)
-    load_weights(network, weights)
-    return network.to(device).eval()
+    """The network whose weights were read from a file; `what` is wrong with the file if it cannot be made."""
+    own = config.has_own_network
+    with nullcontext() if own else _reading(file, what):
+        made = build_network(spec, config, None, network)
+    with _reading(file, f"does not fit network {config.network}" if own else what):
+        load_weights(made, weights)
+    return made.eval()
+
+
+def _with_given(config: AgentConfig, network: NetworkSource | None) -> AgentConfig:
+    """The configuration from a file with the network that the user gives, which must be given if it is the user's own.
+
+    Raises:
+        ValueError: If it is missing, or if the agent has one of svrl's.
+    """
+    if config.has_own_network and network is None:
+        raise ValueError(
+            f"The agent has a network of your own, {config.network!r}, which would import "
+            f"{config.network.partition(':')[0]}, and nothing is imported because a file says so. "
+            "Give the network yourself: Agent.load(path, network=...)."
+        )
+    if network is not None and not config.has_own_network:
+        raise ValueError(f"The agent has network {config.network}, which is svrl's. Leave network out.")
+    return with_network(config, network)
 
 
 def _harmless(env: str) -> str:
@@ -298,14 +348,16 @@ def _harmless(env: str) -> str:
 
 
 def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
-    tuples = {name: tuple(fields[name]) for name in ("frame_shape", "action_names", "axes")}
+    tuples: dict[str, Any] = {name: tuple(fields[name]) for name in ("frame_shape", "action_names", "axes")}
+    tuples["pictures"] = tuple(tuple(picture) for picture in fields.get("pictures", ()))
     spec = EnvSpec(**{**fields, **tuples})
     if spec.family not in get_args(Family) or not isinstance(spec.high, float | int):
         raise ValueError(f"there is no environment of family {spec.family!r} with high {spec.high!r}")
     if spec.space is not None:
         from svrl.envs.observations import Observations
 
-        if Observations.of(spec).shape != spec.frame_shape:
+        view = Observations.of(spec)
+        if (view.shape, view.pictures) != (spec.frame_shape, spec.pictures):
             raise ValueError("its observation space is another")
     if spec.actions is not None:
         from svrl.envs.actions import Actions

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -27,7 +28,6 @@ Kind = Literal["dqn", "double", "dueling"]
 Output = Literal["fill", "estimate"]
 Scale = Literal["none", "minmax", "row"]
 Value = Literal["completed", "network"]
-NetworkName = Literal["nature", "minatar", "mlp"]
 Loss = Literal["huber", "squared"]
 Optimiser = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "tf32", "bf16"]
@@ -54,8 +54,13 @@ class AgentConfig:
     preset: str = _set("authors", "Preset that the other settings start from (default: by the environment).")
     # The agent.
     agent: Kind = _set("dqn", "dqn, double (the online network chooses the action) or dueling (value + advantage).")
-    network: NetworkName = _set("nature", "nature (84x84 frames), minatar (10x10 grids) or mlp (vectors).")
+    network: str = _set(
+        "nature",
+        "nature (84x84 frames), minatar (10x10 grids), mlp (vectors, behind convolutions where there are pictures), or "
+        "module:function of your own.",
+    )
     hidden: tuple[int, ...] = _set((512,), "Widths of the hidden fully connected layers.")
+    layer_norm: bool = _set(False, "Layer normalisation in the hidden fully connected layers.")
     # Structure.
     structured: bool = _set(False, "Complete the matrix of target values by matrix estimation (SV-RL).")
     p: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
@@ -109,11 +114,13 @@ class AgentConfig:
         for entry in dataclasses.fields(self):
             name, value, kind = entry.name, getattr(self, entry.name), type(entry.default)
             if not _is_a(kind, value):
-                raise ValueError(f"{name} is {_KINDS[kind]}, got {value!r}.")
+                own = " Give your own to train(..., network=...)." if name == "network" else ""
+                raise ValueError(f"{name} is {_KINDS[kind]}, got {value!r}.{own}")
             if name in CHOICES and value not in CHOICES[name]:
                 raise ValueError(f"{name} is one of {', '.join(CHOICES[name])}, got {value!r}.")
             if name in RANGES and not _within(value, RANGES[name]):
                 raise ValueError(f"{name} lies in {RANGES[name]}, got {value}.")
+        self._check_network()
         for name in ("hidden", "bins"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not self.hidden or min(self.hidden) < 1:
@@ -127,6 +134,25 @@ class AgentConfig:
                 f"learning_starts must be at least the batch size, {self.batch_size}, so that a batch can be drawn; "
                 f"got {self.learning_starts}."
             )
+
+    def _check_network(self) -> None:
+        if self.network in NETWORKS:
+            return
+        if not re.fullmatch(r"[\w.]+:[\w.<>]+", self.network):
+            raise ValueError(
+                f"network is one of {', '.join(NETWORKS)}, or your own as in my_module:make; got {self.network!r}."
+            )
+        if self.agent == "dueling":
+            raise ValueError(
+                f"agent dueling needs a head of svrl's own, and {self.network} is your network. Take dqn or double."
+            )
+        if self.layer_norm:
+            raise ValueError(f"layer_norm is for svrl's networks. Put nn.LayerNorm into {self.network}, your own.")
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether `network` names a function of your own, module:function."""
+        return ":" in self.network
 
     @property
     def env_options(self) -> dict[str, Any]:
@@ -278,7 +304,6 @@ FIELD_ALIASES = {
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "agent": get_args(Kind),
-    "network": get_args(NetworkName),
     "output": get_args(Output),
     "scale": get_args(Scale),
     "next_value_from": get_args(Value),
@@ -286,6 +311,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "optimiser": get_args(Optimiser),
 }
 """The values of each field that is one of several words."""
+
+NETWORKS = ("nature", "minatar", "mlp")
+"""The networks of svrl."""
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 

@@ -73,8 +73,8 @@ class Learned(Event):
         estimates_converged: Share of the estimations that converged, or None.
         rank_99, rank_9999: Mean approximate rank of the target network's matrices at energy .99 and .9999.
         row_centred_rank_99: The same with each row's mean removed, at energy .99.
-        feature_rank: Effective rank of the online network's last features.
-        dormant: Share of the last features' units that are dormant.
+        feature_rank: Effective rank of the online network's last features; None if your own network has none.
+        dormant: Share of the last features' units that are dormant; None likewise.
     """
 
     epsilon: float
@@ -93,8 +93,8 @@ class Learned(Event):
     rank_99: float
     rank_9999: float
     row_centred_rank_99: float
-    feature_rank: float
-    dormant: float
+    feature_rank: float | None
+    dormant: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,23 +6,31 @@ one (Wang et al., 2016) in two, the value and the advantage,
     Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .)
 
 and that is their only difference. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames; `minatar` that of
-Young and Tian, 2019, for 10x10 grids; `mlp` has none. Weights have torch's default distribution, but come from a
-generator of the caller.
+Young and Tian, 2019, for 10x10 grids. `mlp` has none for vectors. Pictures with sides of 36 pixels or more go through
+the convolutions of `nature` first, and their last maps are averaged down to at most 8x8, so that the layers behind them
+do not grow with the picture; the other numbers of an observation stand beside them.
+
+Weights have torch's default distribution, but come from a generator of the caller. A network may also be one of your
+own (`svrl.agents.own_network`).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from svrl.agents.config import AgentConfig, Precision
-from svrl.envs.vector import EnvSpec
+from svrl.agents.own_network import NetworkSource, make_module
+from svrl.envs.vector import LEAST_SIDE, EnvSpec
 
-CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16, 3, 1),), "mlp": ()}
+CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16, 3, 1),)}
 """Channels, width and stride of each convolution of a trunk."""
+MOST_CELLS = 8
+"""Cells of a side of the last maps of pictures, for `mlp`."""
 
 
 def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
@@ -39,43 +47,73 @@ def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
 class Stream(nn.Module):
     """One hidden layer and one linear layer: features (N, in) -> (N, out)."""
 
-    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+    def __init__(self, inputs: int, width: int, outputs: int, *, layer_norm: bool = False) -> None:
         super().__init__()
         self.hidden = skip_init(nn.Linear, inputs, width)
+        self.norm = nn.LayerNorm(width) if layer_norm else None
         self.out = skip_init(nn.Linear, width, outputs)
 
     def activations(self, x: Tensor) -> Tensor:
         """The hidden layer after its ReLU, (N, width)."""
-        return torch.relu(self.hidden(x))
+        hidden = self.hidden(x)
+        return torch.relu(hidden if self.norm is None else self.norm(hidden))
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, in) -> (N, out)."""
         return self.out(self.activations(x))
 
 
-class QNetwork(nn.Module):
-    """Observations (N, *observation_shape), in the environment's type, to values (N, A), float32."""
+class PicturesInRow(nn.Module):
+    """Convolutions on the pictures of a row, and the other numbers behind them: (N, D) -> (N, out).
 
-    def __init__(self, trunk: nn.Module, inputs: int, width: int, n_actions: int, *, high: float, dueling: bool):
+    Attributes:
+        outputs: How many numbers come out.
+    """
+
+    def __init__(self, spec: EnvSpec) -> None:
         super().__init__()
-        self.trunk = trunk
+        trunks, self.outputs = [], math.prod(spec.observation_shape)
+        for _, *shape in spec.pictures:
+            layers, maps = _convolutions(tuple(shape), "nature")
+            pool, outputs = _pooled(maps)
+            trunks.append(nn.Sequential(*layers, *pool, nn.Flatten()))
+            self.outputs += outputs - math.prod(shape)
+        self.trunks = nn.ModuleList(trunks)
+        self._pictures = spec.pictures
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, D) -> (N, out)."""
+        seen, rest, end = [], [], 0
+        for trunk, (first, *shape) in zip(self.trunks, self._pictures, strict=True):
+            rest.append(x[:, end:first])
+            end = first + math.prod(shape)
+            seen.append(trunk(x[:, first:end].reshape(-1, *shape)))
+        return torch.cat([*seen, *rest, x[:, end:]], 1)
+
+
+class QNetwork(nn.Module, ABC):
+    """Observations (N, *observation_shape), in the environment's type, to values (N, A), float32.
+
+    Attributes:
+        high: The number that the first layer sees as 1.
+        n_actions: A.
+        feature_widths: Widths of the layers that `features` concatenates; empty for one layer of any width.
+    """
+
+    feature_widths: tuple[int, ...] = ()
+
+    def __init__(self, high: float, n_actions: int) -> None:
+        super().__init__()
         self.high = high
-        self.action_stream = Stream(inputs, width, n_actions)
-        self.value_stream = Stream(inputs, width, 1) if dueling else None
+        self.n_actions = n_actions
 
-    @property
-    def n_actions(self) -> int:
-        """A."""
-        return int(self.action_stream.out.out_features)
+    @abstractmethod
+    def values(self, x: Tensor) -> Tensor:
+        """Values (N, A) of scaled observations."""
 
-    @property
-    def feature_widths(self) -> tuple[int, ...]:
-        """Widths of the layers that `features` concatenates."""
-        return tuple(stream.hidden.out_features for stream in self._streams)
-
-    @property
-    def _streams(self) -> list[Stream]:
-        return [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
+    @abstractmethod
+    def features(self, observations: Tensor) -> Tensor | None:
+        """The last hidden activations (N, F); None if the network has none."""
 
     def scaled(self, observations: Tensor) -> Tensor:
         """Observations as the first layer takes them: float32, divided by `high`."""
@@ -84,13 +122,33 @@ class QNetwork(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         """Values (N, A)."""
-        return self.of_scaled(self.scaled(observations))
+        return self.values(self.scaled(observations))
 
     def of_scaled(self, x: Tensor, precision: Precision = "float32") -> Tensor:
         """Values (N, A), float32, of scaled observations; "bf16" uses autocast, the others torch's switches."""
         if precision == "bf16":
             with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):  # a graph would hold the cache's memory
-                return self.of_scaled(x).float()
+                return self.values(x).float()
+        return self.values(x)
+
+
+class LayeredNetwork(QNetwork):
+    """A trunk, and one stream of fully connected layers or two behind it."""
+
+    def __init__(self, trunk: nn.Module, inputs: int, spec: EnvSpec, config: AgentConfig):
+        super().__init__(spec.high, spec.n_actions)
+        width, norm = config.hidden[-1], config.layer_norm
+        self.trunk = trunk
+        self.action_stream = Stream(inputs, width, spec.n_actions, layer_norm=norm)
+        self.value_stream = Stream(inputs, width, 1, layer_norm=norm) if config.agent == "dueling" else None
+        self.feature_widths = (width,) * len(self._streams)
+
+    @property
+    def _streams(self) -> list[Stream]:
+        return [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
+
+    def values(self, x: Tensor) -> Tensor:
+        """Values (N, A) of scaled observations."""
         x = self.trunk(x)
         advantage: Tensor = self.action_stream(x)
         if self.value_stream is None:
@@ -103,16 +161,48 @@ class QNetwork(nn.Module):
         return torch.cat([stream.activations(x) for stream in self._streams], -1)
 
 
-def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator | None) -> QNetwork:
-    """A network for an environment, with weights drawn from a CPU generator. Without a generator you must load them.
+class OwnNetwork(QNetwork):
+    """A network of your own."""
+
+    def __init__(self, module: nn.Module, spec: EnvSpec) -> None:
+        super().__init__(spec.high, spec.n_actions)
+        self.module = module
+
+    def values(self, x: Tensor) -> Tensor:
+        """Values (N, A) of scaled observations."""
+        return self.module(x)
+
+    def features(self, observations: Tensor) -> Tensor | None:
+        """What the last nn.Linear takes, (N, F); None if there is none, or if it takes no row for each observation."""
+        taken: list[Tensor] = []
+        linear = [layer for layer in self.module.modules() if isinstance(layer, nn.Linear)]
+        hooks = [layer.register_forward_pre_hook(lambda _, inputs: taken.extend(inputs[:1])) for layer in linear]
+        try:
+            self(observations)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return taken[-1].flatten(1) if taken and len(taken[-1]) == len(observations) else None
+
+
+def build_network(
+    spec: EnvSpec, config: AgentConfig, generator: torch.Generator | None, own: NetworkSource | None = None
+) -> QNetwork:
+    """A network for an environment.
+
+    Args:
+        spec: The environment.
+        config: All settings.
+        generator: A CPU generator that weights are drawn from. Without one you must load them.
+        own: The function that makes your own network, if `config.network` names one; by default it is imported.
 
     Raises:
         ValueError: If the network cannot take such observations.
     """
+    if config.has_own_network:
+        return OwnNetwork(make_module(config.network, own, spec, generator), spec)
     trunk, inputs = _trunk_for(spec, config)
-    network = QNetwork(
-        trunk, inputs, config.hidden[-1], spec.n_actions, high=spec.high, dueling=config.agent == "dueling"
-    )
+    network = LayeredNetwork(trunk, inputs, spec, config)
     if generator is not None:
         _draw_weights(network, generator)
     if config.network == "nature":
@@ -121,29 +211,64 @@ def build_network(spec: EnvSpec, config: AgentConfig, generator: torch.Generator
     return network
 
 
+def layers_of(network: nn.Module) -> str:
+    """The widths of the convolutions and fully connected layers, as in "conv 32-64-64, linear 512-18"."""
+    kinds = {"conv": nn.modules.conv._ConvNd, "linear": nn.Linear}
+    found = {
+        word: "-".join(str(len(layer.weight)) for layer in network.modules() if isinstance(layer, kind))  # type: ignore[arg-type]
+        for word, kind in kinds.items()
+    }
+    return ", ".join(f"{word} {widths}" for word, widths in found.items() if widths)
+
+
 def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
     """The layers before the streams, and their number of outputs."""
-    layers: list[nn.Module] = []
     shape = spec.observation_shape
-    if CONVOLUTIONS[config.network] and len(shape) != 3:
-        raise ValueError(
-            f"Network {config.network} takes pictures (channels, height, width), and {spec.id} has observations "
-            f"of shape {shape}. Take network mlp."
-        )
-    for outputs, kernel, stride in CONVOLUTIONS[config.network]:
-        layers += [skip_init(nn.Conv2d, shape[0], outputs, kernel, stride=stride), nn.ReLU()]
-        shape = (outputs, *((side - kernel) // stride + 1 for side in shape[1:]))
-        if min(shape) < 1:
+    layers: list[nn.Module] = []
+    inputs = math.prod(shape)
+    if config.network != "mlp":
+        if len(shape) != 3:
+            raise ValueError(
+                f"Network {config.network} takes pictures (channels, height, width), and {spec.id} has observations "
+                f"of shape {shape}. Take network mlp."
+            )
+        layers, maps = _convolutions(shape, config.network)
+        if min(maps) < 1:
             raise ValueError(
                 f"Network {config.network} needs larger pictures than {spec.id} has, {spec.observation_shape}. "
                 "Take network minatar or mlp."
             )
+        inputs = math.prod(maps)
+    elif spec.pictures:
+        split = PicturesInRow(spec)
+        layers, inputs = [split], split.outputs
+    elif len(shape) == 3 and min(shape[1:]) >= LEAST_SIDE:
+        layers, maps = _convolutions(shape, "nature")
+        pool, inputs = _pooled(maps)
+        layers += pool
     layers.append(nn.Flatten())
-    inputs = math.prod(shape)
     for units in config.hidden[:-1]:
-        layers += [skip_init(nn.Linear, inputs, units), nn.ReLU()]
+        layers += [skip_init(nn.Linear, inputs, units), *([nn.LayerNorm(units)] * config.layer_norm), nn.ReLU()]
         inputs = units
     return nn.Sequential(*layers), inputs
+
+
+def _convolutions(shape: tuple[int, ...], name: str) -> tuple[list[nn.Module], tuple[int, ...]]:
+    """The convolutions of a trunk on pictures (channels, height, width), and the shape of their last maps."""
+    layers: list[nn.Module] = []
+    for outputs, kernel, stride in CONVOLUTIONS[name]:
+        layers += [skip_init(nn.Conv2d, shape[0], outputs, kernel, stride=stride), nn.ReLU()]
+        shape = (outputs, *((side - kernel) // stride + 1 for side in shape[1:]))
+    return layers, shape
+
+
+def _pooled(maps: tuple[int, ...]) -> tuple[list[nn.Module], int]:
+    """An average pooling of maps (channels, height, width) with too many cells, and how many numbers come out."""
+    channels, *sides = maps
+    widths = [-(-side // MOST_CELLS) for side in sides]
+    cells = math.prod(-(-side // width) for side, width in zip(sides, widths, strict=True))
+    pool = nn.AvgPool2d((widths[0], widths[1]), ceil_mode=True)
+    return [pool] if max(widths) > 1 else [], channels * cells
 
 
 def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:

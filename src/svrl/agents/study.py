@@ -71,6 +71,7 @@ SCALES: tuple[Scale, ...] = ("minmax", "row")
 """The authors' scaling, and each row's mean removed."""
 ROUNDING = 1e-12
 """Relative size of squares that are float32 rounding: equal entries of a row differ by no more."""
+NO_FEATURES = "the network has no nn.Linear that takes a row for each state"
 UNKNOWN = 0.01
 """Largest weight of what comes after the record of play."""
 
@@ -109,8 +110,8 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
         "targets_changed": float((change != 0).double().mean()),
         **_completed(completion, completed_q),
         **{name: float(ranks.float().mean()) for name, ranks in batch_ranks(ready.target_q).items()},
-        "feature_rank": float(feature_rank(features)),
-        "dormant": dormant_share(features, widths=network.feature_widths),
+        "feature_rank": None if features is None else feature_rank(features),
+        "dormant": None if features is None else dormant_share(features, widths=network.feature_widths),
     }
 
 
@@ -201,7 +202,8 @@ class RankStudy:
         mean, ...: Mean rank.
         histogram, ...: Batches of rank 0, 1, ..., A.
         cdf, ...: Share of the batches of rank at most 0, 1, ..., A.
-        feature_rank, srank, dormant: Those of the last features, on up to 2,048 of the states.
+        feature_rank, srank, dormant: Those of the last features, on up to 2,048 of the states; None if your own
+            network has none.
         q_mean, q_std, q_min, q_max: Those of all values of all states.
         estimation: What Soft-Impute makes of up to 1,000 of the batches, for each of `SCALES`.
         optimism: The overestimation; None if too few steps were played in a row to know the returns.
@@ -226,9 +228,9 @@ class RankStudy:
     tight_row_centred_mean: float
     tight_row_centred_histogram: tuple[int, ...]
     tight_row_centred_cdf: tuple[float, ...]
-    feature_rank: float
-    srank: int
-    dormant: float
+    feature_rank: float | None
+    srank: int | None
+    dormant: float | None
     q_mean: float
     q_std: float
     q_min: float
@@ -239,7 +241,12 @@ class RankStudy:
     def as_json(self) -> dict[str, Any]:
         """All fields, as JSON types."""
         fields = dataclasses.asdict(self).items()
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
+        reasons = {
+            f"{name}_reason": NO_FEATURES
+            for name in ("feature_rank", "srank", "dormant")
+            if getattr(self, name) is None
+        }
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields} | reasons
 
 
 def rank_study(
@@ -290,9 +297,9 @@ def rank_study(
         states=states,
         actions=q.shape[1],
         **_four_kinds(q, rows, energy),
-        feature_rank=feature_rank(features),
-        srank=srank(features),
-        dormant=dormant_share(features, widths=agent.network.feature_widths),
+        feature_rank=None if features is None else feature_rank(features),
+        srank=None if features is None else srank(features),
+        dormant=None if features is None else dormant_share(features, widths=agent.network.feature_widths),
         q_mean=float(q.mean()),
         q_std=float(q.std(correction=0)),
         q_min=float(q.min()),
@@ -316,13 +323,13 @@ def distinct_rows(batches: int, batch_size: int, states: int, generator: torch.G
 
 def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
-) -> tuple[Tensor, Tensor, Overestimation | None]:
+) -> tuple[Tensor, Tensor | None, Overestimation | None]:
     """Play; the values (states, A) met, float64, the features of some of the states, and the overestimation."""
     config = agent.config
     env_seed, generator = derived_seed(seed, "rank study environments"), generator_for(seed, "rank study actions")
     env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **config.env_options)
     stride = max(1, math.ceil(states / FEATURE_STATES))
-    values, features, moved = [], [], []
+    values, features, moved = [], list[Tensor](), []
     try:
         with at_rest(agent.network):
             moves = play(agent.network, env, epsilon=epsilon, generator=generator, device=agent.device)
@@ -334,7 +341,8 @@ def _collect(
                 moved.append([torch.tensor(part) for part in outcome])
                 if k % stride == 0:
                     with torch.no_grad():
-                        features.append(agent.network.features(move.observations).cpu())
+                        shown = agent.network.features(move.observations)
+                    features += [] if shown is None else [shown.cpu()]
                 if progress is not None:
                     progress(min((k + 1) * env.count, states), states)
     finally:
@@ -343,7 +351,7 @@ def _collect(
     rewards, stopped, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
     rewards = rewards.sign() if config.clip_rewards else rewards
     found = overestimation(best, rewards, stopped, cuts, ended, config.gamma)
-    return torch.cat(values)[:states].double(), torch.cat(features)[:states], found
+    return torch.cat(values)[:states].double(), torch.cat(features)[:states] if features else None, found
 
 
 def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:

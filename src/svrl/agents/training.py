@@ -31,6 +31,7 @@ from svrl.agents.evaluation import derived_seed, explore, generator_for, with_ev
 from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
 from svrl.agents.learner import GraphedBursts, Learner, can_capture, copy_weights
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.own_network import NetworkSource, with_network
 from svrl.agents.replay import Batch, Layout, Replay, Returns, refuse_few_transitions
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.study import METRIC_STATES, metrics
@@ -111,6 +112,7 @@ class Training:
         precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         env_threads: Native threads of Atari, which change no result; 0 leaves their number to ale-py.
         graphs: Whether bursts on a GPU are CUDA graphs, which changes rounding only.
+        network: Your own network: a function from EnvSpec to an nn.Module, see `svrl.agents.own_network`.
         say: Called with notes, a sentence each; by default they are warnings.
 
     Attributes:
@@ -133,10 +135,12 @@ class Training:
         precision: Precision | None = None,
         env_threads: int = 0,
         graphs: bool = True,
+        network: NetworkSource | None = None,
         say: Callable[[str], object] | None = None,
     ) -> None:
         if not isinstance(config, AgentConfig):
             raise ValueError(f"Training takes an AgentConfig, as AgentConfig.for_env makes it; got {config!r}.")
+        config = with_network(config, network)
         self.say = say or warn
         self.source, self.env = source, name_of(source)
         self.config, self.seed, self.device = config, seed, torch.device(device)
@@ -152,8 +156,8 @@ class Training:
             self.say(warning)
         self._stream = stream_of(self.device)
         with self.at_work():
-            network = build_network(self.spec, config, generator_for(seed, "network")).to(self.device)
-            self.learner = Learner(network, config, structure, precision=self.precision)
+            made = build_network(self.spec, config, generator_for(seed, "network"), network).to(self.device)
+            self.learner = Learner(made, config, structure, precision=self.precision)
             memory = _replay_device(self.spec, config, self.device, self.say)
             self.replay = Replay(
                 self.spec,
@@ -164,7 +168,7 @@ class Training:
                 priority_alpha=config.priority_alpha,
             )
             self._actor = Actor(
-                network, self.spec, n_envs=config.n_envs, lag=bool(config.act_lag), precision=self.precision
+                made, self.spec, n_envs=config.n_envs, lag=bool(config.act_lag), precision=self.precision
             )
         self._generators = {
             "exploration": generator_for(seed, "exploration"),
@@ -476,6 +480,7 @@ def train(
     seed: int = 0,
     device: str | torch.device = "cpu",
     precision: Precision | None = None,
+    network: NetworkSource | None = None,
     watch: Callable[[Event], None] | None = None,
 ) -> Agent:
     """Train an agent and return it.
@@ -490,13 +495,15 @@ def train(
         seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1".
         precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
+        network: Your own network: a function from EnvSpec to an nn.Module from scaled observations (N, ...) to values
+            (N, A). `config.network` records its name.
         watch: Called with every event, see `svrl.agents.events`.
     """
     if config is None:
         config = AgentConfig.for_env(name_of(env))
     if not isinstance(config, AgentConfig):
         raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
-    training = Training(env, config, seed=seed, device=device, precision=precision)
+    training = Training(env, config, seed=seed, device=device, precision=precision, network=network)
     try:
         for event in with_evaluation(training):
             if watch is not None:

@@ -8,7 +8,7 @@ import typer
 
 from svrl.cli.answers import answer, say, tell
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, working_with
+from svrl.cli.run_agent import EnvAgain, Epsilon, NetworkAgain, RunFolder, working_with
 
 
 def evaluate_run(
@@ -18,6 +18,7 @@ def evaluate_run(
     seed: Seed = 0,
     device: Device = "cpu",
     env: EnvAgain = None,
+    network: NetworkAgain = None,
     as_json: Json = False,
 ) -> None:
     """Let a trained agent play whole games on fresh environments.
@@ -27,7 +28,7 @@ def evaluate_run(
     """
     from svrl.training.result import evaluation_of
 
-    with working_with(run, device, env) as (agent, show):
+    with working_with(run, device, env, network) as (agent, show):
         games = agent.evaluate(
             episodes=episodes,
             seed=seed,

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 import shlex
+import sys
 import typing
 from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal, InvalidOperation
@@ -33,6 +35,11 @@ def check_device(name: str) -> str:
     return name
 
 
+def offering(names: Collection[str]) -> dict[str, Any]:
+    """For an option that completes a few names."""
+    return {"autocompletion": lambda: list(names)}
+
+
 def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
     """For an option with one of a few names: completion, and a wrong name is answered with the nearest."""
 
@@ -41,7 +48,7 @@ def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
             raise nearest(what, got, names)
         return got
 
-    return {"autocompletion": lambda: list(names), "callback": check}
+    return {**offering(names), "callback": check}
 
 
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.", callback=check_device)]
@@ -50,13 +57,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and not
 
 
 def with_fields(
-    record: type, *, words: Mapping[str, Collection[str]], panels: Mapping[str, str] | None = None
+    record: type,
+    *,
+    words: Mapping[str, Collection[str]],
+    offered: Mapping[str, Collection[str]] | None = None,
+    panels: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command whose last parameter is **fields a flag for every field of a record that it has no parameter for.
 
     Args:
         record: The dataclass.
         words: All that a field may be; the help lists them.
+        offered: Words for completion of a field that may be others too.
         panels: Panels of the help by the first field of each. With panels there are presets, each with its defaults.
     """
 
@@ -68,13 +80,15 @@ def with_fields(
             panel = (panels or {}).get(field.name, panel)
             if field.name in signature.parameters:
                 continue
-            text, offered = field.metadata["help"], words.get(field.name)
-            if offered is not None and not any(word in text for word in offered):
-                text = f"{text[:-1]}: {', '.join(offered)}."
+            text, known = field.metadata["help"], words.get(field.name)
+            if known is not None and not any(word in text for word in known):
+                text = f"{text[:-1]}: {', '.join(known)}."
             if panels is None and field.default not in (None, False):
                 text = f"{text[:-1]} (default: {field.default})."
             option = {"help": text, "rich_help_panel": panel, "show_default": False}
-            flags.append(_flag(field.name, _plain(hints[field.name]), offered, option))
+            if field.name in (offered or {}):
+                option |= {"metavar": "NAME", **offering((offered or {})[field.name])}
+            flags.append(_flag(field.name, _plain(hints[field.name]), known, option))
 
         def run(**options: Any) -> None:
             command(**options)
@@ -87,6 +101,13 @@ def with_fields(
         return run
 
     return decorated
+
+
+def here_on_path(*names: str | None) -> None:
+    """Let a name like "my_module:make" of the command line name a module in the current folder."""
+    here = os.getcwd()
+    if any(name is not None and ":" in name for name in names) and here not in sys.path:
+        sys.path.append(here)
 
 
 def given_of(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import typer
 
 from svrl.cli.answers import PICTURES, answer, show_table, tell, writing_to
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, RunFolder, working_with
+from svrl.cli.run_agent import EnvAgain, NetworkAgain, RunFolder, working_with
 
 _KINDS = (
     ("as it is", "energy", ""),
@@ -28,6 +28,7 @@ def rank(
     seed: Seed = 0,
     device: Device = "cpu",
     env: EnvAgain = None,
+    network: NetworkAgain = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Histogram and CDF (default: rank.png in the run's folder).")
     ] = None,
@@ -47,7 +48,7 @@ def rank(
     if not 0.0 < energy < 1.0:
         raise ValueError(f"--energy is a share between 0 and 1, got {energy}.")
     place = run / "rank.png" if plot is None else plot
-    with working_with(run, device, env) as (agent, say_so), writing_to(place, PICTURES) as temporary:
+    with working_with(run, device, env, network) as (agent, say_so), writing_to(place, PICTURES) as temporary:
         found = rank_study(
             agent,
             batches=batches,
@@ -73,11 +74,19 @@ def _print(study: dict[str, Any]) -> None:
         rows.append((words, f"{study[energy]:g}", f"{study[f'{kind}mean']:.2f}", str(median), str(largest)))
     show_table(("Q", "energy", "mean rank", "median", "largest"), rows)
     tell(
-        f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
-        f"{study['dormant']:.0%} of the units dormant",
+        _features(study),
         *map(_estimation, study["estimation"]),
         _optimism(study["optimism"]),
         f"written: {study['plot']}",
+    )
+
+
+def _features(study: dict[str, Any]) -> str:
+    if study["feature_rank"] is None:
+        return f"features are not known: {study['feature_rank_reason']}"
+    return (
+        f"features: effective rank {study['feature_rank']:.1f}, srank {study['srank']}, "
+        f"{study['dormant']:.0%} of the units dormant"
     )
 
 

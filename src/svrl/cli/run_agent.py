@@ -1,7 +1,8 @@
 """The agent of a run, as `svrl eval`, `watch` and `rank` ask for it.
 
-A run on "package:Name-v0" names a package that would be imported. Nothing is imported because a file says so:
-the user has to name the environment, and it must look like the one that the agent was trained on.
+A run on "package:Name-v0", or with the network "module:function", names what would be imported. Nothing is imported
+because a file says so: the user has to name the environment, which must look like the one of the training, and the
+network.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from svrl.cli.flags import here_on_path
 from svrl.cli.progress import Bars
 from svrl.runtime.run_directory import AGENT, CONFIG
 
@@ -27,6 +29,14 @@ EnvAgain = Annotated[
         "--env", metavar="NAME", help="The run's environment again, where it is package:Name-v0: imports the package."
     ),
 ]
+NetworkAgain = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        metavar="MODULE:FUNCTION",
+        help="The run's network again, where it is your own: imports the module.",
+    ),
+]
 Epsilon = Annotated[
     float | None, typer.Option(min=0, max=1, help="Probability of a random action (default: the run's own).")
 ]
@@ -36,7 +46,7 @@ MOST_NAMED = 3
 
 @contextmanager
 def working_with(
-    run: Path, device: str = "cpu", env: str | None = None
+    run: Path, device: str = "cpu", env: str | None = None, network: str | None = None
 ) -> Iterator[tuple[Agent, Callable[[str], None]]]:
     """The agent of a run, and what shows a person how the work with it goes; torch has one thread.
 
@@ -44,10 +54,11 @@ def working_with(
         run: The folder.
         device: Where to put the network.
         env: The environment as the user named it, or None for the run's own.
+        network: The user's own network by its name, or None for the run's.
 
     Raises:
-        ValueError: If there is no agent, if it does not fit the environment, or if the run's own would import a
-            package; the sentence names --env.
+        ValueError: If there is no agent, if it does not fit the environment, or if what the run names would import a
+            package; the sentence names --env or --network.
     """
     import torch
 
@@ -55,7 +66,7 @@ def working_with(
     torch.set_num_threads(1)
     with Bars() as bars:
         update = bars.stage(str(run))
-        yield _agent_of(run, device, env), lambda text: update(0, text)
+        yield _agent_of(run, device, env, network), lambda text: update(0, text)
 
 
 def _refuse_other_folders(run: Path) -> None:
@@ -70,17 +81,19 @@ def _refuse_other_folders(run: Path) -> None:
         raise ValueError(f"{run} holds runs: {', '.join(inside[:MOST_NAMED])}{more}. Give one of them.")
 
 
-def _agent_of(run: Path, device: str, env: str | None) -> Agent:
+def _agent_of(run: Path, device: str, env: str | None, network: str | None) -> Agent:
     from svrl.agents.agent import load_agent
 
+    here_on_path(env, network)
     try:
-        agent = load_agent(run, device, source=env)
+        agent = load_agent(run, device, source=env, network=network)
     except ValueError as error:
         if "would import" not in str(error):
             raise
         # A name that a shell could take for more than a name is not offered for repeating.
         named = re.search(r"'([\w./:-]+)'", str(error))
-        raise ValueError(f"{error} Or repeat it: --env {named[1] if named else 'NAME'}") from error
+        flag = "--network" if "network=" in str(error) else "--env"
+        raise ValueError(f"{error} Or repeat it: {flag} {named[1] if named else 'NAME'}") from error
     if env is not None:
         agent.check_fits(env, f"--env {env}")
     elif (run / AGENT).exists():

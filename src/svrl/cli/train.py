@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from svrl.agents.config import ARMS, CHOICES, PRECISIONS, PRESETS, AgentConfig, check_precision, default_precision
+from svrl.agents.config import (
+    ARMS,
+    CHOICES,
+    NETWORKS,
+    PRECISIONS,
+    PRESETS,
+    AgentConfig,
+    check_precision,
+    default_precision,
+)
 from svrl.cli.answers import BAD_INPUT, INTERRUPTED, answer, nearest, resumable, say, sentence_of, show, stopped, tell
-from svrl.cli.flags import MOST_THREADS, Device, Json, Seed, again, given_of, one_of, with_fields
+from svrl.cli.flags import MOST_THREADS, Device, Json, Seed, again, given_of, here_on_path, one_of, with_fields
 from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS
 from svrl.runs.settings import widths
@@ -59,7 +68,7 @@ def _known_names() -> list[str]:
     return known_environments()
 
 
-@with_fields(AgentConfig, words=_WORDS, panels=PANELS)
+@with_fields(AgentConfig, words=_WORDS, offered={"network": NETWORKS}, panels=PANELS)
 def train(
     context: typer.Context,
     env: Annotated[
@@ -138,6 +147,7 @@ def train(
     several = agents is not None or seeds is not None
     if resume and out is not None and (out / CONFIG).exists():
         refuse_another_env(out, env)
+    here_on_path(env, fields["network"])
     configs = _configs(env, fields, agents, resume=resume)
     runs = len(configs) * (seeds or 1)
     at_a_time = min(runs, together or (runs if is_gpu(device) and wandb is None else 1))
@@ -222,6 +232,8 @@ def _configs(env: str, fields: Mapping[str, Any], agents: str | None, *, resume:
     if useless and not resume and not any(config.structured for config in configs):  # a run has its own settings
         remedy = "add --structured" if agents is None else "add one that begins with sv-"
         raise ValueError(f"{useless[0]} belongs to structured agents: {remedy}.")
+    if fields.get("hidden") is not None and configs[0].has_own_network:
+        raise ValueError(f"hidden is for svrl's networks, and {configs[0].network} is your own. Leave it out.")
     return configs
 
 

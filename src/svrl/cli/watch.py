@@ -13,7 +13,7 @@ import typer
 
 from svrl.cli.answers import answer, tell, writing_to
 from svrl.cli.flags import Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, RunFolder, working_with
+from svrl.cli.run_agent import EnvAgain, Epsilon, NetworkAgain, RunFolder, working_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +42,7 @@ def watch(
     ] = None,
     seed: Seed = 0,
     env: EnvAgain = None,
+    network: NetworkAgain = None,
     as_json: Json = False,
 ) -> None:
     """Film a trained agent. The film is written only when everything has worked."""
@@ -50,7 +51,7 @@ def watch(
     writing_film = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
     scores: list[float] = []
     shown = 0
-    with working_with(run, env=env) as (agent, show), writing_to(out, ENDINGS) as temporary:
+    with working_with(run, env=env, network=network) as (agent, show), writing_to(out, ENDINGS) as temporary:
         rate = fps or RATES[agent.spec.family]
         chance = agent.config.eval_epsilon if epsilon is None else epsilon
 

@@ -84,6 +84,7 @@ class GymnasiumVectorEnv(VectorEnv):
             axes=self._action.axes if len(self._action.axes) > 1 else (),
             space=space_as_json(space),
             actions=self._action.as_json(),
+            pictures=self._view.pictures,
         )
         self._seeds: tuple[int | None, ...] = seeds
         self._actions: list[int] = []

@@ -3,8 +3,15 @@
 By the kind of observation space:
 
 - Box of uint8 with two or three axes: a picture (channels, height, width), uint8, in which 255 counts as 1;
+- Box of another type, or with four axes (a stack of pictures), and sides of 36 pixels or more: a picture too, whose
+  channels are those of all pictures of the stack. Another type is float32, in which the upper bound of the Box counts
+  as 1;
 - any other Box: its numbers, float32;
-- Discrete: one-hot, float32; MultiDiscrete, MultiBinary, Tuple, Dict: flattened as Gymnasium does it, float32.
+- Discrete: one-hot, float32; MultiDiscrete, MultiBinary: flattened as Gymnasium does it, float32;
+- Tuple, Dict: all parts in one row, float32. Pictures with sides of 36 pixels or more are scaled and keep their axes,
+  (channels, height, width), in a part of the row that `EnvSpec.pictures` names.
+
+Channels are the first or the last of three axes, whichever is shorter; in a square picture the axis that differs.
 
 Training passes one observation at a time. Acting passes one, or a batch from a vector environment, which has one axis
 more in every part of a Tuple or Dict.
@@ -14,15 +21,16 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 from torch import Tensor
 
-from svrl.envs.vector import EnvSpec
+from svrl.envs.vector import LEAST_SIDE, EnvSpec
 
-_MOST_CHANNELS = 4
+_HIGHEST = 65_535
+"""Largest upper bound of a Box that is a scale, that of 16 bits; the largest float32, say, means no bound."""
 _FIELDS: dict[type[spaces.Space], tuple[str, ...]] = {
     spaces.Box: ("shape", "dtype"),
     spaces.Discrete: ("n", "start"),
@@ -31,19 +39,47 @@ _FIELDS: dict[type[spaces.Space], tuple[str, ...]] = {
     spaces.Tuple: (),
     spaces.Dict: (),
 }
-"""The kinds of spaces, and what an agent's file stores of each beside its parts. Bounds of a Box do not matter."""
+"""The kinds of spaces, and what an agent's file stores of each beside its parts. Of the bounds of a Box only the upper
+one of a picture matters."""
+
+
+class _Picture(NamedTuple):
+    """How a Box is a picture.
+
+    Attributes:
+        shape: (channels, height, width).
+        axes: Of the Box: 2 without channels, 3, or 4 for a stack of pictures.
+        channels: The axis of the channels in the Box, -3 or -1.
+        high: The number that counts as 1.
+    """
+
+    shape: tuple[int, ...]
+    axes: int
+    channels: int
+    high: float = 255.0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether convolutions take it."""
+        return min(self.shape[1:]) >= LEAST_SIDE
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        """(..., *axes of the Box) to (..., channels, height, width)."""
+        moved = np.moveaxis(array, -1, -3) if self.channels == -1 else array
+        return moved.reshape(*moved.shape[: moved.ndim - self.axes], *self.shape)
 
 
 class Observations:
     """How observations of a space reach an agent.
 
     Attributes:
-        shape, dtype, high: As `frame_shape`, `dtype` and `high` in `EnvSpec`.
+        shape, dtype, high, pictures: As `frame_shape`, `dtype`, `high` and `pictures` in `EnvSpec`.
     """
 
     shape: tuple[int, ...]
     dtype: Literal["uint8", "float32"] = "float32"
     high: float = 1.0
+    pictures: tuple[tuple[int, ...], ...] = ()
 
     def __init__(self, space: spaces.Space, owner: str) -> None:
         """Choose how to show the observations of a space; `owner` is the environment's name, for messages.
@@ -57,19 +93,16 @@ class Observations:
                 f"{owner} has observations of {unknown}, whose size is not fixed. "
                 "Wrap it so that it gives a Box, Discrete, MultiDiscrete, Tuple or Dict of these."
             )
-        self._space, self._owner, self._channels_last = space, owner, False
+        self._space, self._owner, self._picture = space, owner, _picture_of(space)
         if not isinstance(space, spaces.Box):
             self.shape = (spaces.flatdim(space),)
+            self.pictures = tuple((first, *picture.shape) for first, picture in _pictures_in(space, 0))
             return
         self.shape = space.shape or (1,)
         self.high = 255.0 if space.dtype == np.uint8 else 1.0
-        if _is_picture(space):
-            self.dtype = "uint8"
-            first, *middle, last = space.shape
-            if not middle:
-                self.shape = (1, first, last)
-            elif not first <= _MOST_CHANNELS < last:
-                self.shape, self._channels_last = (last, first, *middle), True
+        if self._picture is not None:
+            self.shape, self.high = self._picture.shape, self._picture.high
+            self.dtype = "uint8" if space.dtype == np.uint8 else "float32"
 
     @classmethod
     def of(cls, spec: EnvSpec) -> Observations:
@@ -77,7 +110,7 @@ class Observations:
         if spec.space is not None:
             return cls(space_from_json(spec.space), spec.id)
         found = cls(spaces.Box(0, 1, spec.observation_shape, np.dtype(spec.dtype).type), spec.id)
-        found.shape, found.dtype, found._channels_last = spec.observation_shape, spec.dtype, False
+        found.shape, found.dtype, found._picture = spec.observation_shape, spec.dtype, None
         return found
 
     def __call__(self, given: Any) -> np.ndarray:
@@ -90,8 +123,8 @@ class Observations:
         if not isinstance(self._space, spaces.Box):
             return _flat(self._space, given, what)
         array = _numbers(self._space, given, what)
-        if self._channels_last:
-            return np.moveaxis(array, -1, -3)
+        if self._picture is not None:
+            return self._picture(array)
         shape = array.shape[: array.ndim - len(self._space.shape)] + self.shape
         return array if array.shape == shape else array.reshape(shape)
 
@@ -114,7 +147,10 @@ class Observations:
 
 
 def _flat(space: spaces.Space, given: Any, what: str) -> np.ndarray:
-    """All numbers of an observation in one row, (size,), or of N of them, (N, size); whole numbers are one-hot."""
+    """All numbers of an observation in one row, (size,), or of N of them, (N, size).
+
+    Whole numbers are one-hot, and pictures that convolutions take are scaled.
+    """
     if parts := _parts(space):
         try:
             rows = [_flat(part, given[key], f"{what}[{key!r}]") for key, part in parts]
@@ -124,7 +160,11 @@ def _flat(space: spaces.Space, given: Any, what: str) -> np.ndarray:
     array = _numbers(space, given, what)
     if isinstance(space, spaces.Discrete):
         return np.asarray(np.arange(space.n) == array[..., None] - space.start)
-    flat = array.reshape(*array.shape[: array.ndim - len(space.shape or ())], -1)
+    leading = array.shape[: array.ndim - len(space.shape or ())]
+    picture = _picture_of(space)
+    if picture is not None and picture.is_large:
+        array = np.divide(picture(array), picture.high, dtype=np.float32)
+    flat = array.reshape(*leading, -1)
     if isinstance(space, spaces.MultiDiscrete):
         chosen = flat - space.start.reshape(-1)
         return np.concatenate([np.arange(n) == chosen[..., k, None] for k, n in enumerate(space.nvec.flat)], axis=-1)
@@ -145,8 +185,8 @@ def _numbers(space: spaces.Space, given: Any, what: str) -> np.ndarray:
     limits: tuple[Any, Any] | None = None
     match space:
         case spaces.Box():
-            kinds = "biu" if _is_picture(space) else "biuf"
-            limits = (0, 255) if _is_picture(space) and array.dtype != np.uint8 else None
+            kinds = "biu" if _is_bytes(space) else "biuf"
+            limits = (0, 255) if _is_bytes(space) and array.dtype != np.uint8 else None
         case spaces.MultiBinary():
             kinds, limits = "biu", (0, 1)
         case spaces.Discrete(start=start, n=n) | spaces.MultiDiscrete(start=start, nvec=n):
@@ -168,8 +208,39 @@ def _text_of(value: Any) -> str:
     return " ".join(reprlib.repr(value).split())
 
 
-def _is_picture(space: spaces.Space) -> bool:
-    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3)
+def _is_bytes(space: spaces.Space) -> bool:
+    """Whether it is a picture of bytes."""
+    return space.dtype == np.uint8 and _picture_of(space) is not None
+
+
+def _picture_of(space: spaces.Space) -> _Picture | None:
+    """How a space is a picture; None if it is none."""
+    if not isinstance(space, spaces.Box) or len(space.shape) not in (2, 3, 4):
+        return None
+    axes = len(space.shape)
+    stack = space.shape[0] if axes == 4 else 1
+    first, middle, last = (1, *space.shape) if axes == 2 else space.shape[-3:]
+    # In a square picture the axis that differs is that of the channels, and else the shorter one.
+    if axes > 2 and (first == middle != last or (last <= first and not first != middle == last)):
+        picture = _Picture((stack * last, first, middle), axes, -1)
+    else:
+        picture = _Picture((stack * first, middle, last), axes, -3)
+    if space.dtype == np.uint8 and (picture.is_large or axes < 4):
+        return picture
+    if not picture.is_large:
+        return None
+    high = float(space.high.max())
+    return picture._replace(high=high if 0.0 < high <= _HIGHEST else 1.0)
+
+
+def _pictures_in(space: spaces.Space, first: int) -> list[tuple[int, _Picture]]:
+    """The pictures that convolutions take in the row of a space, each with its first entry; the row's is `first`."""
+    found: list[tuple[int, _Picture]] = []
+    for _, part in _parts(space):
+        picture = _picture_of(part)
+        found += [(first, picture)] if picture is not None and picture.is_large else _pictures_in(part, first)
+        first += spaces.flatdim(part)
+    return found
 
 
 def _parts(space: spaces.Space) -> list[tuple[Any, spaces.Space]]:
@@ -196,11 +267,14 @@ def space_as_json(space: spaces.Space) -> dict[str, Any]:
     for field in fields:
         value = getattr(space, field)
         about[field] = str(value) if field == "dtype" else np.asarray(value).tolist()
+    picture = _picture_of(space)
+    if picture is not None and space.dtype != np.uint8:
+        about["high"] = picture.high
     return about
 
 
 def space_from_json(about: Mapping[str, Any]) -> spaces.Space:
-    """The space that `space_as_json` described, except for the bounds of a Box.
+    """The space that `space_as_json` described, except for bounds of a Box that do not matter.
 
     Raises:
         KeyError, TypeError, ValueError: If it is not such a description.
@@ -212,7 +286,7 @@ def space_from_json(about: Mapping[str, Any]) -> spaces.Space:
         case "Tuple":
             return spaces.Tuple([part for _, part in parts])
         case "Box":
-            return spaces.Box(0, 1, tuple(about["shape"]), np.dtype(about["dtype"]).type)
+            return spaces.Box(0, about.get("high", 1), tuple(about["shape"]), np.dtype(about["dtype"]).type)
         case "Discrete":
             return spaces.Discrete(about["n"], start=about["start"])
         case "MultiDiscrete":

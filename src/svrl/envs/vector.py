@@ -19,6 +19,8 @@ import numpy as np
 from numpy.random import SeedSequence
 
 Family = Literal["atari", "minatar", "control", "gymnasium"]
+LEAST_SIDE = 36
+"""Pixels of the shorter side of a picture that convolutions take; smaller ones are numbers like all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +34,14 @@ class EnvSpec:
         dtype: Type of the observations.
         stack: Frames in an observation, the newest last. With 1 an observation is one frame, without an axis for it.
             Frames from before the episode's first are zero.
-        high: The number that a network should see as 1: 255 for pictures, 1 otherwise.
+        high: The number that a network should see as 1: 255 for pictures of bytes, 1 for most other observations.
         n_actions: A.
         action_names: A names, to show.
         axes: Levels of each axis of an action, A in all; empty if actions have no axes.
         space: A Gymnasium environment's observation space, as `svrl.envs.observations.space_as_json` describes it.
         actions: Its actions, as `svrl.envs.actions.Actions.as_json` describes them; None if they are numbers from 0.
+        pictures: Pictures inside an observation that is one row: (first entry, channels, height, width) of each, in
+            order; already scaled. Empty if the observation is a picture itself, or has none.
     """
 
     id: str
@@ -51,6 +55,7 @@ class EnvSpec:
     axes: tuple[int, ...] = ()
     space: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
     actions: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    pictures: tuple[tuple[int, ...], ...] = ()
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

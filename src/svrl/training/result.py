@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from svrl.agents.config import default_precision
+from svrl.agents.networks import layers_of
 from svrl.runtime import run_directory as files
 from svrl.runtime.files import finite
 from svrl.runtime.rows import last_rows, read_rows
@@ -49,6 +50,8 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
             "structured": training.config.structured,
             "arm": training.config.arm,
             "preset": training.config.preset,
+            "layers": layers_of(training.network),
+            "parameters": sum(parameter.numel() for parameter in training.network.parameters()),
             "seed": training.seed,
             "device": asked["device"],
             "threads": asked["threads"],

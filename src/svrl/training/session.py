@@ -29,6 +29,7 @@ from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision
 from svrl.agents.evaluation import with_evaluation
 from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
+from svrl.agents.own_network import NetworkSource, with_network
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource, name_of
 from svrl.runtime import run_directory as files
@@ -120,6 +121,7 @@ def train_in_directory(
     seed: int = 0,
     device: str | torch.device = "cpu",
     precision: Precision | None = None,
+    network: NetworkSource | None = None,
     env_threads: int = 0,
     resume: bool = False,
     habits: Habits | None = None,
@@ -139,6 +141,7 @@ def train_in_directory(
         seed: Seeds everything random.
         device: "cpu", "cuda" or "cuda:1".
         precision: Of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
+        network: Your own network, a function from EnvSpec to an nn.Module. A run is resumed with the same one.
         env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
         resume: Resume an interrupted run, or train a finished one whose replay was kept for more steps.
         habits: How the run is kept and shown.
@@ -159,7 +162,7 @@ def train_in_directory(
         precision = read_config(Path(folder)).get("precision", "float32") if resume else default_precision(device)
     check_precision(precision, device)
     check_device(device)
-    config = AgentConfig.for_env(name_of(env)) if config is None else config
+    config = with_network(AgentConfig.for_env(name_of(env)) if config is None else config, network)
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
     )
@@ -170,7 +173,14 @@ def train_in_directory(
         with _ONE_AT_A_TIME:
             signals.stop_if_came()
             training = Training(
-                env, config, seed=seed, device=device, precision=precision, env_threads=env_threads, say=say
+                env,
+                config,
+                seed=seed,
+                device=device,
+                precision=precision,
+                network=network,
+                env_threads=env_threads,
+                say=say,
             )
             held.enter_context(closing(training))
         session = TrainingSession(training, run, habits or Habits(), signals, say)

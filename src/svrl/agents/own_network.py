@@ -1,0 +1,125 @@
+"""A network of your own: a function that makes one, given itself or by its name, as in "my_module:make".
+
+The function takes the `EnvSpec` of the environment and returns an `nn.Module`, a new one at each call. It maps
+observations (N, *spec.observation_shape), float32, in which `spec.high` has become 1, to values (N, spec.n_actions),
+float32. It may draw its weights with torch's global generator, which is seeded for it and set back afterwards.
+
+Training keeps a target network, draws batches anew and resumes from checkpoints, so the values of an observation must
+follow from it and the weights alone: dropout, batch normalisation and noise are refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from svrl.agents.config import AgentConfig
+from svrl.envs.vector import EnvSpec
+
+NetworkFactory = Callable[[EnvSpec], nn.Module]
+NetworkSource = str | NetworkFactory
+"""A function that makes a network, or its name, "module:function"."""
+
+_TRIED = 3
+"""Observations that a new network is tried on."""
+
+
+def with_network(config: AgentConfig, network: NetworkSource | None) -> AgentConfig:
+    """The configuration with the name of a network of your own; the same one without a network.
+
+    Raises:
+        ValueError: If it is neither a function nor a name.
+    """
+    if network is None:
+        return config
+    if isinstance(network, str):
+        return config.replace(network=network)
+    if not callable(network) or isinstance(network, nn.Module):
+        raise ValueError(
+            "network is a function from EnvSpec to a new nn.Module, or its name, as in 'my_module:make'; "
+            f"got {type(network).__name__}. Write lambda spec: ..."
+        )
+    named = network if hasattr(network, "__qualname__") else type(network)
+    return config.replace(network=f"{named.__module__}:{named.__qualname__}")
+
+
+def make_module(
+    name: str, network: NetworkSource | None, spec: EnvSpec, generator: torch.Generator | None
+) -> nn.Module:
+    """A new network, tried on observations.
+
+    Args:
+        name: As in `AgentConfig.network`; its module is imported unless `network` is a function.
+        network: The function.
+        spec: The environment.
+        generator: Seeds the weights; a CPU generator, which is not changed.
+
+    Raises:
+        ValueError: If there is no such function, if it fails, or if its network does not do as it must.
+    """
+    make = network if callable(network) else _imported(name)
+    with _global_generator_like(generator):
+        try:
+            module = make(spec)
+        except Exception as error:  # it is not our code
+            raise ValueError(f"Network {name} could not be made: {error!r}") from error
+        if not isinstance(module, nn.Module):
+            raise ValueError(f"Network {name} must be a function that returns an nn.Module, got {module!r}.")
+        module.train()
+        _try(name, module, spec)
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise ValueError(f"Network {name} has no weights to train. Give it parameters that require a gradient.")
+    return module
+
+
+def _imported(name: str) -> NetworkFactory:
+    module, _, path = name.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+    except Exception as error:  # a module may raise anything
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            raise ValueError(
+                f"Network {name}: there is no module {module}. Install it, or add its folder to PYTHONPATH."
+            ) from error
+        raise ValueError(f"Network {name}: {module} could not be imported: {error!r}") from error
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ValueError(f"Network {name}: {module} has no function {path}.")
+    return found
+
+
+@contextmanager
+def _global_generator_like(generator: torch.Generator | None) -> Iterator[None]:
+    """Inside, torch's global generator draws what this one would; afterwards it continues as if nothing had been."""
+    with torch.random.fork_rng(devices=[]):
+        if generator is not None:
+            torch.default_generator.set_state(generator.get_state())
+        yield
+
+
+@torch.no_grad()
+def _try(name: str, module: nn.Module, spec: EnvSpec) -> None:
+    """Raise ValueError unless the network gives values, and those of one observation whatever else is in the batch."""
+    seen = torch.rand(_TRIED, *spec.observation_shape, generator=torch.Generator().manual_seed(0))
+    try:
+        values, alone = module(seen), module(seen[:1])
+    except Exception as error:  # it is not our code
+        raise ValueError(f"Network {name} failed on observations {_text_of(seen)}: {error!r}") from error
+    wanted = (_TRIED, spec.n_actions)
+    if not isinstance(values, Tensor) or values.shape != wanted or values.dtype != torch.float32:
+        got = _text_of(values) if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(f"Network {name} must give values {wanted}, float32, for {_text_of(seen)}; got {got}.")
+    if not torch.allclose(alone, values[:1], rtol=1e-3, atol=1e-4, equal_nan=True):
+        raise ValueError(
+            f"Network {name} gives the same observation other values in another batch. "
+            "Leave out dropout, batch normalisation and noise; nn.LayerNorm is fine."
+        )
+
+
+def _text_of(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)}, {str(tensor.dtype).removeprefix('torch.')}"
