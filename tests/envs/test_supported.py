@@ -6,9 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from tests.envs.test_action_masks import AsMethod, Countdown
 
 import svrl
-from tests.envs.test_action_masks import AsMethod, Countdown
 
 SMALL = {"steps": 300, "learning_starts": 64, "eval_every": 0, "eval_episodes": 1, "hidden": (16,), "log_every": 100}
 

@@ -219,7 +219,7 @@ def test_a_missing_extra_is_told_with_the_command_that_installs_it(env, module, 
 def test_an_environment_of_gymnasium_that_cannot_be_learned_in_is_told():
     for wrong in ("CartPoleX-v1", "CartPole-v9"):
         assert f"There is no environment '{wrong}'" in str(why_not_here(wrong))
-    assert "Pendulum-v1 has actions of Box" in str(why_not_here("Pendulum-v1"))
+    assert "Pendulum-v1 has continuous actions" in str(why_not_here("Pendulum-v1"))
     assert why_not_here("no_such_module:Thing-v0") is None, "a module is left to its run"
     assert "no_such_module" not in sys.modules
 
