@@ -1,8 +1,9 @@
 """Whole training loops: on the CPU against Stable-Baselines3's DQN, on a GPU against the emulator and the authors.
 
-CPU    The same environments, network, batch, buffer, update rate and target copies, on one torch thread. Both losses
-       are Huber and both optimisers Adam; Stable-Baselines3 clips the norm of the gradient, we do not. Times are for
-       the whole loop, building excluded: acting, storing and learning.
+CPU    The same environments, network, batch, buffer, update rate and target copies, on one torch thread. All losses
+       are Huber and all optimisers Adam; Stable-Baselines3 clips the norm of the gradient, we do not. Times are for
+       the whole loop, building excluded: acting, storing and learning. On CartPole also against the loop that one
+       writes in a single file, in the manner of CleanRL, and with and without structure.
 GPU    One agent, plain and structured, with many environments: one update for four agent steps, act_lag 1, timed once
        epsilon has fallen. Against the emulator alone, which plays at random with nothing else at work: the ratio is
        the share of its speed that is left with an agent. Against the authors' program, for which Stable-Baselines3's
@@ -11,6 +12,8 @@ GPU    One agent, plain and structured, with many environments: one update for f
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +25,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from torch import nn
 
 from benchmarks.authors import complete_targets
 from benchmarks.rows import Parts, Row, device_name, peer, timed
@@ -49,9 +53,9 @@ def parts(quick: bool, device: torch.device) -> Parts:
     cart = AgentConfig.of(
         "classic",
         n_envs=1,
-        hidden=(128, 128),
         learning_rate_left=1.0,
-        updates_per_step=0.25,
+        updates_per_step=0.5,
+        target_update_interval=250,
         learning_starts=500,
         steps=800 if quick else 6_000,
     )
@@ -63,23 +67,81 @@ def parts(quick: bool, device: torch.device) -> Parts:
 
 
 def measure_on_cpu(name: str, config: AgentConfig, rounds: int, device: torch.device) -> Iterator[Row]:
-    """A step of the same agent, ours and Stable-Baselines3's, in turns."""
-    runs = []
+    """A step of the same agent, ours and the peers', in turns."""
+    loops: dict[str, Callable[[int], float]] = {
+        "svrl": lambda seed: _our_seconds(name, config, seed, device),
+        "Stable-Baselines3 DQN": lambda seed: _sb3_seconds(name, config, seed, device),
+    }
+    if not name.startswith("atari/"):
+        loops["a loop in a single file"] = lambda seed: single_file_seconds(name, config, seed)
+        loops["svrl with structure"] = lambda seed: _our_seconds(name, config.replace(structured=True), seed, device)
+    seconds: dict[str, list[float]] = {peer_name: [] for peer_name in loops}
     for seed in range(rounds):
-        with torch_threads(1), closing(Training(name, config, seed=seed, device=device)) as training:
-            ours = timed(lambda training=training: _train(training, lambda: False))[0]  # type: ignore[misc]
-        model = sb3_dqn(name, config, seed, device)
-        with torch_threads(1), closing(model.env):
-            runs.append((ours, timed(partial(model.learn, config.steps))[0]))
-    ours, theirs = (1e6 * np.median(runs, axis=0) / config.steps).tolist()
-    yield Row(
-        name=f"whole DQN loop, {name}",
-        unit="us/step",
-        ours=ours,
-        peer=theirs,
-        peer_name="Stable-Baselines3 DQN",
-        note={"ours_steps_per_second": 1e6 / ours, "peer_steps_per_second": 1e6 / theirs},
-    )
+        for peer_name, measure in loops.items():
+            with torch_threads(1):
+                seconds[peer_name].append(measure(seed))
+    micro = {peer_name: 1e6 * float(np.median(found)) / config.steps for peer_name, found in seconds.items()}
+    ours = micro.pop("svrl")
+    for peer_name, theirs in micro.items():
+        note = {"ours_steps_per_second": 1e6 / ours, "peer_steps_per_second": 1e6 / theirs}
+        yield Row(
+            name=f"whole DQN loop, {name}", unit="us/step", ours=ours, peer=theirs, peer_name=peer_name, note=note
+        )
+
+
+def _our_seconds(name: str, config: AgentConfig, seed: int, device: torch.device) -> float:
+    with closing(Training(name, config, seed=seed, device=device)) as training:
+        return timed(lambda: _train(training, lambda: False))[0]
+
+
+def _sb3_seconds(name: str, config: AgentConfig, seed: int, device: torch.device) -> float:
+    model = sb3_dqn(name, config, seed, device)
+    with torch_threads(1), closing(model.env):
+        return timed(partial(model.learn, config.steps))[0]
+
+
+def single_file_seconds(name: str, config: AgentConfig, seed: int) -> float:
+    """DQN with one environment, as short as it can be written: arrays for a buffer, torch's modules and its Adam."""
+    rng, env = np.random.default_rng(seed), gymnasium.make(name)
+    torch.manual_seed(seed)
+    inputs, actions = env.observation_space.shape[0], env.action_space.n  # type: ignore[index,attr-defined]
+    sizes = (inputs, *config.hidden)
+    layers = [one for a, b in itertools.pairwise(sizes) for one in (nn.Linear(a, b), nn.ReLU())]
+    online = nn.Sequential(*layers, nn.Linear(sizes[-1], actions))
+    target = copy.deepcopy(online)
+    optimiser = torch.optim.Adam(online.parameters(), lr=config.learning_rate)
+    states, after = np.zeros((2, config.buffer_size, inputs), np.float32)
+    taken, rewards, over = (np.zeros(config.buffer_size, kind) for kind in (np.int64, np.float32, np.float32))
+    every = round(1 / config.updates_per_step)
+    began = time.perf_counter()
+    state, _ = env.reset(seed=seed)
+    updates = 0
+    for step_number in range(1, config.steps + 1):
+        if rng.random() < config.epsilon_at(step_number):
+            action = int(rng.integers(actions))
+        else:
+            with torch.no_grad():
+                action = int(online(torch.from_numpy(state)).argmax())
+        following, reward, terminal, truncated, _ = env.step(action)
+        k = (step_number - 1) % config.buffer_size
+        states[k], after[k], taken[k], rewards[k], over[k] = state, following, action, float(reward), terminal
+        state = env.reset()[0] if terminal or truncated else following
+        if step_number <= config.learning_starts or step_number % every:
+            continue
+        rows = rng.integers(min(step_number, config.buffer_size), size=config.batch_size)
+        with torch.no_grad():
+            values = target(torch.from_numpy(after[rows])).max(1).values
+            targets = torch.from_numpy(rewards[rows]) + config.gamma * (1 - torch.from_numpy(over[rows])) * values
+        chosen = online(torch.from_numpy(states[rows])).gather(1, torch.from_numpy(taken[rows])[:, None]).squeeze(1)
+        loss = nn.functional.smooth_l1_loss(chosen, targets)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        updates += 1
+        if updates % config.target_update_interval == 0:
+            target.load_state_dict(online.state_dict())
+    env.close()
+    return time.perf_counter() - began
 
 
 def measure_on_gpu(
