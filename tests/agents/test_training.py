@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import svrl
 from svrl.agents.agent import Agent, load_agent
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig
@@ -102,6 +103,22 @@ def test_a_callback_that_ends_training_at_an_evaluation_gets_no_other() -> None:
 
     assert train(identity, BRIEF.replace(eval_every=100, eval_episodes=2), watch=watch).steps == 100
     assert heard == [100]
+
+
+def test_the_callback_of_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deep-rl.md").read_text(encoding="utf-8")
+    section = page.split("## Stopping early, and the best agent")[1]
+    snippet = section.split("```python\n")[1].split("```")[0]
+    assert snippet.count("475") == 1
+    heard: list[Evaluated] = []
+    config = AgentConfig.for_env("CartPole-v1", "smoke", eval_every=50, eval_episodes=3)
+    svrl.train(
+        "CartPole-v1", config, seed=0, watch=lambda event: heard.append(event) if isinstance(event, Evaluated) else None
+    )
+    enough = sorted(event.mean for event in heard)[4]
+    names: dict[str, Any] = {"svrl": svrl, "config": config}
+    exec(snippet.replace("475", str(enough)), names)
+    assert names["agent"].steps == next(event.steps for event in heard if event.mean >= enough) < 400
 
 
 def test_training_moves_no_global_generator() -> None:

@@ -123,6 +123,18 @@ def test_the_table_and_the_warning(svrl, tmp_path, plain):
     assert result.stderr.count("\n") == 1
 
 
+def test_a_score_ends_training_and_the_best_agent_is_named(svrl, svrl_json, tmp_path, plain):
+    command = (*SMOKE, "--eval-every", 50, "--eval-episodes", 2, "--stop-at", 1, "--keep-best")
+    result = svrl_json(*command, "--out", tmp_path / "run")
+    assert (result["steps"], result["stopped_early"]) == (50, True)
+    assert result["best"] == {"steps": 50, "mean": result["evaluation"]["mean"]}
+    assert names(tmp_path / "run") == {*FILES, "best.npz"} - {"learning.jsonl"}
+    table = svrl(*command, "--out", tmp_path / "again")
+    assert "stopped early: dqn seed 0 after 50 steps\n" in table.stdout
+    assert f"best evaluation: dqn seed 0 after 50 steps, {result['best']['mean']:.5g}\n" in table.stdout
+    assert svrl_json("runs", tmp_path / "run")[0]["state"] == "finished"
+
+
 # Several runs.
 
 

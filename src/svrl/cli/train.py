@@ -194,6 +194,12 @@ def _print(results: Sequence[Mapping[str, Any]], title: str, place: Path) -> Non
     from svrl.cli.tables import training_table
 
     show(training_table(results, title=title))
+    for row in results:
+        label = f"{row['arm']} seed {row['seed']}"
+        if row.get("stopped_early"):
+            tell(f"stopped early: {label} after {row['steps']:,} steps")
+        if best := row.get("best"):
+            tell(f"best evaluation: {label} after {best['steps']:,} steps, {best['mean']:.5g}")
     tell(f"written: {place}")
 
 
