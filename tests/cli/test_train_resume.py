@@ -161,6 +161,14 @@ def test_a_folder_of_runs_resumes_those_that_are_left(svrl, svrl_json, tmp_path,
     assert svrl_json("train", "--resume", out) == found, "nothing is left"
 
 
+def test_a_refused_command_changes_no_list(svrl, tmp_path, monkeypatch, plain):
+    stopped_after(50, svrl, monkeypatch, *SEVERAL, "--out", tmp_path)
+    before = (tmp_path / "runs.json").read_bytes()
+    for more in ((), ("--resume",)):
+        assert svrl(*SEVERAL, "--p", 0.7, "--gamma", 0.8, "--out", tmp_path, *more).exit_code == 2
+    assert (tmp_path / "runs.json").read_bytes() == before
+
+
 def test_a_folder_without_a_list_resumes_what_was_begun(svrl, svrl_json, tmp_path, monkeypatch, plain):
     stopped_after(50, svrl, monkeypatch, *SMOKE, "--out", tmp_path / "one")
     stopped_after(50, svrl, monkeypatch, *SMOKE, "--seed", 1, "--steps", 100, "--out", tmp_path / "two")

@@ -160,7 +160,7 @@ def train(
     configs = [] if folder is not None else _configs(env, fields, agents)
     with Signals().held_back() as signals:
         # Imported here because it is slow: a mistyped option is reported before it.
-        from svrl.training.resume import asked_runs, begun_run, listed
+        from svrl.training.resume import asked_runs, begun_run
         from svrl.training.session import Habits
 
         habits = on_command_line(context, [field.name for field in dataclasses.fields(Habits)])
@@ -183,8 +183,7 @@ def train(
                 say(f"Training on {named_gpu(taken)}. --device cpu trains on the CPU.")
         place = members[0].folder.parent if several else members[0].folder
         command = _command_to_resume(context, place, str(members[0].env), resume=resume)
-        with nullcontext() if all(member.resume for member in members) or not several else listed(place, members):
-            _train_in(place, members, command, signals, resume=resume, together=together, env_threads=env_threads)
+        _train_in(place, members, command, signals, resume=resume, together=together, env_threads=env_threads)
         results = [json.loads((member.folder / RESULT).read_text(encoding="utf-8")) for member in members]
     title = ", ".join(dict.fromkeys(str(member.env) for member in members))
     answer(results if several else results[0], as_json, lambda _: _print(results, title, place))
@@ -433,6 +432,7 @@ def _train_in(
         env_threads: Threads of each run's emulators, or None for the default.
     """
     from svrl.training.population import Manner
+    from svrl.training.resume import listed
 
     several = members[0].folder != place
     left = _left(members, resume=resume) if several else members
@@ -451,7 +451,8 @@ def _train_in(
             progress=lambda member, training: TrainProgress(training, _label(member), bars),
             say=lambda _, sentence: once(sentence),
         )
-        with resumable(place, command), bars:
+        some_are_new = several and not all(member.resume for member in members)
+        with resumable(place, command), listed(place, members) if some_are_new else nullcontext(), bars:
             failed = _train(left, manner, at_a_time, signals, stopped(place, command), bars)
             if failed is not None and not several:
                 raise failed.failures[place]
