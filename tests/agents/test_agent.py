@@ -12,11 +12,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from svrl.agents.agent import Agent
+from svrl.agents.agent import Agent, load_agent
 from svrl.agents.config import AgentConfig
 from svrl.agents.training import Training
 from svrl.envs.vector import step
 from svrl.runtime.arrays import read_arrays, write_arrays
+from svrl.runtime.device import chosen_device
 
 CONFIG = AgentConfig.of("smoke", network="mlp", hidden=(16,))
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float64)
@@ -174,3 +175,93 @@ def test_a_space_that_is_not_the_agent_s_is_refused(tmp_path: Path, space: Any) 
     rewritten(tmp_path / "agent.npz", space=space)
     with pytest.raises(ValueError, match=r"agent\.npz is not the file of an agent"):
         Agent.load(tmp_path / "agent.npz")
+
+
+# The habits of Stable-Baselines3.
+
+
+def test_predict_returns_the_action_and_the_state() -> None:
+    agent = agent_on(lambda: Sampled(BOX))
+    observation = np.array([0.3, -0.2, 0.9])
+    action, state = agent.predict(observation)
+    assert (action, state) == (agent.act(observation), None)
+    assert type(action) is int
+    batch = np.stack([observation, -observation, 0 * observation])
+    memory = (np.zeros(2),)
+    actions, state = agent.predict(batch, memory, np.array([True, False, False]), deterministic=True)
+    assert state is memory
+    assert actions.shape == (3,)
+    assert actions.tolist() == agent.act(batch).tolist()
+
+
+def test_predict_draws_from_the_global_generator() -> None:
+    agent = agent_on(lambda: Sampled(BOX), CONFIG.replace(eval_epsilon=0.5))
+    batch = np.random.default_rng(0).uniform(-1, 1, (200, 3))
+    before = torch.get_rng_state()
+    greedy, _ = agent.predict(batch, deterministic=True)
+    assert torch.equal(torch.get_rng_state(), before), "greedy actions draw nothing"
+    first, _ = agent.predict(batch, deterministic=False)
+    second, _ = agent.predict(batch, deterministic=False)
+    torch.set_rng_state(before)
+    again, _ = agent.predict(batch, deterministic=False)
+    torch.set_rng_state(before)
+    assert first.tolist() == again.tolist()
+    assert first.tolist() != second.tolist()
+    assert 0.3 < np.mean(first != greedy) < 0.5, "half are random, and a fifth of those are greedy by chance"
+
+
+def test_predict_takes_masks_under_the_name_of_sb3_contrib() -> None:
+    agent = agent_on(lambda: Sampled(BOX))
+    batch = np.random.default_rng(0).uniform(-1, 1, (6, 3))
+    masks = np.zeros((6, 5), dtype=np.int8)
+    masks[np.arange(6), np.arange(6) % 5] = 1
+    assert agent.predict(batch, action_masks=masks)[0].tolist() == [-2, -1, 0, 1, 2, -2]
+    assert agent.predict(batch[0], action_masks=masks[3])[0] == 1
+
+
+def test_stable_baselines3_evaluates_it() -> None:
+    pytest.importorskip("stable_baselines3")
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    agent = agent_on("CartPole-v1")
+    scores, lengths = evaluate_policy(
+        agent, make_vec_env("CartPole-v1", n_envs=3, seed=5), n_eval_episodes=7, return_episode_rewards=True, warn=False
+    )
+    assert scores == lengths, "a point a step"
+    assert len(scores) == 7
+
+
+def test_evaluate_plays_where_it_is_told() -> None:
+    agent = agent_on(lambda: Sampled(BOX))
+    assert agent.evaluate(episodes=3).lengths == (10, 10, 10)
+    assert len(agent.evaluate().lengths) == agent.config.eval_episodes
+
+    def shorter() -> gymnasium.Env:
+        return gymnasium.wrappers.TimeLimit(Sampled(BOX), 4)
+
+    assert agent.evaluate(shorter, episodes=2, progress=False).lengths == (4, 4)
+    with pytest.raises(ValueError, match="does not fit CartPole-v1"):
+        agent.evaluate("CartPole-v1", episodes=2)
+    with pytest.raises(ValueError, match="at least 1 game, got 0"):
+        agent.evaluate(episodes=0)
+
+
+# Devices.
+
+
+def test_auto_is_a_gpu_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = agent_on("CartPole-v1")
+    agent.save(tmp_path / "agent.npz")
+    there = "cuda" if torch.cuda.is_available() else "cpu"
+    assert load_agent(tmp_path, "auto").device.type == there
+    assert Agent.load(tmp_path / "agent.npz", device="auto").device.type == there
+    training = Training("CartPole-v1", CONFIG, device="auto")
+    training.close()
+    assert training.device.type == there
+    assert training.precision == ("float32" if there == "cpu" else "tf32")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: not torch.cuda.device_count())
+    assert chosen_device("auto") != there
+    assert chosen_device("cuda:7") == "cuda:7"
+    with pytest.raises(ValueError, match="There is no device 'gpu'"):
+        Training("CartPole-v1", CONFIG, device="gpu")

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+import svrl
 from svrl.agents.agent import Agent, load_agent
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig
 from svrl.agents.evaluation import epsilon_greedy, explore
-from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped
+from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.training import Actor, Training, train
 from svrl.envs.vector import EnvSpec
@@ -69,6 +70,55 @@ def test_one_seed_one_run_and_another_seed_another(act_lag: int) -> None:
     assert same_weights(one, two)
     assert first == second
     assert not same_weights(one, other)
+
+
+@pytest.mark.parametrize(("answer", "ends"), [(False, True), (np.False_, True), (None, False), (0, False), ([], False)])
+def test_a_callback_that_returns_false_ends_training(answer: object, ends: bool) -> None:
+    heard: list[Event] = []
+
+    def watch(event: Event) -> object:
+        heard.append(event)
+        return answer if isinstance(event, EpisodeEnded) and event.steps >= 130 else None
+
+    config = BRIEF.replace(n_envs=3, eval_every=200, eval_episodes=2, learning_rate_left=1.0)
+    agent = train(identity, config, watch=watch)
+    wanted = train(identity, config.replace(steps=150)) if ends else train(identity, config)
+    assert agent.steps == wanted.steps
+    assert agent.steps == (150 if ends else 402)
+    for one, other in zip(agent.network.parameters(), wanted.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+    evaluations = [event.steps for event in heard if isinstance(event, Evaluated)]
+    assert evaluations == ([150] if ends else [201, 402])
+    assert [event.steps for event in heard if isinstance(event, Stepped)][-1] == agent.steps
+
+
+def test_a_callback_that_ends_training_at_an_evaluation_gets_no_other() -> None:
+    heard: list[int] = []
+
+    def watch(event: Event) -> bool | None:
+        if not isinstance(event, Evaluated):
+            return None
+        heard.append(event.steps)
+        return False
+
+    assert train(identity, BRIEF.replace(eval_every=100, eval_episodes=2), watch=watch).steps == 100
+    assert heard == [100]
+
+
+def test_the_callback_of_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "deep-rl.md").read_text(encoding="utf-8")
+    section = page.split("## Stopping early, and the best agent")[1]
+    snippet = section.split("```python\n")[1].split("```")[0]
+    assert snippet.count("475") == 1
+    heard: list[Evaluated] = []
+    config = AgentConfig.for_env("CartPole-v1", "smoke", eval_every=50, eval_episodes=3)
+    svrl.train(
+        "CartPole-v1", config, seed=0, watch=lambda event: heard.append(event) if isinstance(event, Evaluated) else None
+    )
+    enough = sorted(event.mean for event in heard)[4]
+    names: dict[str, Any] = {"svrl": svrl, "config": config}
+    exec(snippet.replace("475", str(enough)), names)
+    assert names["agent"].steps == next(event.steps for event in heard if event.mean >= enough) < 400
 
 
 def test_training_moves_no_global_generator() -> None:

@@ -31,7 +31,7 @@ def trained_minatar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _trained(factory: pytest.TempPathFactory, env: str, *options: str) -> Path:
     run = factory.mktemp("trained") / "run"
-    short = ("--preset", "smoke", "--hidden", "32", "--steps", "150", "--threads", "1")
+    short = ("--preset", "smoke", "--hidden", "32", "--steps", "150", "--threads", "1", "--device", "cpu")
     result = CliRunner().invoke(app, ["train", env, *short, *options, "--out", str(run), "--json"])
     assert result.exit_code == 0, result.stderr
     return run

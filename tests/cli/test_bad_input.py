@@ -152,7 +152,7 @@ def test_bad_input_gets_one_sentence(svrl, request, tmp_path, monkeypatch, holes
 
 COMMANDS = {
     "plan": ("plan", "toy", "--states", 40, "--actions", 5, "--iterations", 2, "--threads", 1),
-    "train": ("train", "CartPole-v1", "--preset", "smoke", "--hidden", 32, "--threads", 1),
+    "train": ("train", "CartPole-v1", "--preset", "smoke", "--device", "cpu", "--hidden", 32, "--threads", 1),
     "complete": ("complete", "holes.npy"),
 }
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from training_runs import SMOKE
 
 from svrl.agents.agent import load_agent
 from svrl.agents.config import AgentConfig
 from svrl.runtime.arrays import read_arrays, write_arrays
+from svrl.runtime.rows import read_rows
 from svrl.training.session import Habits, train_in_directory
 
 KEYS = {"run", "env", "arm", "episodes", "mean", "ci_low", "ci_high", "human_normalised", "scores", "epsilon", "seed"}
@@ -33,7 +35,20 @@ def test_the_games_are_those_of_the_library(svrl_json, trained):
 
 def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
     pytest.importorskip("ale_py")
-    options = ("--preset", "smoke", "--steps", 64, "--threads", 1, "--eval-epsilon", 1, "--out", tmp_path / "run")
+    options = (
+        "--preset",
+        "smoke",
+        "--steps",
+        64,
+        "--device",
+        "cpu",
+        "--threads",
+        1,
+        "--eval-epsilon",
+        1,
+        "--out",
+        tmp_path / "run",
+    )
     svrl_json("train", "atari/breakout", *options)
     row = svrl_json("eval", tmp_path / "run", "--episodes", 2, "--epsilon", 1)
     assert row["human_normalised"] == pytest.approx((row["mean"] - 1.7) / (30.5 - 1.7), abs=0.01)
@@ -43,6 +58,30 @@ def test_atari_is_measured_by_humans(svrl, svrl_json, tmp_path):
 def test_an_unfinished_run_plays_as_its_checkpoint(svrl_json, stopped):
     row = svrl_json("eval", stopped, "--episodes", 2)
     assert (row["steps"], row["arm"]) == (89, "dqn")
+
+
+def test_the_agent_with_the_best_evaluation(svrl, svrl_json, tmp_path, monkeypatch, plain):
+    run = tmp_path / "run"
+    options = (*SMOKE, "--eval-every", 50, "--eval-episodes", 3, "--keep-best", "--out", run)
+    best = svrl_json(*options)["best"]
+    rows = read_rows(run / "evaluations.jsonl")
+    assert best["mean"] == max(row["mean"] for row in rows)
+    assert best["steps"] == next(row["steps"] for row in rows if row["mean"] == best["mean"]) < 400
+    row = svrl_json("eval", run, "--best", "--episodes", 4)
+    assert (row["steps"], row["scores"]) == (
+        best["steps"],
+        list(load_agent(run, best=True).evaluate(episodes=4).scores),
+    )
+    (run / "agent.npz").unlink()  # as of an unfinished run
+    assert svrl_json("eval", run, "--best", "--episodes", 4) == row
+    assert svrl("watch", run, "--best", "--max-steps", 3, "--out", tmp_path / "film.gif").exit_code == 0
+
+
+def test_a_run_without_it_says_how_to_get_it(svrl, trained):
+    result = svrl("eval", trained, "--best")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"Error: {trained} has no best.npz. svrl train --keep-best")
+    assert result.stderr.count("\n") == 1
 
 
 PACKAGE = """
@@ -62,7 +101,7 @@ def foreign(svrl_json, tmp_path, monkeypatch, plain):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_games", raising=False)
     run = tmp_path / "run"
-    short = ("--preset", "smoke", "--hidden", 32, "--steps", 80, "--threads", 1)
+    short = ("--preset", "smoke", "--hidden", 32, "--steps", 80, "--threads", 1, "--device", "cpu")
     svrl_json("train", "my_games:Mine-v0", *short, "--out", run)
     monkeypatch.delitem(sys.modules, "my_games")
     (tmp_path / "ran").unlink()

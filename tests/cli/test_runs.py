@@ -23,7 +23,7 @@ def folder(tmp_path, trained, svrl, svrl_json, monkeypatch):
     with monkeypatch.context() as patch:
         stop = lambda _: os.kill(os.getpid(), signal.SIGINT) if next(calls) == 250 else None  # noqa: E731
         patch.setattr(TrainProgress, "__call__", stop)
-        options = ("--preset", "smoke", "--hidden", 32, "--structured", "--seed", 7, "--threads", 1)
+        options = ("--preset", "smoke", "--hidden", 32, "--structured", "--seed", 7, "--threads", 1, "--device", "cpu")
         assert svrl("train", "CartPole-v1", *options, "--out", tmp_path / "broken").exit_code == 130
     plan = ("--method", "value-iteration", "--iterations", 3, "--states", 50, "--actions", 10, "--threads", 1)
     svrl_json("plan", "toy", *plan, "--out", tmp_path / "plan")

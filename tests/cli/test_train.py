@@ -51,6 +51,37 @@ def test_options_of_structure_are_taken_where_one_agent_is_structured(svrl_json,
     assert [result["arm"] for result in results] == ["dqn", "sv-dqn"]
 
 
+def test_several_agents_are_asked_for_with_agents(svrl, svrl_json, tmp_path, plain):
+    result = svrl(*SMOKE, "--agent", "dqn,sv-dqn", "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert (
+        result.stderr == "Error: --agent takes one name, got dqn,sv-dqn. To train several, give --agents dqn,sv-dqn.\n"
+    )
+    results = svrl_json(*SMOKE, "--steps", 80, "--agents", "sv-dqn", "--out", tmp_path)
+    assert [Path(result["run"]).name for result in results] == ["sv-dqn-seed0"]
+    results = svrl_json(*SMOKE, "--steps", 80, "--agents", "dqn", "--seeds", 3, "--out", tmp_path)
+    assert [result["seed"] for result in results] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("there", "given"), [(True, ()), (True, ("--device", "cpu")), (False, ())])
+def test_a_gpu_is_taken_where_there_is_one(svrl, tmp_path, monkeypatch, there, given):
+    taken = []
+
+    def trained(place: Path, members: list, *_: object, **__: object) -> None:
+        taken.extend(members)
+        raise ValueError("That will do.")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"NVIDIA {index}")
+    monkeypatch.setattr("svrl.cli.train._train_in", trained)
+    result = svrl("train", "CartPole-v1", "--seeds", 2, *given, "--out", tmp_path / "runs")
+    auto = there and not given
+    told = "Training on cuda:0 (NVIDIA 0). --device cpu trains on the CPU.\n" if auto else ""
+    assert result.stderr == f"{told}Error: That will do.\n"
+    assert {(member.device, member.precision) for member in taken} == {("cuda", "tf32") if auto else ("cpu", "float32")}
+
+
 # What comes out.
 
 
@@ -92,6 +123,18 @@ def test_the_table_and_the_warning(svrl, tmp_path, plain):
     assert result.stderr.count("\n") == 1
 
 
+def test_a_score_ends_training_and_the_best_agent_is_named(svrl, svrl_json, tmp_path, plain):
+    command = (*SMOKE, "--eval-every", 50, "--eval-episodes", 2, "--stop-at", 1, "--keep-best")
+    result = svrl_json(*command, "--out", tmp_path / "run")
+    assert (result["steps"], result["stopped_early"]) == (50, True)
+    assert result["best"] == {"steps": 50, "mean": result["evaluation"]["mean"]}
+    assert names(tmp_path / "run") == {*FILES, "best.npz"} - {"learning.jsonl"}
+    table = svrl(*command, "--out", tmp_path / "again")
+    assert "stopped early: dqn seed 0 after 50 steps\n" in table.stdout
+    assert f"best evaluation: dqn seed 0 after 50 steps, {result['best']['mean']:.5g}\n" in table.stdout
+    assert svrl_json("runs", tmp_path / "run")[0]["state"] == "finished"
+
+
 # Several runs.
 
 
@@ -104,7 +147,7 @@ def test_arms_and_seeds(svrl, svrl_json, tmp_path, plain):
     assert [(result["agent"], result["structured"]) for result in results] == [("dqn", False)] * 2 + [
         ("double", True)
     ] * 2
-    assert names(out) == {*folders, "learning_curves.png"}
+    assert names(out) == {*folders, "runs.json", "learning_curves.png"}
     assert "holds a run" in svrl(*command).stderr
     # One is lost and one was interrupted: only they are trained again.
     kept = {name: (out / name / "agent.npz").stat().st_mtime_ns for name in folders}

@@ -58,7 +58,7 @@ def fail() -> None:
 def test_runs_together_are_the_runs_alone(svrl_json, tmp_path, alone, plain):
     results = svrl_json(*TWO, "--together", 2, "--out", tmp_path)
     assert [result["arm"] for result in results] == list(ARMS)
-    assert names(tmp_path) == {*FOLDERS, "learning_curves.png"}
+    assert names(tmp_path) == {*FOLDERS, "runs.json", "learning_curves.png"}
     for folder, result in zip(FOLDERS, results, strict=True):
         assert_same_run(alone / folder, tmp_path / folder)
         for name in ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl"):
@@ -73,10 +73,8 @@ def test_a_stopped_population_becomes_what_it_would_have_been(svrl, tmp_path, mo
     assert result.exit_code == 143, result.stderr
     assert not list(tmp_path.glob("*/result.json"))
     line = result.stderr.strip().splitlines()[-1]
-    assert line.startswith(f"Stopped; what was done is in {tmp_path}. Resume with: svrl train CartPole-v1 ")
-    again = shlex.split(line.split("Resume with: svrl ")[1])
-    assert {"--together", "--resume"} < set(again)
-    assert again[again.index("--out") + 1] == str(tmp_path)
+    again = shlex.split(line.removeprefix(f"Stopped; what was done is in {tmp_path}. Resume with: svrl "))
+    assert again == ["train", "--together", "2", "--resume", str(tmp_path)]
     result = svrl(*again)
     assert result.exit_code == 0, result.stderr
     for folder in FOLDERS:
@@ -129,10 +127,8 @@ def test_a_failed_run_leaves_the_others(svrl, tmp_path, monkeypatch, alone, plai
     assert result.stdout == ""
     failure, closing = result.stderr.strip().splitlines()[-2:]
     assert failure == f"Error: {tmp_path / FOLDERS[0]} failed: The loss is nan."
-    assert closing.startswith(
-        f"What was done is in {tmp_path}. When that is repaired, resume with: svrl train CartPole-v1 "
-    )
-    assert names(tmp_path) == {FOLDERS[1]}
+    assert closing.startswith(f"What was done is in {tmp_path}. When that is repaired, resume with: svrl train ")
+    assert names(tmp_path) == {FOLDERS[1], "runs.json"}
     assert_same_run(alone / FOLDERS[1], tmp_path / FOLDERS[1])
     assert svrl(*shlex.split(closing.split("resume with: svrl ")[1])).exit_code == 0
     assert_same_run(alone / FOLDERS[0], tmp_path / FOLDERS[0])

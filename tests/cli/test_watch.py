@@ -52,7 +52,20 @@ def test_pictures_are_enlarged_whole_and_have_even_sides(shape):
 
 def test_nothing_but_the_answer_reaches_the_terminal(svrl_json, plain, tmp_path):
     pytest.importorskip("pygame")
-    svrl_json("train", "CartPole-v1", "--preset", "smoke", "--steps", 80, "--threads", 1, "--out", tmp_path / "run")
+    svrl_json(
+        "train",
+        "CartPole-v1",
+        "--preset",
+        "smoke",
+        "--steps",
+        80,
+        "--threads",
+        1,
+        "--device",
+        "cpu",
+        "--out",
+        tmp_path / "run",
+    )
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("SDL_", "XDG_"))}
     film = ["watch", str(tmp_path / "run"), "--out", str(tmp_path / "film.gif"), "--max-steps", "2"]
     done = subprocess.run([sys.executable, "-m", "svrl", *film], env=bare, capture_output=True, text=True, check=True)

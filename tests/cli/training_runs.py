@@ -12,7 +12,7 @@ import numpy as np
 from svrl.cli.train import TrainProgress
 from svrl.runtime.rows import read_rows
 
-SMOKE = ("train", "CartPole-v1", "--preset", "smoke", "--hidden", 32, "--threads", 1)
+SMOKE = ("train", "CartPole-v1", "--preset", "smoke", "--device", "cpu", "--hidden", 32, "--threads", 1)
 ROWS = ("episodes.jsonl", "learning.jsonl", "evaluations.jsonl")
 
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,13 +15,15 @@ import pytest
 import torch
 
 import svrl
+from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig
-from svrl.agents.events import Event, Stepped
+from svrl.agents.events import Evaluated, Event, Stepped
 from svrl.agents.learner import weights_of
+from svrl.agents.progress import Unseen
 from svrl.agents.training import Training
 from svrl.runtime.rows import read_rows
 from svrl.runtime.stop_signals import Stopped
-from svrl.training.session import Habits, Unseen, at_work_on, train_in_directory
+from svrl.training.session import Habits, at_work_on, train_in_directory
 
 ENV = "CartPole-v1"
 SMOKE = AgentConfig.for_env(ENV, "smoke", hidden=(16,), steps=200)
@@ -151,8 +154,9 @@ def test_a_longer_run_tells_of_its_learning_rate_which_is_the_learners(tmp_path:
     last = training.learner.optimiser.param_groups[0]["lr"]
     assert last == pytest.approx(longer.learning_rate_at(training.updates - 1))
     training.close()
-    assert len(said) == 1
-    assert f"It is 0 here and goes up to {then:.3g} with 400 steps instead of 200." in said[0]
+    assert said[0] == f"Resuming {tmp_path / 'run'} at step 200 of 400."
+    assert len(said) == 2
+    assert f"It is 0 here and goes up to {then:.3g} with 400 steps instead of 200." in said[1]
 
 
 def test_what_cannot_be_had_is_refused_before_a_folder_is_made(tmp_path: Path):
@@ -202,3 +206,171 @@ def test_only_a_full_gpu_becomes_a_sentence(
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "000000001.npz").write_bytes(b"")
     assert message("cuda:0").endswith(f"{ADVICE} The last checkpoint is in {tmp_path}.")
+
+
+# Ending early.
+
+
+@pytest.mark.parametrize("no", [False, np.False_])
+def test_a_callback_ends_training(tmp_path: Path, no: object):
+    """Training ends with the step under way, as if it had been asked for so many steps."""
+    run, straight = tmp_path / "run", tmp_path / "straight"
+    asked: list[int] = []
+
+    def watch(event: Event) -> object:
+        asked.append(event.steps)
+        return no if event.steps >= 90 else 0  # 0 is no answer
+
+    config = SMOKE.replace(eval_episodes=3)
+    result = train_in_directory(ENV, config, folder=run, watch=watch)
+    wanted = train_in_directory(ENV, config.replace(steps=90), folder=straight)
+    assert (result["steps"], result["stopped_early"], wanted["stopped_early"]) == (90, True, False)
+    assert result["evaluation"] == wanted["evaluation"]
+    assert set(asked[asked.index(90) :]) == {90}
+    assert_same_weights(run, weights_of(svrl.load_agent(straight).network))
+    assert json.loads((run / "result.json").read_text()) == result
+    assert read_rows(run / "episodes.jsonl") == read_rows(straight / "episodes.jsonl")
+    with pytest.raises(ValueError, match="holds a finished run"):
+        train_in_directory(ENV, config, folder=run, resume=True)
+
+
+def test_a_run_that_ended_early_goes_on_if_its_replay_was_kept(tmp_path: Path):
+    run, straight = tmp_path / "run", tmp_path / "straight"
+    habits = Habits(keep_replay=True)
+    train_in_directory(ENV, SMOKE, folder=run, habits=habits, watch=lambda event: event.steps < 90)
+    result = train_in_directory(ENV, SMOKE.replace(steps=250), folder=run, resume=True)
+    train_in_directory(ENV, SMOKE.replace(steps=250), folder=straight)
+    assert (result["steps"], result["stopped_early"]) == (250, False)
+    assert_same_weights(run, weights_of(svrl.load_agent(straight).network))
+
+
+def test_a_score_that_is_enough(tmp_path: Path):
+    config = SMOKE.replace(eval_every=40, eval_episodes=3)
+    train_in_directory(ENV, config, folder=tmp_path / "all")
+    means = {row["steps"]: row["mean"] for row in read_rows(tmp_path / "all" / "evaluations.jsonl")}
+    enough = sorted(means.values())[2]
+    first = next(steps for steps, mean in means.items() if mean >= enough)
+    habits = Habits(stop_at=enough)
+    result = train_in_directory(ENV, config, folder=tmp_path / "run", habits=habits)
+    assert (result["steps"], result["evaluation"]["steps"], result["stopped_early"]) == (first, first, first < 200)
+    # It was good enough, and the process was killed before it could say so.
+    broken = tmp_path / "broken"
+    with pytest.raises(ZeroDivisionError):
+        train_in_directory(
+            ENV,
+            config,
+            folder=broken,
+            habits=Habits(stop_at=enough, checkpoint_every=1e-9),
+            watch=at_step(first, lambda: 1 / 0),
+        )
+    assert train_in_directory(ENV, config, folder=broken, resume=True)["steps"] == first
+    for score in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="stop_at is a score"):
+            Habits(stop_at=score)
+
+
+# The best agent.
+
+BEST = SMOKE.replace(steps=240, eval_every=20, eval_episodes=2)
+KEEP = Habits(keep_best=True)
+
+
+def test_the_best_agent_is_kept(tmp_path: Path):
+    seen: dict[int, dict[str, np.ndarray]] = {}
+    run = tmp_path / "run"
+    training: list[Training] = []
+
+    class Remembering(Unseen):
+        def __init__(self, now: Training) -> None:
+            training.append(now)
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Evaluated):
+            seen[event.steps] = {name: array.copy() for name, array in weights_of(training[0].network).items()}
+
+    # With this seed the last evaluation is as good as the best one.
+    result = train_in_directory(ENV, BEST, folder=run, seed=14, habits=KEEP, progress=Remembering, watch=watch)
+    means = {row["steps"]: row["mean"] for row in read_rows(run / "evaluations.jsonl")}
+    wanted = max(means, key=lambda steps: means[steps])  # the first of equal ones
+    assert list(means.values()).count(means[wanted]) > 1, "a tie"
+    assert result["best"] == {"steps": wanted, "mean": means[wanted]}
+    best = svrl.load_agent(run, best=True)
+    assert (best.steps, svrl.load_agent(run).steps) == (wanted, 240)
+    for name, array in weights_of(best.network).items():
+        assert np.array_equal(array, seen[wanted][name]), name
+    assert "best" not in train_in_directory(ENV, SMOKE, folder=tmp_path / "other")
+
+
+@pytest.mark.parametrize("trouble", ["a signal", "killed after a step", "killed before it was written", "killed after"])
+@pytest.mark.parametrize("at", [60, 120])
+def test_a_resumed_run_keeps_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str, at: int):
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    # With this seed the evaluations after 20, 60, 100, 120 and 200 steps are each better than all before.
+    wanted = train_in_directory(ENV, BEST, folder=straight, seed=26, habits=KEEP)
+
+    def kill(self: Agent, path: Path) -> None:
+        if self.steps >= at and trouble.startswith("killed before"):
+            raise KeyboardInterrupt
+        save(self, path)
+        if self.steps >= at and trouble == "killed after":
+            raise KeyboardInterrupt
+
+    def watch(event: Event) -> None:
+        if event.steps == at and isinstance(event, Stepped):
+            if trouble == "a signal":
+                os.kill(os.getpid(), signal.SIGTERM)
+            elif trouble == "killed after a step":
+                raise KeyboardInterrupt
+
+    save = Agent.save
+    with monkeypatch.context() as patch:
+        patch.setattr(Agent, "save", kill)
+        with pytest.raises((KeyboardInterrupt, Stopped)):
+            train_in_directory(ENV, BEST, folder=run, seed=26, habits=KEEP, watch=watch)
+    assert not (run / "result.json").exists()
+    said: list[str] = []
+    result = train_in_directory(ENV, BEST, folder=run, seed=26, resume=True, say=said.append)
+    assert [sentence for sentence in said if sentence.startswith("Note")] == []
+    assert result["best"] == wanted["best"]
+    assert_same_weights(run, weights_of(svrl.load_agent(straight).network))
+    assert (run / "best.npz").read_bytes() == (straight / "best.npz").read_bytes()
+    assert read_rows(run / "evaluations.jsonl") == read_rows(straight / "evaluations.jsonl")
+
+
+def test_a_best_agent_that_is_lost_is_told(tmp_path: Path):
+    run, said = tmp_path / "run", []
+    train_in_directory(ENV, BEST, folder=run, habits=Habits(keep_best=True, keep_replay=True))
+    rows = read_rows(run / "evaluations.jsonl")
+    (run / "best.npz").write_bytes(b"damaged")
+    longer = BEST.replace(steps=300)
+    result = train_in_directory(ENV, longer, folder=run, resume=True, say=said.append)
+    assert any(f"best.npz is not the agent of step {best_of(rows)['steps']}" in sentence for sentence in said)
+    later = [row for row in read_rows(run / "evaluations.jsonl") if row["steps"] >= 240]
+    assert result["best"] == best_of(later)
+    assert svrl.load_agent(run, best=True).steps == best_of(later)["steps"]
+
+
+def best_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    best = max(rows, key=lambda row: row["mean"])
+    return {"steps": best["steps"], "mean": best["mean"]}
+
+
+# Devices and progress.
+
+
+def test_auto_is_written_as_what_was_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    run = tmp_path / "run"
+    with pytest.raises(ValueError, match="There is no device 'gpu'"):
+        train_in_directory(ENV, SMOKE, folder=run, device="gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    stop = at_step(70, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Stopped):
+        train_in_directory(ENV, SMOKE, folder=run, device="auto", watch=stop)
+    assert json.loads((run / "config.json").read_text())["device"] == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # there is a GPU now, and the run stays where it was
+    assert capsys.readouterr().err == ""
+    result = train_in_directory(ENV, SMOKE, folder=run, device="auto", resume=True, progress=True)
+    assert result["device"] == "cpu"
+    assert capsys.readouterr().err.startswith("200 of 200 steps, ")

@@ -21,11 +21,13 @@ from svrl.agents.events import warn
 from svrl.agents.learner import load_weights, weights_of
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.own_network import NetworkSource, with_network
+from svrl.agents.progress import ToldOfGames, games_shown
 from svrl.envs.make import EnvSource, describe_env, name_of
 from svrl.envs.vector import EnvSpec, Family
 from svrl.runtime.arrays import read_arrays, write_arrays
+from svrl.runtime.device import chosen_device
 from svrl.runtime.files import read_object
-from svrl.runtime.run_directory import AGENT, CONFIG, STATE
+from svrl.runtime.run_directory import AGENT, BEST, CONFIG, STATE
 
 if TYPE_CHECKING:
     from svrl.agents.training import Training
@@ -143,7 +145,7 @@ class Agent:
         episodes: int | None = None,
         seed: int = 0,
         epsilon: float | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: bool | ToldOfGames | None = None,
         say: Callable[[str], None] = warn,
     ) -> Games:
         """Play whole games, as `svrl.evaluate` does.
@@ -153,7 +155,7 @@ class Agent:
             episodes: Games to play; by default the configuration's `eval_episodes`.
             seed: For environments and actions.
             epsilon: Probability of a random action; by default the configuration's `eval_epsilon`.
-            progress: Called with (games over, games to play).
+            progress: True shows a line on stderr; a function is called with (games over, games to play).
             say: Called with the note that games were cut off, if the environment has no limit.
 
         Raises:
@@ -161,16 +163,17 @@ class Agent:
         """
         if env is not None:
             self.check_fits(env, name_of(env))
-        return evaluate(
-            self.network,
-            self.source if env is None else env,
-            self.config,
-            episodes=self.config.eval_episodes if episodes is None else episodes,
-            seed=seed,
-            epsilon=epsilon,
-            progress=progress,
-            say=say,
-        )
+        with games_shown(progress) as told:
+            return evaluate(
+                self.network,
+                self.source if env is None else env,
+                self.config,
+                episodes=self.config.eval_episodes if episodes is None else episodes,
+                seed=seed,
+                epsilon=epsilon,
+                progress=told,
+                say=say,
+            )
 
     def check_fits(self, env: EnvSource, called: str) -> None:
         """Raise ValueError unless the environment looks like that of the training; the message calls it `called`."""
@@ -244,7 +247,7 @@ class Agent:
             env, numbers = str(about["env"]), {name: int(about[name]) for name in ("steps", "updates", "seed")}
             weights = dict(tree["weights"])
         config = _with_given(config, network)
-        made = _network_of(spec, config, network, weights, path, what).to(device)
+        made = _network_of(spec, config, network, weights, path, what).to(chosen_device(device))
         return cls(source=source or _harmless(env), spec=spec, config=config, network=made, **numbers)
 
 
@@ -253,20 +256,30 @@ def load_agent(
     device: str | torch.device = "cpu",
     source: EnvSource | None = None,
     network: NetworkSource | None = None,
+    *,
+    best: bool = False,
 ) -> Agent:
     """The agent of a run directory: of the finished run, or of the newest checkpoint of an unfinished one.
 
     Args:
         run: The folder.
-        device: Where to put the network.
+        device: Where to put the network; "auto" is a GPU where there is one.
         source: Its environment, if the folder cannot name it: a function, or a name whose package must be imported.
         network: Your own network, if it has one: the function that makes it, or the function's name, whose module is
             then imported.
+        best: Take the agent with the best evaluation, which a run with `Habits(keep_best=True)` keeps.
 
     Raises:
         ValueError: If there is no agent, or it is damaged.
     """
     run = Path(run)
+    if best:
+        if not (run / BEST).exists():
+            raise ValueError(
+                f"{run} has no {BEST}. svrl train --keep-best, or Habits(keep_best=True), keeps the agent with the "
+                "best evaluation from the first one on."
+            )
+        return Agent.load(run / BEST, device, source, network)
     if (run / AGENT).exists():
         return Agent.load(run / AGENT, device, source, network)
     from svrl.agents.checkpoint import Checkpoints
@@ -289,7 +302,7 @@ def load_agent(
     with _reading(run / STATE[0], what):
         steps, updates = int(loaded.state["steps"]), int(loaded.state["learner"]["updates"])
         weights = dict(loaded.state["learner"]["online"])
-    made = _network_of(spec, config, network, weights, run / STATE[0], what).to(device)
+    made = _network_of(spec, config, network, weights, run / STATE[0], what).to(chosen_device(device))
     return Agent(source=source or env, spec=spec, config=config, network=made, steps=steps, updates=updates, seed=seed)
 
 

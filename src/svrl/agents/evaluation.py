@@ -251,7 +251,11 @@ def human_normalised_mean(env: str, scores: Sequence[float]) -> float | None:
 
 
 def with_evaluation(
-    training: Training, progress: Callable[[int, int], None] | None = None, *, evaluated_at: int | None = None
+    training: Training,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    evaluated_at: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Event]:
     """The events of a training, with `Evaluated` among them.
 
@@ -265,6 +269,7 @@ def with_evaluation(
         progress: Called with (games over, games to play).
         evaluated_at: If the training was saved during an evaluation, the step of the last finished one: the interrupted
             evaluation then comes first, from its beginning. None if none was interrupted.
+        stopped: Whether to end with this step; asked before every step.
     """
     every, steps = training.config.eval_every, training.steps
     passed = steps // every if every else 0
@@ -276,11 +281,13 @@ def with_evaluation(
     ):
         evaluated_at = steps
         yield _evaluated(training, progress)
-    for event in training.events():
+    for event in training.events() if not stopped() else ():
         if every and isinstance(event, Stepped) and training.steps // every > passed:
             passed, evaluated_at = training.steps // every, training.steps
             yield _evaluated(training, progress)
         yield event
+        if isinstance(event, Stepped) and stopped():
+            break
     if evaluated_at != training.steps:
         yield _evaluated(training, progress)
 

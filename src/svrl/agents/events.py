@@ -10,6 +10,8 @@ import inspect
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -115,6 +117,11 @@ class Evaluated(Event):
     def mean(self) -> float:
         """Mean score."""
         return sum(self.scores) / len(self.scores)
+
+
+def asks_to_stop(answer: object) -> bool:
+    """Whether what a callback returned ends training: False does, NumPy's too; None and everything else do not."""
+    return isinstance(answer, bool | np.bool_) and not answer
 
 
 def warn(sentence: str) -> None:

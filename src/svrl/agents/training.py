@@ -28,17 +28,18 @@ from svrl.agents.agent import Agent
 from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision, family_of
 from svrl.agents.cuda_graph import CudaGraph, GpuEvent, computing_in, stream_of
 from svrl.agents.evaluation import derived_seed, explore, generator_for, with_evaluation
-from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, warn
+from svrl.agents.events import EpisodeEnded, Event, Learned, Stepped, asks_to_stop, warn
 from svrl.agents.learner import GraphedBursts, Learner, can_capture, copy_weights
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.own_network import NetworkSource, with_network
+from svrl.agents.progress import ProgressLine, Unseen
 from svrl.agents.replay import Batch, Layout, Replay, Returns, refuse_few_transitions
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.study import METRIC_STATES, metrics
 from svrl.agents.targets import only_valid
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec, Step, VectorEnv
-from svrl.runtime.device import check_device, free_ram
+from svrl.runtime.device import check_device, chosen_device, free_ram
 
 WINDOW = 100
 """Training episodes in the paper's score."""
@@ -108,7 +109,7 @@ class Training:
         source: The environment, by name, or a function that makes your own Gymnasium environment.
         config: All settings.
         seed: Seeds everything random.
-        device: "cpu", "cuda" or "cuda:1", for the networks.
+        device: "cpu", "cuda", "cuda:1" or "auto", for the networks.
         precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         env_threads: Native threads of Atari, which change no result; 0 leaves their number to ale-py.
         graphs: Whether bursts on a GPU are CUDA graphs, which changes rounding only.
@@ -143,10 +144,11 @@ class Training:
         config = with_network(config, network)
         self.say = say or warn
         self.source, self.env = source, name_of(source)
+        device = chosen_device(device)
+        check_device(device)
         self.config, self.seed, self.device = config, seed, torch.device(device)
         self.precision: Precision = precision or default_precision(self.device)
         check_precision(self.precision, self.device)
-        check_device(self.device)
         structure = StructuredTargets.from_config(config)
         self.env_threads = env_threads
         _refuse_too_many(self.env, config.n_envs, config.buffer_size)
@@ -481,7 +483,8 @@ def train(
     device: str | torch.device = "cpu",
     precision: Precision | None = None,
     network: NetworkSource | None = None,
-    watch: Callable[[Event], None] | None = None,
+    watch: Callable[[Event], object] | None = None,
+    progress: bool = False,
 ) -> Agent:
     """Train an agent and return it.
 
@@ -493,21 +496,29 @@ def train(
             without arguments that makes your own Gymnasium environment.
         config: All settings; by default the preset of the environment's family.
         seed: Seeds everything random.
-        device: "cpu", "cuda" or "cuda:1".
+        device: "cpu", "cuda", "cuda:1" or "auto", which is a GPU where there is one.
         precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
         network: Your own network: a function from EnvSpec to an nn.Module from scaled observations (N, ...) to values
             (N, A). `config.network` records its name.
-        watch: Called with every event, see `svrl.agents.events`.
+        watch: Called with every event, see `svrl.agents.events`. If it returns False, training ends with the step
+            under way; an evaluation still follows, unless this step was evaluated.
+        progress: Show a line on stderr: steps, steps per second, mean score and the time left.
     """
     if config is None:
         config = AgentConfig.for_env(name_of(env))
     if not isinstance(config, AgentConfig):
         raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
     training = Training(env, config, seed=seed, device=device, precision=precision, network=network)
+    line = ProgressLine(training) if progress else Unseen(training)
+    stopped = False
+    events = with_evaluation(training, line.evaluating, stopped=lambda: stopped)
     try:
-        for event in with_evaluation(training):
-            if watch is not None:
-                watch(event)
+        with line.shown():
+            for event in events:
+                if watch is not None and asks_to_stop(watch(event)):
+                    stopped = True
+                if isinstance(event, Stepped):
+                    line()
     finally:
         training.close()
     return Agent.of(training)

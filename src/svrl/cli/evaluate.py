@@ -8,12 +8,13 @@ import typer
 
 from svrl.cli.answers import answer, say, tell
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, NetworkAgain, RunFolder, working_with
+from svrl.cli.run_agent import Best, EnvAgain, Epsilon, NetworkAgain, RunFolder, working_with
 
 
 def evaluate_run(
     run: RunFolder,
     episodes: Annotated[int, typer.Option(min=1, help="Games to play.")] = 20,
+    best: Best = False,
     epsilon: Epsilon = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -28,7 +29,7 @@ def evaluate_run(
     """
     from svrl.training.result import evaluation_of
 
-    with working_with(run, device, env, network) as (agent, show):
+    with working_with(run, device, env, network, best=best) as (agent, show):
         games = agent.evaluate(
             episodes=episodes,
             seed=seed,

@@ -40,11 +40,20 @@ def offering(names: Collection[str]) -> dict[str, Any]:
     return {"autocompletion": lambda: list(names)}
 
 
+def _check_device_or_auto(name: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise ValueError(f"There is no device {name!r}. Use auto, cpu, cuda or cuda:N.")
+    return name if name == "auto" else check_device(name)
+
+
 def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
     """For an option with one of a few names: completion, and a wrong name is answered with the nearest."""
 
     def check(got: str | None) -> str | None:
         if got is not None and got not in names:
+            if set(got.split(",")) <= set(names):
+                several = f" To train several, give --agents {got}." if what == "agent" else ""
+                raise ValueError(f"{what} takes one name, got {got}.{several}")
             raise nearest(what, got, names)
         return got
 
@@ -52,6 +61,9 @@ def one_of(what: str, names: Collection[str]) -> dict[str, Any]:
 
 
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.", callback=check_device)]
+DeviceOrAuto = Annotated[
+    str, typer.Option(help="auto (a GPU where there is one), cpu, cuda or cuda:N.", callback=_check_device_or_auto)
+]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**63 - 1, help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else.")]
 
@@ -108,6 +120,12 @@ def here_on_path(*names: str | None) -> None:
     here = os.getcwd()
     if any(name is not None and ":" in name for name in names) and here not in sys.path:
         sys.path.append(here)
+
+
+def on_command_line(context: typer.Context, names: Collection[str]) -> dict[str, Any]:
+    """Those of these parameters that were given, and not left at their defaults."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    return {name: context.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def given_of(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import typer
 
 from svrl.cli.flags import here_on_path
 from svrl.cli.progress import Bars
-from svrl.runtime.run_directory import AGENT, CONFIG
+from svrl.runtime.run_directory import AGENT, BEST, CONFIG
 
 if TYPE_CHECKING:
     from svrl.agents.agent import Agent
@@ -40,13 +40,16 @@ NetworkAgain = Annotated[
 Epsilon = Annotated[
     float | None, typer.Option(min=0, max=1, help="Probability of a random action (default: the run's own).")
 ]
+Best = Annotated[
+    bool, typer.Option("--best", help="Take the agent with the best evaluation, which svrl train --keep-best keeps.")
+]
 MOST_NAMED = 3
 """Runs that are named when their parent folder was given."""
 
 
 @contextmanager
 def working_with(
-    run: Path, device: str = "cpu", env: str | None = None, network: str | None = None
+    run: Path, device: str = "cpu", env: str | None = None, network: str | None = None, *, best: bool = False
 ) -> Iterator[tuple[Agent, Callable[[str], None]]]:
     """The agent of a run, and what shows a person how the work with it goes; torch has one thread.
 
@@ -55,6 +58,7 @@ def working_with(
         device: Where to put the network.
         env: The environment as the user named it, or None for the run's own.
         network: The user's own network by its name, or None for the run's.
+        best: Take the agent with the best evaluation.
 
     Raises:
         ValueError: If there is no agent, if it does not fit the environment, or if what the run names would import a
@@ -66,7 +70,7 @@ def working_with(
     torch.set_num_threads(1)
     with Bars() as bars:
         update = bars.stage(str(run))
-        yield _agent_of(run, device, env, network), lambda text: update(0, text)
+        yield _agent_of(run, device, env, network, best), lambda text: update(0, text)
 
 
 def _refuse_other_folders(run: Path) -> None:
@@ -81,12 +85,12 @@ def _refuse_other_folders(run: Path) -> None:
         raise ValueError(f"{run} holds runs: {', '.join(inside[:MOST_NAMED])}{more}. Give one of them.")
 
 
-def _agent_of(run: Path, device: str, env: str | None, network: str | None) -> Agent:
+def _agent_of(run: Path, device: str, env: str | None, network: str | None, best: bool) -> Agent:
     from svrl.agents.agent import load_agent
 
     here_on_path(env, network)
     try:
-        agent = load_agent(run, device, source=env, network=network)
+        agent = load_agent(run, device, source=env, network=network, best=best)
     except ValueError as error:
         if "would import" not in str(error):
             raise
@@ -96,9 +100,9 @@ def _agent_of(run: Path, device: str, env: str | None, network: str | None) -> A
         raise ValueError(f"{error} Or repeat it: {flag} {named[1] if named else 'NAME'}") from error
     if env is not None:
         agent.check_fits(env, f"--env {env}")
-    elif (run / AGENT).exists():
+    elif (file := run / (BEST if best else AGENT)).exists():
         try:
             agent.check_fits(agent.env, f"its environment, {agent.env}")
         except ValueError as error:
-            raise ValueError(f"{run / AGENT}: {error}") from error
+            raise ValueError(f"{file}: {error}") from error
     return agent

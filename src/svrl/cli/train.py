@@ -7,9 +7,10 @@ import functools
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,16 +27,28 @@ from svrl.agents.config import (
     default_precision,
 )
 from svrl.cli.answers import BAD_INPUT, INTERRUPTED, answer, nearest, resumable, say, sentence_of, show, stopped, tell
-from svrl.cli.flags import MOST_THREADS, Device, Json, Seed, again, given_of, here_on_path, one_of, with_fields
+from svrl.cli.flags import (
+    MOST_THREADS,
+    DeviceOrAuto,
+    Json,
+    Seed,
+    again,
+    given_of,
+    here_on_path,
+    on_command_line,
+    one_of,
+    with_fields,
+)
 from svrl.cli.progress import Bars
 from svrl.runs.plan_run import ESTIMATORS
 from svrl.runs.settings import widths
 from svrl.runs.train_run import STRUCTURE
-from svrl.runtime.device import is_gpu, usable_cores
+from svrl.runtime.device import check_device, chosen_device, is_gpu, named_gpu, usable_cores
 from svrl.runtime.names import printable
 from svrl.runtime.run_directory import (
     CONFIG,
     RESULT,
+    holds_runs,
     is_finished,
     read_config,
     refuse_another_env,
@@ -47,6 +60,7 @@ from svrl.runtime.stop_signals import Signals
 if TYPE_CHECKING:
     from svrl.agents.training import Training
     from svrl.training.population import Manner, Member, PopulationError
+    from svrl.training.session import Habits
 
 PANELS = {
     "preset": "Agent",
@@ -75,7 +89,8 @@ def train(
         str,
         typer.Argument(
             metavar="ENV",
-            help="atari/GAME, minatar/GAME, control/TASK, or any Gymnasium id with discrete actions.",
+            help="atari/GAME, minatar/GAME, control/TASK, any Gymnasium id with discrete actions, or with --resume the "
+            "folder of a run.",
             autocompletion=_known_names,
         ),
     ],
@@ -94,7 +109,7 @@ def train(
         int | None, typer.Option(metavar="N", min=1, help="Runs at a time (default: all of them on a GPU, 1 on a CPU).")
     ] = None,
     seed: Seed = 0,
-    device: Device = "cpu",
+    device: DeviceOrAuto = "auto",
     precision: Annotated[
         str | None,
         typer.Option(
@@ -124,7 +139,11 @@ def train(
         Path | None, typer.Option(metavar="DIR", help="Folder of the run (default: runs/ENV-AGENT-seedN).")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Resume an interrupted run, or a finished one for more --steps.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Resume an interrupted run, or a finished one for more --steps: its folder in place of ENV is enough.",
+        ),
     ] = False,
     checkpoint_every: Annotated[
         float, typer.Option(metavar="SECONDS", help="Seconds between two checkpoints, more than 0.")
@@ -132,6 +151,12 @@ def train(
     keep_replay: Annotated[
         bool, typer.Option("--keep-replay", help="Keep the replay buffer at the end, so that the run can be extended.")
     ] = False,
+    keep_best: Annotated[
+        bool, typer.Option("--keep-best", help="Keep the agent with the best evaluation too, for svrl eval --best.")
+    ] = False,
+    stop_at: Annotated[
+        float | None, typer.Option(metavar="SCORE", help="Stop when the mean score of an evaluation reaches this.")
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard.")] = False,
     wandb: Annotated[
         str | None, typer.Option(metavar="PROJECT", help="Send scalars to a project of Weights & Biases.")
@@ -141,85 +166,67 @@ def train(
 ) -> None:
     """Train a DQN agent, plain or structured (SV-RL).
 
-    Ctrl-C saves, and --resume continues from there to the result of an uninterrupted run. Every run has a folder
-    with its rows, its learning curve and the agent, for svrl eval, watch and rank.
+    Ctrl-C saves, and --resume continues from there to the result of an uninterrupted run: svrl train --resume DIR.
+    Every run has a folder with its rows, its learning curve and the agent, for svrl eval, watch and rank.
     """
     several = agents is not None or seeds is not None
-    if resume and out is not None and (out / CONFIG).exists():
-        refuse_another_env(out, env)
     here_on_path(env, fields["network"])
-    configs = _configs(env, fields, agents, resume=resume)
-    runs = len(configs) * (seeds or 1)
-    at_a_time = min(runs, together or (runs if is_gpu(device) and wandb is None else 1))
-    if wandb is not None and at_a_time > 1:
-        raise ValueError("--wandb follows one run of a process at a time: give --together 1, or leave it out.")
+    folder = _folder_to_resume(env, resume=resume, out=out, agents=agents, seeds=seeds)
+    own_env = None if folder is not None else env
+    if folder is not None:
+        several = not (folder / CONFIG).exists()
+    elif resume and not several:
+        folder = out or _folder_of(env, _configs(env, fields, agents)[0], seed)
+        _refuse_other_run(folder, env)
+    configs = [] if folder is not None else _configs(env, fields, agents)
     with Signals().held_back() as signals:
         # Imported here because it is slow: a mistyped option is reported before it.
-        from svrl.training.population import Manner, Member
+        from svrl.training.resume import asked_runs, begun_run
         from svrl.training.session import Habits
 
-        multiplied: Any = precision or default_precision(device)
-        check_precision(multiplied, device)
-        habits = Habits(
-            checkpoint_every=checkpoint_every, keep_replay=keep_replay, tensorboard=tensorboard, wandb=wandb
-        )
-        safe = re.sub(r"[^\w.+-]+", "-", env)
-        members = []
-        for config in configs:
-            for one in range(seed, seed + (seeds or 1)):
-                name = f"{config.arm}-seed{one}"
-                alone, among = out or Path("runs", f"{safe}-{name}"), (out or Path("runs", safe)) / name
-                member = Member(
-                    env=env,
-                    config=config,
-                    folder=among if several else alone,
-                    seed=one,
-                    device=device,
-                    precision=multiplied,
-                    threads=threads or default_threads(config, device, at_a_time),
-                    resume=resume and not several,
-                )
-                if resume and (member.folder / CONFIG).exists():
-                    member = _as_begun(member, {**fields, "threads": threads, "precision": precision})
-                members.append(member)
+        habits = on_command_line(context, [field.name for field in dataclasses.fields(Habits)])
+        machine = {"device": device, "precision": precision, "threads": threads}
+        if folder is not None:
+            given = {**given_of(fields), **given_of(machine), **on_command_line(context, ["seed"])}
+            runs = asked_runs(folder) if several else [begun_run(folder, own_env)]
+            members = [_with_options(run, given, habits) for run in runs]
+        else:
+            taken = str(chosen_device(device))
+            places = [(config, one) for config in configs for one in range(seed, seed + (seeds or 1))]
+            at_a_time = _at_a_time(len(places), taken, together)
+            members = [
+                _asked(env, config, one, machine | {"device": taken}, at_a_time, Habits(**habits), out, several)
+                for config, one in places
+            ]
+            if resume:
+                members = [_as_begun(member, given_of({**fields, **machine})) for member in members]
+            if taken != device and is_gpu(taken) and any(member.device == taken for member in members):
+                say(f"Training on {named_gpu(taken)}. --device cpu trains on the CPU.")
         place = members[0].folder.parent if several else members[0].folder
-        left = _left(members, resume=resume) if several else members
-        at_a_time = min(at_a_time, len(left))
-        # ale-py takes a thread for each environment as long as there are cores, and knows nothing of other runs.
-        env_threads = env_threads or (max(1, usable_cores() // at_a_time) if at_a_time > 1 else 0)
-        if left:
-            command = again(context, out=place, resume=True)
-            bars = Bars(width=max(map(len, map(_label, left))))
-            once = functools.cache(bars.say)  # a sentence about several runs is said once
-            manner = Manner(
-                habits=habits,
-                env_threads=env_threads,
-                progress=lambda member, training: TrainProgress(training, _label(member), bars),
-                say=lambda _, sentence: once(sentence),
-            )
-            with resumable(place, command), bars:
-                failed = _train(left, manner, at_a_time, signals, stopped(place, command), bars)
-                if failed is not None and not several:
-                    raise failed.failures[place]
-            if failed is not None:
-                _end_with(failed, place, command)
-        if len(members) > 1:
-            _draw(members)
+        command = _command_to_resume(context, place, str(members[0].env), resume=resume)
+        _train_in(place, members, command, signals, resume=resume, together=together, env_threads=env_threads)
         results = [json.loads((member.folder / RESULT).read_text(encoding="utf-8")) for member in members]
-    answer(results if several else results[0], as_json, lambda _: _print(results, env, place))
+    title = ", ".join(dict.fromkeys(str(member.env) for member in members))
+    answer(results if several else results[0], as_json, lambda _: _print(results, title, place))
 
 
-def _print(results: Sequence[Mapping[str, Any]], env: str, place: Path) -> None:
+def _print(results: Sequence[Mapping[str, Any]], title: str, place: Path) -> None:
     from svrl.cli.tables import training_table
 
-    show(training_table(results, title=env))
+    show(training_table(results, title=title))
+    for row in results:
+        label = f"{row['arm']} seed {row['seed']}"
+        if row.get("stopped_early"):
+            tell(f"stopped early: {label} after {row['steps']:,} steps")
+        if best := row.get("best"):
+            tell(f"best evaluation: {label} after {best['steps']:,} steps, {best['mean']:.5g}")
     tell(f"written: {place}")
 
 
 # What was asked for.
 
 
-def _configs(env: str, fields: Mapping[str, Any], agents: str | None, *, resume: bool) -> list[AgentConfig]:
+def _configs(env: str, fields: Mapping[str, Any], agents: str | None) -> list[AgentConfig]:
     """The agents that were asked for; an option of structure is refused where none is structured."""
     if agents is None:
         configs = [config_of(env, fields)]
@@ -229,7 +236,7 @@ def _configs(env: str, fields: Mapping[str, Any], agents: str | None, *, resume:
                 raise ValueError(f"--agents says which agents to train, so --{name} has no place beside it.")
         configs = [config_of(env, {**fields, "agent": arm}) for arm in arms_of(agents)]
     useless = [name for name in given_of(fields) if name in STRUCTURE]
-    if useless and not resume and not any(config.structured for config in configs):  # a run has its own settings
+    if useless and not any(config.structured for config in configs):
         remedy = "add --structured" if agents is None else "add one that begins with sv-"
         raise ValueError(f"{useless[0]} belongs to structured agents: {remedy}.")
     if fields.get("hidden") is not None and configs[0].has_own_network:
@@ -243,11 +250,14 @@ def config_of(env: str, fields: Mapping[str, Any]) -> AgentConfig:
     Raises:
         ValueError: If one is wrong.
     """
-    changes = given_of(fields)
-    for name in ("hidden", "bins"):
-        if name in changes:
-            changes[name] = tuple(widths(changes[name], name))
+    changes = _lists(given_of(fields))
     return AgentConfig.for_env(env, changes.pop("preset", None), **changes)
+
+
+def _lists(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, with those that are lists of numbers as such."""
+    lists = {name: tuple(widths(changes[name], name)) for name in ("hidden", "bins") if name in changes}
+    return {**changes, **lists}
 
 
 def arms_of(text: str) -> list[str]:
@@ -274,13 +284,126 @@ def default_threads(config: AgentConfig, device: str, together: int = 1) -> int:
     return max(1, torch.get_num_threads() // together)
 
 
+def _asked(
+    env: str,
+    config: AgentConfig,
+    seed: int,
+    machine: Mapping[str, Any],
+    at_a_time: int,
+    habits: Habits,
+    out: Path | None,
+    several: bool,
+) -> Member:
+    """One of the runs that the options describe."""
+    from svrl.training.population import Member
+
+    device = machine["device"]
+    precision: Any = machine["precision"] or default_precision(device)
+    check_precision(precision, device)
+    alone = out or _folder_of(env, config, seed)
+    among = (out or Path("runs", _safe(env))) / f"{config.arm}-seed{seed}"
+    threads = machine["threads"] or default_threads(config, device, at_a_time)
+    return Member(
+        env=env,
+        config=config,
+        folder=among if several else alone,
+        seed=seed,
+        device=device,
+        precision=precision,
+        threads=threads,
+        habits=habits,
+    )
+
+
+def _safe(env: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", env)
+
+
+def _folder_of(env: str, config: AgentConfig, seed: int) -> Path:
+    """Where a single run is by default."""
+    return Path("runs", f"{_safe(env)}-{config.arm}-seed{seed}")
+
+
+def _at_a_time(runs: int, device: str, together: int | None) -> int:
+    """Runs at a time: by default all on a GPU, and one on the CPU."""
+    return min(runs, together or (runs if is_gpu(device) else 1))
+
+
+# Runs that were begun.
+
+
+def _folder_to_resume(
+    env: str, *, resume: bool, out: Path | None, agents: str | None, seeds: int | None
+) -> Path | None:
+    """ENV as a folder with runs, or None if it is an environment.
+
+    Raises:
+        ValueError: If a folder is given without --resume, or with options that describe other runs.
+    """
+    folder = Path(env)
+    others = {"--out": out, "--agents": agents, "--seeds": seeds}
+    wrong = [flag for flag, value in others.items() if value is not None]
+    is_name = env in _known_names() or re.fullmatch(r"[\w.]+-v\d+", env) is not None
+    if not holds_runs(folder) or (is_name and (wrong or not resume)):
+        return None
+    if not resume:
+        raise ValueError(f"{folder} holds a run already. Add --resume to resume it, or name an environment.")
+    if wrong:
+        raise ValueError(f"{folder} holds a run with settings of its own, so {wrong[0]} has no place beside it.")
+    return folder
+
+
+def _refuse_other_run(folder: Path, env: str) -> None:
+    """Raise ValueError if a folder holds no run, or one on another environment."""
+    if not (folder / CONFIG).exists():
+        raise ValueError(f"There is no run to resume: neither {env} nor {folder} holds one. svrl runs lists the runs.")
+    refuse_another_env(folder, env)
+
+
+def _with_options(member: Member, given: Mapping[str, Any], habits: Mapping[str, Any]) -> Member:
+    """A run that was begun, with the options that were given; `RunDirectory` refuses those that are not its own."""
+    changes = {name: value for name, value in given.items() if (name, value) != ("device", "auto")}
+    if member.config.has_own_network and "network" not in changes:
+        raise ValueError(
+            f"{member.folder} has a network of your own, {member.config.network!r}, and nothing is imported because a "
+            f"file says so. Name it yourself: --network {member.config.network}"
+        )
+    own = {name: changes.pop(name) for name in ("seed", "device", "precision", "threads") if name in changes}
+    if is_gpu(member.device) and "device" not in own:
+        try:
+            check_device(member.device)
+        except ValueError as error:
+            raise ValueError(
+                f"{member.folder} was begun on {member.device}, which this machine does not have. Resume it on one "
+                "that does, or start a new run."
+            ) from error
+    if str(changes.get("agent")).startswith("sv-"):
+        arm = config_of(str(member.env), {"preset": member.config.preset, "agent": changes["agent"]})
+        changes |= {name: getattr(arm, name) for name in ARMS[changes["agent"]]}
+    config = member.config.replace(**_lists(changes))
+    kept = dataclasses.replace(member.habits, **habits) if member.habits is not None else None
+    return dataclasses.replace(member, config=config, habits=kept, **own)
+
+
 def _as_begun(member: Member, given: Mapping[str, Any]) -> Member:
-    """A run that is resumed keeps its number of steps, of threads, and its precision, unless others were given."""
+    """One of several, which keeps its steps, threads, precision and device if no others were given."""
+    if not (member.folder / CONFIG).exists():
+        return member
     earlier = {"precision": "float32", **read_config(member.folder)}
-    kept = {name: earlier[name] for name in ("steps", "threads", "precision") if name in earlier}
-    kept = {name: value for name, value in kept.items() if given.get(name) is None}
+    given = {name: value for name, value in given.items() if (name, value) != ("device", "auto")}
+    names = [name for name in ("steps", "threads", "precision", "device") if name in earlier and name not in given]
+    kept = {name: earlier[name] for name in names}
     config = member.config.replace(steps=kept.pop("steps", member.config.steps))
     return dataclasses.replace(member, resume=True, config=config, **kept)
+
+
+def _command_to_resume(context: typer.Context, place: Path, env: str, *, resume: bool) -> str:
+    """The folder is enough, unless its environment is in a package, which is not imported because a file names it."""
+    if ":" in env:
+        return again(context, env=env, out=place, resume=True)
+    kept = {"together", "env_threads", "as_json", *(["steps"] if resume else [])}
+    short = again(context, but=set(context.params) - kept)
+    return f"{short} --resume {shlex.quote(str(place))}"
 
 
 def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
@@ -313,6 +436,58 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
 
 
 # The runs are made, and what stops them is said.
+
+
+def _train_in(
+    place: Path,
+    members: Sequence[Member],
+    command: str,
+    signals: Signals,
+    *,
+    resume: bool,
+    together: int | None,
+    env_threads: int | None,
+) -> None:
+    """Train a run in its folder, or in a folder around them those of several that are left.
+
+    Args:
+        place: The folder.
+        members: The runs.
+        command: The command that resumes them.
+        signals: Those that are held back.
+        resume: Whether runs may be there already.
+        together: Runs at a time, or None for the default.
+        env_threads: Threads of each run's emulators, or None for the default.
+    """
+    from svrl.training.population import Manner
+    from svrl.training.resume import listed
+
+    several = members[0].folder != place
+    left = _left(members, resume=resume) if several else members
+    at_a_time = min(_at_a_time(len(members), members[0].device, together), len(left))
+    if at_a_time > 1 and any(member.habits and member.habits.wandb for member in left):
+        if together is not None:
+            raise ValueError("--wandb follows one run of a process at a time: give --together 1, or leave it out.")
+        at_a_time = 1
+    # ale-py takes a thread for each environment as long as there are cores, and knows nothing of other runs.
+    env_threads = env_threads or (max(1, usable_cores() // at_a_time) if at_a_time > 1 else 0)
+    if left:
+        bars = Bars(width=max(map(len, map(_label, left))))
+        once = functools.cache(bars.say)  # a sentence about several runs is said once
+        manner = Manner(
+            env_threads=env_threads,
+            progress=lambda member, training: TrainProgress(training, _label(member), bars),
+            say=lambda _, sentence: once(sentence),
+        )
+        some_are_new = several and not all(member.resume for member in members)
+        with resumable(place, command), listed(place, members) if some_are_new else nullcontext(), bars:
+            failed = _train(left, manner, at_a_time, signals, stopped(place, command), bars)
+            if failed is not None and not several:
+                raise failed.failures[place]
+        if failed is not None:
+            _end_with(failed, place, command)
+    if len(members) > 1:
+        _draw(members)
 
 
 def _train(
@@ -356,7 +531,9 @@ def _end_with(error: PopulationError, place: Path, resume: str) -> None:
 
 
 def _draw(members: Sequence[Member]) -> None:
-    """All curves in one picture, beside the runs."""
+    """All curves in one picture, beside the runs, if they are on one environment."""
+    if len({member.env for member in members}) > 1:
+        return
     from svrl.plots.learning import draw_learning
     from svrl.plots.style import save_figure
     from svrl.runtime import run_directory as files

@@ -13,7 +13,7 @@ import typer
 
 from svrl.cli.answers import answer, tell, writing_to
 from svrl.cli.flags import Json, Seed
-from svrl.cli.run_agent import EnvAgain, Epsilon, NetworkAgain, RunFolder, working_with
+from svrl.cli.run_agent import Best, EnvAgain, Epsilon, NetworkAgain, RunFolder, working_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +36,7 @@ def watch(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The film: .mp4 or .gif.")],
     episodes: Annotated[int, typer.Option(min=1, help="Games to show.")] = 1,
     max_steps: Annotated[int, typer.Option(min=1, help="Most agent steps of a game to show.")] = 5_000,
+    best: Best = False,
     epsilon: Epsilon = None,
     fps: Annotated[
         int | None, typer.Option(min=1, help="Agent steps in a second (default: by the environment).")
@@ -51,7 +52,7 @@ def watch(
     writing_film = _write_gif if out.suffix.lower() == ".gif" else _write_mp4
     scores: list[float] = []
     shown = 0
-    with working_with(run, env=env, network=network) as (agent, show), writing_to(out, ENDINGS) as temporary:
+    with working_with(run, env=env, network=network, best=best) as (agent, show), writing_to(out, ENDINGS) as temporary:
         rate = fps or RATES[agent.spec.family]
         chance = agent.config.eval_epsilon if epsilon is None else epsilon
 

@@ -31,6 +31,24 @@ def is_gpu(device: str | torch.device) -> bool:
     return str(device).startswith("cuda")
 
 
+def chosen_device(device: str | torch.device) -> str | torch.device:
+    """The device that "auto" means: "cuda" where torch finds a GPU, else "cpu". Any other is returned as it is."""
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def named_gpu(device: str | torch.device) -> str:
+    """A CUDA GPU with its number and name, as in cuda:0 (NVIDIA H200)."""
+    import torch
+
+    found = torch.device(device)
+    index = torch.cuda.current_device() if found.index is None else found.index
+    return f"cuda:{index} ({torch.cuda.get_device_name(index)})"
+
+
 def check_device(device: str | torch.device) -> None:
     """Raise ValueError if torch knows no such device, or does not find that CUDA device."""
     import torch

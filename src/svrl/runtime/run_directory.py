@@ -11,7 +11,10 @@ episodes.jsonl      a training: a row for every game that ended     learning.jso
 evaluations.jsonl   a row for every evaluation                      q_star.jsonl      error against a planned Q*
 checkpoints/ replay/   the state of an unfinished training
 agent.npz  learning_curve.png                                       a finished training
+best.npz            the agent with the best evaluation so far, if it is kept
 tensorboard/ wandb/    what those programs write
+
+runs.json           in a folder around several trainings: the settings of each
 ```
 
 A finished run is never written over. A run is resumed under its own settings only; `steps` of a training may grow,
@@ -39,6 +42,7 @@ from svrl.runtime.files import finite, read_object, write_json, writing
 
 CONFIG = "config.json"
 RESULT = "result.json"
+RUNS = "runs.json"
 TRACE = "rows.jsonl"
 CHECKPOINT = "checkpoint.pt"
 EPISODES = "episodes.jsonl"
@@ -46,13 +50,14 @@ LEARNING = "learning.jsonl"
 EVALUATIONS = "evaluations.jsonl"
 Q_STAR = "q_star.jsonl"
 AGENT = "agent.npz"
+BEST = "best.npz"
 CURVE = "learning_curve.png"
 TENSORBOARD = "tensorboard"
 STATE = ("checkpoints", "replay")
 """Folders with the state of an unfinished training."""
 ROWS = (EPISODES, LEARNING, EVALUATIONS, Q_STAR)
-NOT_COMPARED = ("versions", "begun", "machine", "commit")
-"""Fields of config.json that say how a run came about, not what it is."""
+NOT_COMPARED = ("versions", "begun", "machine", "commit", "habits")
+"""Fields of config.json that say how a run came about and is kept, not what it is."""
 _WRITTEN = re.compile(r"\.?(segment-)?\d{6,}(-\w+)?\.npz")
 """Names of files that a training writes to the folders of its state, whole or half written. No others are removed."""
 _AT_WORK = "{} is being trained by another process. Wait for it, or stop it."
@@ -126,11 +131,12 @@ class RunDirectory:
                     "Give another folder."
                 )
         refuse_other_settings(path, config, but=("steps",) if grows else ())
-        merged = {**earlier, **({"steps": config["steps"]} if grows else {})}
+        may_change = {"habits", *(["steps"] if grows else [])} & set(config)
+        merged = {**earlier, **{name: config[name] for name in may_change}}
         return cls(path=path, config=merged, earlier_steps=steps)
 
     def reopen(self) -> None:
-        """Make a run that grows an unfinished one of its new length.
+        """Write what has changed of a resumed run's config.json, and make a run that grows an unfinished one.
 
         Call it when everything that may fail has been made: the agent of a finished run is removed.
         """
@@ -138,6 +144,7 @@ class RunDirectory:
             # In this order a crash in between leaves an unfinished run, which can be resumed.
             for name in (RESULT, AGENT, CURVE):
                 (self.path / name).unlink(missing_ok=True)
+        if self.earlier_steps is not None and self.config != read_config(self.path):
             write_json(self.path / CONFIG, self.config)
 
     def take_back(self) -> None:
@@ -187,6 +194,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
+def holds_runs(path: Path) -> bool:
+    """Whether a path is the folder of a run, or one around several."""
+    return (path / CONFIG).exists() or (path / RUNS).exists() or any(path.glob(f"*/{CONFIG}"))
+
+
 def is_finished(path: Path) -> bool:
     """Whether the folder holds a finished run."""
     return (path / RESULT).exists()
@@ -215,7 +227,7 @@ def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collect
     if changed:
         raise ValueError(
             f"{path} was begun with another configuration: {'; '.join(changed)}. "
-            "Repeat its options, or give another folder."
+            "Resume it with its own options, or give another folder."
         )
 
 

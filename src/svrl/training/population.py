@@ -20,11 +20,12 @@ from typing import Any
 
 from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.cuda_graph import release
+from svrl.agents.progress import Progress, Unseen
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource
 from svrl.runtime.device import is_gpu, torch_threads
 from svrl.runtime.stop_signals import Signals, Stopped
-from svrl.training.session import Habits, Progress, Unseen, train_in_directory
+from svrl.training.session import Habits, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
 """Seconds for which a thread may hold the GIL while others wait; a step takes less than the usual 5 ms."""
@@ -45,6 +46,7 @@ class Member:
         precision: Of matrix products; None takes the default of the device.
         threads: CPU threads of torch; None leaves them as they are.
         resume: Resume the run that is there.
+        habits: How it is kept and shown; None takes those of the `Manner`.
     """
 
     env: EnvSource
@@ -55,6 +57,7 @@ class Member:
     precision: Precision | None = None
     threads: int | None = None
     resume: bool = False
+    habits: Habits | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,7 @@ class Manner:
     """How runs are carried out; nothing here changes what is learned.
 
     Attributes:
-        habits: How each is kept and shown.
+        habits: How each is kept and shown; by default as `train_in_directory` has it.
         env_threads: Native threads of each run's environments; 0 leaves it to ale-py.
         progress: Makes the progress display of a run; called in the run's thread.
         say: Called with notes and warnings on a run, from any thread.
@@ -199,7 +202,7 @@ def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
             precision=member.precision,
             env_threads=manner.env_threads,
             resume=member.resume,
-            habits=manner.habits,
+            habits=member.habits or manner.habits,
             progress=lambda training: manner.progress(member, training),
             say=lambda sentence: manner.say(member, sentence),
             signals=signals,

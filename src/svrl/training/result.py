@@ -57,6 +57,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
             "threads": asked["threads"],
             "precision": asked["precision"],
             "steps": training.steps,
+            "stopped_early": session.stopped and training.steps < training.config.steps,
             "updates": training.updates,
             "episodes": training.episodes,
             **({} if rows == training.episodes else {"episodes_reason": f"{rows:,} of them are in {files.EPISODES}"}),
@@ -68,6 +69,7 @@ def result_of(session: TrainingSession) -> dict[str, Any]:
                 "no step was taken since the run was resumed",
             ),
             **_evaluation(session),
+            **(_or_reason("best", session.best, "no score was finite") if session.habits.keep_best else {}),
             **_q_star(session),
         }
     )

@@ -12,11 +12,13 @@ Several threads may train, each in its own folder. A lock guards what is not thr
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,12 +30,14 @@ from svrl.agents.agent import Agent
 from svrl.agents.checkpoint import Checkpoints
 from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision
 from svrl.agents.evaluation import with_evaluation
-from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped
+from svrl.agents.events import EpisodeEnded, Evaluated, Event, Learned, Stepped, asks_to_stop
 from svrl.agents.own_network import NetworkSource, with_network
+from svrl.agents.progress import Progress, ProgressLine, Unseen
 from svrl.agents.training import Training
 from svrl.envs.make import EnvSource, name_of
 from svrl.runtime import run_directory as files
-from svrl.runtime.device import check_device, is_gpu
+from svrl.runtime.arrays import read_arrays
+from svrl.runtime.device import check_device, chosen_device, is_gpu
 from svrl.runtime.files import writing
 from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import RowLog, last_rows, read_rows
@@ -54,23 +58,44 @@ _SIZE = r"([\d.]+ [KMGT]?i?B|[\d.]+ bytes)"
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
-    """How a run is kept and shown; nothing here changes what is learned.
+    """How a run is kept, shown and ended; nothing here changes what is learned until then.
+
+    config.json holds them too, and a resumed run takes them from there where none are given.
 
     Attributes:
         checkpoint_every: Seconds between two checkpoints, more than 0.
         keep_replay: Keep checkpoints and replay buffer after the end, so that the run can be extended.
+        keep_best: Keep the agent with the best evaluation so far in best.npz; of equal ones the earlier.
+        stop_at: End training when the mean score of an evaluation is this or more; None does not.
         tensorboard: Write scalars for TensorBoard.
         wandb: Project of Weights & Biases, or None.
     """
 
     checkpoint_every: float = 600.0
     keep_replay: bool = False
+    keep_best: bool = False
+    stop_at: float | None = None
     tensorboard: bool = False
     wandb: str | None = None
 
     def __post_init__(self) -> None:
         if not self.checkpoint_every > 0.0:
             raise ValueError(f"checkpoint_every must be more than 0 seconds, got {self.checkpoint_every:g}.")
+        if self.stop_at is not None and not math.isfinite(self.stop_at):
+            raise ValueError(f"stop_at is a score, got {self.stop_at}.")
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], file: Path) -> Habits:
+        """Those in the settings of a run, which are from a file.
+
+        Raises:
+            ValueError: If they are damaged.
+        """
+        found = settings.get("habits", {})
+        try:
+            return cls(**found)
+        except TypeError as error:
+            raise ValueError(f"{file} is damaged: {found!r} are not the habits of a training.") from error
 
 
 class Consumer(Protocol):
@@ -86,33 +111,6 @@ class Consumer(Protocol):
         """Write what is left."""
 
 
-class Progress(Protocol):
-    """Shows how training goes. A subclass overrides the methods that it needs; the others show nothing."""
-
-    def shown(self) -> AbstractContextManager[object]:
-        """A context during which progress is shown."""
-        return nullcontext()
-
-    def __call__(self) -> None:
-        """Show the training as it is now; called after every step."""
-        return
-
-    def say(self, what: str) -> None:
-        """Show what happens instead of training."""
-        return
-
-    def evaluating(self, done: int, of: int) -> None:
-        """Show how many games of an evaluation are over."""
-        return
-
-
-class Unseen(Progress):
-    """Shows nothing."""
-
-    def __init__(self, training: Training) -> None:
-        pass
-
-
 def train_in_directory(
     env: EnvSource,
     config: AgentConfig | None = None,
@@ -126,7 +124,7 @@ def train_in_directory(
     resume: bool = False,
     habits: Habits | None = None,
     watch: Callable[[Event], object] = lambda event: None,
-    progress: Callable[[Training], Progress] = Unseen,
+    progress: bool | Callable[[Training], Progress] = False,
     say: Callable[[str], object] = lambda sentence: None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
@@ -139,14 +137,15 @@ def train_in_directory(
         config: All settings; by default the preset of the environment's family.
         folder: New or empty; with `resume` that of the run.
         seed: Seeds everything random.
-        device: "cpu", "cuda" or "cuda:1".
+        device: "cpu", "cuda", "cuda:1", or "auto": a GPU where there is one, and that of a resumed run.
         precision: Of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
         network: Your own network, a function from EnvSpec to an nn.Module. A run is resumed with the same one.
         env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
         resume: Resume an interrupted run, or train a finished one whose replay was kept for more steps.
-        habits: How the run is kept and shown.
-        watch: Called with every event, see `svrl.agents.events`.
-        progress: Makes the progress display.
+        habits: How the run is kept and shown; by default `Habits()`, and those of a resumed run.
+        watch: Called with every event, see `svrl.agents.events`. If it returns False, training ends with the step
+            under way: the run is finished, and its result has `stopped_early`.
+        progress: True shows a line on stderr; a function makes another display.
         say: Called with notes and warnings, a sentence each.
         signals: Those that the caller holds back already; by default they are held back here.
 
@@ -158,6 +157,8 @@ def train_in_directory(
         ValueError: If the folder is not free or holds another run, if an argument is wrong, or if the memory of the
             GPU is full.
     """
+    if device == "auto":
+        device = read_config(Path(folder)).get("device", "cpu") if resume else chosen_device(device)
     if precision is None:
         precision = read_config(Path(folder)).get("precision", "float32") if resume else default_precision(device)
     check_precision(precision, device)
@@ -166,6 +167,10 @@ def train_in_directory(
     asked = settings_of(
         name_of(env), config, seed=seed, device=str(device), threads=torch.get_num_threads(), precision=precision
     )
+    if habits is None:
+        habits = Habits.of(read_config(Path(folder)), Path(folder) / files.CONFIG) if resume else Habits()
+    asked["habits"] = asdict(habits)
+    make_progress = progress if callable(progress) else ProgressLine if progress else Unseen
     with ExitStack() as held:
         held.enter_context(at_work_on(device, Path(folder)))
         signals = signals or held.enter_context(Signals().held_back())
@@ -183,9 +188,9 @@ def train_in_directory(
                 say=say,
             )
             held.enter_context(closing(training))
-        session = TrainingSession(training, run, habits or Habits(), signals, say)
+        session = TrainingSession(training, run, habits, signals, say)
         session.restore()
-        session.train(progress, watch)
+        session.train(make_progress, watch)
         result = result_of(session)
         session.finish(result)
     return result
@@ -246,6 +251,8 @@ class TrainingSession:
         seconds: Duration of training, without evaluations.
         began_at: Steps of the run when this process began.
         q_star: The comparison with a planned Q*, on control tasks.
+        stopped: Whether training was asked to end.
+        best: Steps and mean score of the evaluation whose agent is kept.
     """
 
     def __init__(
@@ -256,6 +263,8 @@ class TrainingSession:
         self.seconds = 0.0
         self.began_at = 0
         self.q_star: QStarRows | None = None
+        self.stopped = False
+        self.best: dict[str, Any] | None = None
         self._consumers: list[Consumer] = []
         self._evaluating = 0.0
         self._saved = time.monotonic()
@@ -275,6 +284,9 @@ class TrainingSession:
                 f"and its {rows:,} episodes are made again."
             )
         self.began_at = self.training.steps
+        if self.run.earlier_steps is not None:
+            steps = self.training.config.steps
+            self.say(f"Resuming {self.run.path} at step {self.training.steps:,} of {steps:,}.")
 
     def train(self, make_progress: Callable[[Training], Progress], watch: Callable[[Event], object]) -> None:
         """Train to the end of the run.
@@ -290,6 +302,7 @@ class TrainingSession:
                     at_the_end.callback(consumer.close)
                     self._consumers.append(consumer)
             self.run.reopen()
+            self._look_at_earlier_evaluations()
             _tell_of_the_rate(self.training, self.run, self.say)
             progress = make_progress(self.training)
             with progress.shown():
@@ -306,12 +319,17 @@ class TrainingSession:
             progress.evaluating(done, of)
             self._stop_if_asked()
 
-        for event in with_evaluation(self.training, told_of_games, evaluated_at=evaluated_at):
+        events = with_evaluation(self.training, told_of_games, evaluated_at=evaluated_at, stopped=lambda: self.stopped)
+        for event in events:
             if isinstance(event, Evaluated):
                 self._evaluating += time.monotonic() - before
             for consumer in self._consumers:
                 consumer(event)
-            watch(event)
+            if isinstance(event, Evaluated):
+                self._keep_if_best(event.steps, event.mean)
+                self.stopped = self.stopped or self._is_enough(event.mean)
+            if asks_to_stop(watch(event)):
+                self.stopped = True
             if isinstance(event, Stepped):
                 if self.signals.came is None:  # the terminal may be gone by now
                     progress()
@@ -321,6 +339,35 @@ class TrainingSession:
         self.seconds = time.monotonic() - began - self._evaluating
         if self.q_star is not None:
             self.q_star.measure()
+
+    def _is_enough(self, mean: float) -> bool:
+        return self.habits.stop_at is not None and mean >= self.habits.stop_at
+
+    def _keep_if_best(self, steps: int, mean: float) -> None:
+        """Keep the agent if this evaluation, which is of now, is the best so far."""
+        if self.habits.keep_best and math.isfinite(mean) and (self.best is None or mean > self.best["mean"]):
+            self._save()  # first, so that a resumed run never finds an agent of steps that it has yet to take
+            Agent.of(self.training).save(self.run.path / files.BEST)
+            self.best = {"steps": steps, "mean": mean}
+
+    def _look_at_earlier_evaluations(self) -> None:
+        """What evaluations before the checkpoint mean for a resumed run; later rows are gone already."""
+        rows = [row for row in read_rows(self.run.path / files.EVALUATIONS) if row.get("mean") is not None]
+        if not rows:
+            return
+        best, last = max(rows, key=lambda row: row["mean"]), rows[-1]  # of equal ones the first
+        if self.habits.keep_best:
+            kept = _steps_of(self.run.path / files.BEST)
+            if kept == best["steps"]:
+                self.best = {"steps": kept, "mean": best["mean"]}
+            elif best["steps"] != self.training.steps:
+                self.say(
+                    f"Note: {self.run.path / files.BEST} is not the agent of step {best['steps']:,}, which has the "
+                    "best evaluation so far, so the best is kept from here on."
+                )
+        if last["steps"] == self.training.steps:
+            self._keep_if_best(last["steps"], last["mean"])
+            self.stopped = self._is_enough(last["mean"]) and not self.run.grows
 
     def _make_consumers(self) -> Iterator[Consumer]:
         """Those that may fail come first. The rows come last, because they drop what came after the checkpoint."""
@@ -347,7 +394,7 @@ class TrainingSession:
         """Save if the last checkpoint is old, and show if the next step leads to an evaluation."""
         config, steps = self.training.config, self.training.steps
         every = config.eval_every
-        if steps >= config.steps or (every and (steps + config.n_envs) // every > steps // every):
+        if self.stopped or steps >= config.steps or (every and (steps + config.n_envs) // every > steps // every):
             progress.say("evaluating")
         if time.monotonic() - self._saved >= self.habits.checkpoint_every:
             self._save()
@@ -377,6 +424,14 @@ class TrainingSession:
             figure = draw_learning({config.arm: curves}, evaluations={config.arm: evaluations}, title=title)
             save_figure(figure, temporary)
         self.run.finish(result, keep_state=self.habits.keep_replay)
+
+
+def _steps_of(agent: Path) -> int | None:
+    """Steps of the agent in a file; None if there is no such file, or if it is damaged."""
+    try:
+        return int(json.loads(read_arrays(agent)["about"])["steps"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str], object]) -> None:
