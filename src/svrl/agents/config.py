@@ -254,8 +254,10 @@ class AgentConfig:
         return dataclasses.replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
-        """All fields, as JSON types."""
-        return {**dataclasses.asdict(self), "hidden": list(self.hidden), "bins": list(self.bins)}
+        """The fields as JSON types. `OPTIONAL` ones are left out where they are off, as in files from before them."""
+        off = {entry.name for entry in dataclasses.fields(self) if getattr(self, entry.name) == entry.default}
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if name not in off & OPTIONAL}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AgentConfig:
@@ -301,6 +303,9 @@ FIELD_ALIASES = {
 }
 """Names of fields in other libraries, papers and earlier versions, for hints on wrong names. Units may differ:
 `train_freq` 4 is `updates_per_step` 0.25."""
+
+OPTIONAL = frozenset(("bins", "n_steps", "tau", "priority_alpha", "priority_beta", "layer_norm"))
+"""Fields that no preset sets, and that do nothing at their defaults."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "agent": get_args(Kind),
