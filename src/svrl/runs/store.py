@@ -202,16 +202,19 @@ class Store:
 
     def log_tail(self, run: str, lines: int) -> list[str]:
         """The last lines that attempts printed, without reading a long log."""
-        path = self.folder(run) / LOG
-        if not path.exists():
+        try:
+            with (self.folder(run) / LOG).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 400 * lines))
+                return file.read().decode("utf-8", "replace").splitlines()[-lines:]
+        except FileNotFoundError:
             return []
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 400 * lines))
-            return file.read().decode("utf-8", "replace").splitlines()[-lines:]
 
     def is_running(self, run: str) -> bool:
         """Whether a process holds the run now."""
-        return self.folder(run).exists() and is_running(self.folder(run))
+        try:
+            return is_running(self.folder(run))
+        except FileNotFoundError:
+            return False
 
     def state(self, run: str) -> State:
         """Whether a run is done, running, failed, stopped (begun, to be resumed) or waiting."""

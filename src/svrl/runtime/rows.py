@@ -87,9 +87,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
     """The last `count` whole rows, the newest last, without reading the rest of a long file."""
-    if count < 1 or not path.exists():
+    try:
+        opened = open_regular(path)
+    except FileNotFoundError:  # asked for by opening it: another process may remove it after a look
         return []
-    with open_regular(path) as file:
+    with opened as file:
         at = file.seek(0, os.SEEK_END)
         tail = b""
         # One line end more than rows: the first line found may have begun before the block. One more for a cut line.
@@ -98,7 +100,7 @@ def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
             file.seek(at)
             tail = file.read(length) + tail
     lines = tail.splitlines(keepends=True)[0 if at == 0 else 1 :]
-    return [row for line in lines if (row := _parsed(line)) is not None][-count:]
+    return [row for line in lines if (row := _parsed(line)) is not None][-count:] if count > 0 else []
 
 
 def rows_mark(path: Path, size: int | None = None) -> tuple[int, int]:
