@@ -152,3 +152,71 @@ def test_every_action_space_is_learned(tmp_path, space, bins):
         chosen = loaded.predict(one)[0]
         assert space.contains(chosen)
         np.testing.assert_array_equal(chosen, action)
+
+
+def test_a_resumed_run_with_masks_is_the_uninterrupted_one(tmp_path):
+    config = config_of("sv-double-network", n_envs=2, act_lag=1, priority_alpha=0.6)
+    whole, part = trained("CartPole-v1", config), trained("CartPole-v1", config, stop=304)
+    Checkpoints(tmp_path).save(part.capture(), part.replay)
+    resumed = Training("CartPole-v1", config, seed=3)
+    resumed.restore(Checkpoints(tmp_path).load(resumed.replay).state)
+    for _ in resumed.events():
+        pass
+    assert weights(resumed) == weights(whole)
+
+
+@pytest.mark.parametrize(
+    ("masks", "words"),
+    [
+        ([[1, 1, 1]] * 3, "2 observations need 2 masks.*got 3"),
+        ([[1, 1, 1], [0, 0, 0]], "allows none"),
+        ([[1, 1], [1, 1]], "3 entries"),
+    ],
+)
+def test_masks_that_do_not_fit_are_answered(masks, words):
+    agent = svrl.Agent.of(Training(Countdown, config_of("dqn"), seed=3))
+    with pytest.raises(ValueError, match=words):
+        agent.act(np.array([3, 4]), action_mask=np.array(masks))
+
+
+class Never(Countdown):
+    """Take 3 is never valid."""
+
+    def _info(self):
+        mask = super()._info()["action_mask"]
+        mask[2] = 0
+        return {"action_mask": mask}
+
+
+@pytest.mark.parametrize("agent", ["sv-dqn", "sv-double-network"])
+def test_numbers_about_values_do_not_look_at_invalid_actions(agent):
+    training = trained(Never, config_of(agent, n_envs=2, gamma=0.9))
+    metrics, studies = [], []
+    for raised in (0.0, 100.0):
+        with torch.no_grad():
+            for network in (training.learner.online, training.learner.target):
+                network.action_stream.out.bias[2] += raised
+        row = training._describe()
+        metrics.append((row.target_mean, row.row_max_bias, row.held_out_error))
+        studies.append(svrl.rank_study(svrl.Agent.of(training), states=64, batches=4).optimism)
+    assert metrics[1] == pytest.approx(metrics[0], rel=1e-3)
+    assert repr(studies[1]) == repr(studies[0])
+
+
+@pytest.mark.parametrize("lost", ["values", "largest", "priorities", "open_masks"])
+def test_a_checkpoint_without_its_priorities_or_masks_is_not_used(tmp_path, lost):
+    from svrl.agents.checkpoint import positions, restore, segments
+
+    part = trained(Countdown, config_of("dqn", n_envs=2, priority_alpha=0.6), stop=304)
+    saved, pieces = positions(part.replay), list(segments(part.replay))
+    if lost == "values":
+        saved["priorities"]["values"] = saved["priorities"]["values"][:1]
+    elif lost == "largest":
+        saved["priorities"]["values"][3] = -1.0
+    else:
+        del saved[lost]
+    fresh = Training(Countdown, config_of("dqn", n_envs=2, priority_alpha=0.6), seed=3)
+    if lost == "open_masks":
+        fresh.replay.add_masks()
+    with pytest.raises(ValueError, match=r"priorities|contradicts"):
+        restore(fresh.replay, saved, pieces)

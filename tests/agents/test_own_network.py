@@ -138,7 +138,7 @@ def test_features_are_what_the_last_linear_layer_takes() -> None:
 def test_numbers_about_features_are_left_out_without_them(make: Callable[[EnvSpec], nn.Module]) -> None:
     rows: list[Learned] = []
     config = AgentConfig.of("smoke", agent="sv-double", network="mlp", learning_rate=1e-2)
-    agent = train(identity, config, network=make, watch=lambda event: isinstance(event, Learned) and rows.append(event))
+    agent = train(identity, config, network=make, watch=lambda event: rows.append(event) if isinstance(event, Learned) else None)
     assert rows
     assert {(row.feature_rank, row.dormant) for row in rows} == {(None, None)}
     study = rank_study(agent, batches=10, states=60, batch_size=8).as_json()

@@ -83,10 +83,33 @@ def test_without_masks_there_are_none():
     assert step(env, np.array([0])).action_masks is None
 
 
+class LaterGames(Countdown):
+    """A mask from the second game on."""
+
+    games = 0
+
+    def reset(self, **options: Any) -> tuple[int, dict]:
+        self.games += 1
+        seen, info = super().reset(**options)
+        return seen, info if self.games > 1 else {}
+
+    def _info(self) -> dict[str, Any]:
+        return super()._info() if self.games > 1 else {}
+
+
+def test_masks_from_the_second_game_on_are_answered():
+    env = make_env(LaterGames, 1, seed=0)
+    env.reset()
+    for _ in range(9):
+        step(env, np.array([0]))
+    with pytest.raises(ValueError, match="Give it always"):
+        step(env, np.array([0]))  # the next game begins in this step
+
+
 def test_masks_that_come_late_or_allow_nothing_are_answered():
     env = make_env(Late, 1, seed=0)
     env.reset()
-    with pytest.raises(ValueError, match="Give it in both"):
+    with pytest.raises(ValueError, match="Give it always"):
         step(env, np.array([0]))
     with pytest.raises(ValueError, match="without a valid action"):
         make_env(Stuck, 1, seed=0).reset()

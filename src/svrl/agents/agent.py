@@ -100,8 +100,12 @@ class Agent:
         q = self._values(seen)
         mask = None
         if action_mask is not None:
-            given = [action_mask] if alone else action_mask
+            given = [action_mask] if alone else list(action_mask)
+            if len(given) != len(q):
+                raise ValueError(f"{len(q)} observations need {len(q)} masks of valid actions, got {len(given)}.")
             mask = np.stack([self._actions.mask(one, self.env) for one in given])
+            if not mask.any(1).all():
+                raise ValueError("A mask of valid actions allows none. Do not act in a state without a valid action.")
         numbers = epsilon_greedy(q, epsilon, generator or torch.Generator(), mask)
         actions = self._actions(numbers.tolist())
         return actions[0] if alone else np.asarray(actions)

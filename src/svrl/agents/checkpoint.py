@@ -250,11 +250,16 @@ def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[s
     if not ((heads >= -1) & (tails >= 0) & (counts >= 0) & (counts <= layout.per_env)).all():
         raise ValueError(_CONTRADICTION)
     reached = heads
+    for name, held in (("priorities", replay.priorities), ("open_masks", replay.masks)):
+        if held is not None and name not in saved:
+            raise ValueError(_CONTRADICTION)
     if "open_masks" in saved and replay.masks is None:
         replay.add_masks()
     drawable: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in counts]
     for piece in pieces:
         reached = piece["last"]
+        if not set(_kept(replay)) <= set(piece):
+            raise ValueError(_CONTRADICTION)
         _write(
             replay, _rows(replay, piece["first"], reached), piece["ages"], {name: piece[name] for name in _kept(replay)}
         )

@@ -126,11 +126,13 @@ class Move(NamedTuple):
         observations: (N, *observation_shape), before the step, on the network's device.
         q: (N, A), the network's values of them.
         step: The result of the step.
+        action_masks: (N, A), bool, the valid actions before the step; None if every action always is.
     """
 
     observations: Tensor
     q: Tensor
     step: Step
+    action_masks: np.ndarray | None
 
 
 def play(
@@ -142,8 +144,9 @@ def play(
         at = torch.tensor(observations, device=device)
         with torch.no_grad():
             q = network(at)
-        moved = step(env, epsilon_greedy(q, epsilon, generator, env.action_masks))
-        yield Move(at, q, moved)
+        masks = env.action_masks
+        moved = step(env, epsilon_greedy(q, epsilon, generator, masks))
+        yield Move(at, q, moved, masks)
         observations = moved.observations
 
 
@@ -175,7 +178,7 @@ def evaluate(
     Args:
         network: Observations (N, *observation_shape) to values (N, A).
         env: The name of the environment, or a function that makes one.
-        config: Its `sticky` and `actions` make the environments, its `eval_epsilon` is the default epsilon.
+        config: Its `sticky`, `actions` and `bins` make the environments, its `eval_epsilon` is the default epsilon.
         episodes: Games to play, at least 1.
         seed: For environments and actions; a training with the same seed has others.
         epsilon: Probability of a random action.

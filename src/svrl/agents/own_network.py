@@ -10,6 +10,7 @@ follow from it and the weights alone: dropout, batch normalisation and noise are
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -107,7 +108,9 @@ def _try(name: str, module: nn.Module, spec: EnvSpec) -> None:
     """Raise ValueError unless the network gives values, and those of one observation whatever else is in the batch."""
     seen = torch.rand(_TRIED, *spec.observation_shape, generator=torch.Generator().manual_seed(0))
     try:
-        values, alone = module(seen), module(seen[:1])
+        values = module(seen)
+        before = copy.deepcopy(module.state_dict())
+        alone = module(seen[:1])
     except Exception as error:  # it is not our code
         raise ValueError(f"Network {name} failed on observations {_text_of(seen)}: {error!r}") from error
     wanted = (_TRIED, spec.n_actions)
@@ -118,6 +121,11 @@ def _try(name: str, module: nn.Module, spec: EnvSpec) -> None:
         raise ValueError(
             f"Network {name} gives the same observation other values in another batch. "
             "Leave out dropout, batch normalisation and noise; nn.LayerNorm is fine."
+        )
+    if any(not torch.equal(value, before[key]) for key, value in module.state_dict().items()):
+        raise ValueError(
+            f"Network {name} changes its buffers when it is called, and the target network does not take them over. "
+            "Leave out running averages and counters."
         )
 
 

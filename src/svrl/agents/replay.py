@@ -328,9 +328,18 @@ class Replay:
         return draws, leaves, (len(self) * probability).pow(-beta).float()
 
     def add_masks(self) -> None:
-        """Make room for masks; without it every action is valid in every state."""
-        rows = self.layout.n_envs * self.layout.slots
-        self.masks = self._zeros((rows, -(-self._n_actions // 8)), np.uint8)
+        """Make room for masks; without it every action is valid in every state.
+
+        Raises:
+            ValueError: If they do not fit into memory.
+        """
+        rows, width = self.layout.n_envs * self.layout.slots, -(-self._n_actions // 8)
+        if rows * width > (free := free_bytes(self.device)):
+            raise ValueError(
+                f"Masks of {self._n_actions:,} actions for the replay buffer take {rows * width / 1e9:.1f} GB, and "
+                f"{free / 1e9:.1f} GB are free. Lower buffer_size."
+            )
+        self.masks = self._zeros((rows, width), np.uint8)
 
     def close(self) -> None:
         """Free the graphs on a GPU."""
@@ -441,8 +450,8 @@ class Replay:
             return
         if masks is None:
             raise ValueError("The environments gave masks of valid actions before and gave none now.")
-        packed = torch.from_numpy(np.packbits(masks, axis=1, bitorder="little"))
-        self.masks.index_copy_(0, torch.from_numpy(rows.copy()).to(self.device), packed.to(self.device))
+        packed = np.packbits(masks, axis=1, bitorder="little")
+        self.masks.index_copy_(0, _sent(rows, self.device), _sent(packed, self.device))
 
     def _open_slots(self, ended: np.ndarray, *, begins: bool) -> None:
         books = (self.heads, self.tails, self.ends, self.order, self.ages)
@@ -545,9 +554,13 @@ class _OnGpu:
         self._envs.copy_(self._numbers[9:])  # tails and ends
 
     def _sent(self, array: np.ndarray) -> Tensor:
-        """A copy on the device. Pinned memory lets the host go on at once; torch keeps it until the copy is done."""
-        here, device = torch.from_numpy(array), self._envs.device
-        return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.clone()
+        return _sent(array, self._envs.device)
+
+
+def _sent(array: np.ndarray, device: torch.device) -> Tensor:
+    """A copy on the device. Pinned memory lets the host go on at once; torch keeps it until the copy is done."""
+    here = torch.from_numpy(array)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here.clone()
 
 
 def _on_host(there: Tensor) -> Tensor:
@@ -580,16 +593,20 @@ class Priorities:
     def __init__(self, size: int, alpha: float, device: torch.device) -> None:
         self.alpha, self.device, self.size = alpha, device, size
         self._largest = torch.ones((), dtype=torch.float64, device=device)
-        self._values = torch.zeros(size, dtype=torch.float64, device=device)
-        self._tree = np.zeros(2 << max(size - 1, 1).bit_length(), np.float64)
+        leaves = 1 << max(size - 1, 1).bit_length()
+        self._tree = np.zeros(2 * leaves if device.type == "cpu" else 0, np.float64)
+        if device.type == "cpu":
+            self._values = torch.from_numpy(self._tree[leaves : leaves + size])
+        else:
+            self._values = torch.zeros(size, dtype=torch.float64, device=device)
 
     def open(self, leaves: np.ndarray) -> None:
         """New transitions at leaves (K,): they get the largest p so far."""
-        self._set(torch.from_numpy(leaves).to(self.device), self._largest.expand(len(leaves)))
+        self._set(_sent(leaves, self.device), self._largest.expand(len(leaves)))
 
     def drop(self, leaves: np.ndarray) -> None:
         """Transitions that can no longer be drawn."""
-        self._set(torch.from_numpy(leaves).to(self.device), torch.zeros(len(leaves), device=self.device).double())
+        self._set(_sent(leaves, self.device), torch.zeros(len(leaves), dtype=torch.float64, device=self.device))
 
     def update(self, leaves: Tensor, errors: Tensor) -> None:
         """New absolute TD errors (B,) of drawn transitions."""
@@ -606,21 +623,30 @@ class Priorities:
             return leaves, self._values[leaves] / self._tree[1]
         sums = self._values.cumsum(0)
         leaves = torch.searchsorted(sums, shares * sums[-1], right=True).clamp(max=self.size - 1)
-        return leaves, self._values[leaves] / sums[-1]
+        # A parallel sum may end on a leaf that holds nothing; its weight must stay a number.
+        return leaves, (self._values[leaves] / sums[-1]).clamp(min=torch.finfo(torch.float64).tiny)
 
     def state(self) -> dict[str, np.ndarray]:
         """What `restore` takes, as arrays."""
-        return {"values": self._values.cpu().numpy(), "largest": self._largest.cpu().numpy()}
+        return {"values": self._values.cpu().numpy().copy(), "largest": self._largest.cpu().numpy()}
 
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Back to a saved state."""
+        """Back to a saved state.
+
+        Raises:
+            ValueError: If it is of another size, or holds numbers that are no priorities.
+        """
+        values = np.asarray(saved["values"])
+        if values.shape != (self.size,) or not (np.isfinite(values) & (values >= 0)).all():
+            raise ValueError("The saved priorities do not fit the replay buffer.")
         self._largest = torch.as_tensor(saved["largest"]).to(self.device)
-        self._set(torch.arange(self.size, device=self.device), torch.as_tensor(saved["values"]).to(self.device))
+        self._set(torch.arange(self.size, device=self.device), torch.as_tensor(values).to(self.device))
 
     def _set(self, leaves: Tensor, values: Tensor) -> None:
-        self._values[leaves] = values
         if self.device.type == "cpu":
             kernel.set_leaves(self._tree, leaves.numpy(), values.numpy())
+        else:
+            self._values[leaves] = values
 
 
 def refuse_few_transitions(n_envs: int, capacity: int) -> None:

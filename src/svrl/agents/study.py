@@ -48,7 +48,7 @@ from svrl.agents.evaluation import MOST_ENVS, at_rest, derived_seed, generator_f
 from svrl.agents.learner import Learner
 from svrl.agents.replay import Batch
 from svrl.agents.structured_targets import Completion, StructuredTargets
-from svrl.agents.targets import bellman_targets, next_values
+from svrl.agents.targets import bellman_targets, next_values, only_valid
 from svrl.envs.make import make_env
 from svrl.matrix.estimate import Outcome
 from svrl.matrix.rank import PAPER_ENERGY, check_energy, effective_rank, energies, ranks_at, spectrum
@@ -108,20 +108,22 @@ def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) 
         "target_bias": float(change.mean()),
         "target_gap": float(change.abs().mean()),
         "targets_changed": float((change != 0).double().mean()),
-        **_completed(completion, completed_q),
+        **_completed(completion, completed_q, ready.action_masks),
         **{name: float(ranks.float().mean()) for name, ranks in batch_ranks(ready.target_q).items()},
         "feature_rank": None if features is None else feature_rank(features),
         "dormant": None if features is None else dormant_share(features, widths=network.feature_widths),
     }
 
 
-def _completed(completion: Completion | None, before: Tensor) -> dict[str, float | None]:
-    """What completion did to the matrices (K, B, A)."""
+def _completed(completion: Completion | None, before: Tensor, action_masks: Tensor | None) -> dict[str, float | None]:
+    """What completion did to the valid entries of the matrices (K, B, A)."""
     names = ("row_max_bias", "held_out_error", "estimate_rank", "estimates_converged")
     if completion is None:
         return {**dict.fromkeys(names), "row_max_bias": 0.0}
-    error = held_out_error(completion.estimate, before, completion.mask)
-    bias = completion.matrix.max(-1).values - before.max(-1).values
+    known = completion.mask if action_masks is None else completion.mask | ~action_masks
+    error = held_out_error(completion.estimate, before, known)
+    after, before = (only_valid(q, action_masks).amax(-1) for q in (completion.matrix, before))
+    bias = after - before
     converged = (completion.code == Outcome.CONVERGED.code).float()
     numbers = (bias.mean(), error.mean() if error.numel() else None, completion.rank.float().mean(), converged.mean())
     return {name: None if number is None else float(number) for name, number in zip(names, numbers, strict=True)}
@@ -329,12 +331,14 @@ def _collect(
     env_seed, generator = derived_seed(seed, "rank study environments"), generator_for(seed, "rank study actions")
     env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **config.env_options)
     stride = max(1, math.ceil(states / FEATURE_STATES))
-    values, features, moved = [], list[Tensor](), []
+    values, best, features, moved = [], [], list[Tensor](), []
     try:
         with at_rest(agent.network):
             moves = play(agent.network, env, epsilon=epsilon, generator=generator, device=agent.device)
             for k, move in zip(range(math.ceil(states / env.count)), moves, strict=False):
                 values.append(move.q.cpu())
+                valid = None if move.action_masks is None else torch.from_numpy(move.action_masks)
+                best.append(only_valid(values[-1], valid).amax(-1))
                 step = move.step
                 stops = step.terminal | step.life_lost if config.life_loss_ends else step.terminal
                 outcome = (step.rewards, stops, step.truncated & ~stops, step.ended)
@@ -347,10 +351,9 @@ def _collect(
                     progress(min((k + 1) * env.count, states), states)
     finally:
         env.close()
-    best = torch.stack(values).amax(-1)
     rewards, stopped, cuts, ended = (torch.stack(parts) for parts in zip(*moved, strict=True))
     rewards = rewards.sign() if config.clip_rewards else rewards
-    found = overestimation(best, rewards, stopped, cuts, ended, config.gamma)
+    found = overestimation(torch.stack(best), rewards, stopped, cuts, ended, config.gamma)
     return torch.cat(values)[:states].double(), torch.cat(features)[:states] if features else None, found
 
 

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from svrl.cli.answers import nearest
+from svrl.runs.settings import EXAMPLES
 
 MOST_THREADS = 1024
 
@@ -190,6 +191,6 @@ def _flag(name: str, kind: Any, words: Collection[str] | None, option: dict[str,
     elif words is not None:
         kind, option = str, {**option, "metavar": "NAME", **one_of(name, words)}
     elif kind not in (str, float):
-        kind, option = str, {**option, "metavar": "128x128"}
+        kind, option = str, {**option, "metavar": EXAMPLES.get(name, "N,N")}
     annotation = Annotated[kind | None, typer.Option(flag, **option)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

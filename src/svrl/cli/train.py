@@ -89,8 +89,7 @@ def train(
         str,
         typer.Argument(
             metavar="ENV",
-            help="atari/GAME, minatar/GAME, control/TASK, any Gymnasium id with discrete actions, or with --resume the "
-            "folder of a run.",
+            help="atari/GAME, minatar/GAME, control/TASK, any Gymnasium id, or with --resume the folder of a run.",
             autocompletion=_known_names,
         ),
     ],
@@ -401,7 +400,8 @@ def _command_to_resume(context: typer.Context, place: Path, env: str, *, resume:
     """The folder is enough, unless its environment is in a package, which is not imported because a file names it."""
     if ":" in env:
         return again(context, env=env, out=place, resume=True)
-    kept = {"together", "env_threads", "as_json", *(["steps"] if resume else [])}
+    own_network = ":" in str(context.params.get("network"))
+    kept = {"together", "env_threads", "as_json", *(["steps"] if resume else []), *(["network"] if own_network else [])}
     short = again(context, but=set(context.params) - kept)
     return f"{short} --resume {shlex.quote(str(place))}"
 

@@ -88,6 +88,7 @@ class GymnasiumVectorEnv(VectorEnv):
         )
         self._seeds: tuple[int | None, ...] = seeds
         self._actions: list[int] = []
+        self._begun = False
         self._games: list[tuple[Any, list[int]]] | None = None
         """How each game began and the actions since, if games can be played again."""
         self._newest = self._unseen()
@@ -106,7 +107,7 @@ class GymnasiumVectorEnv(VectorEnv):
             self._begin(index, observations, seed)
         check_finite(self.spec.id, "an observation", observations)
         self._check_masks()
-        self._newest = observations
+        self._newest, self._begun = observations, True
         return observations
 
     def send(self, actions: np.ndarray) -> None:
@@ -251,8 +252,8 @@ class GymnasiumVectorEnv(VectorEnv):
         else:
             return
         if self.action_masks is None:
-            if not begins:
-                raise ValueError("info of step has an action_mask, and info of reset had none. Give it in both.")
+            if not begins or self._begun:
+                raise ValueError("info has an action_mask now, and that of the first reset had none. Give it always.")
             self.action_masks = np.ones((self.count, self.spec.n_actions), bool)
         self.action_masks[index] = self._action.mask(given, self.spec.id)
 

@@ -101,12 +101,16 @@ def _training(settings: dict[str, Any], device: str) -> RunSpec:
     return training(env, config, seed=settings["seed"], precision=precision, device=device, given=settings)
 
 
+EXAMPLES = {"hidden": "128x128", "bins": "3,5"}
+"""How lists of numbers are written."""
+
+
 def widths(text: str, name: str = "hidden") -> list[int]:
     """Widths of layers from "128x128" or "128,128", or other whole numbers that are written so."""
     try:
         return [int(part) for part in text.lower().replace(",", "x").split("x")]
     except ValueError:
-        raise ValueError(f"{name} must look like 128x128, got {text!r}.") from None
+        raise ValueError(f"{name} must look like {EXAMPLES[name]}, got {text!r}.") from None
 
 
 def _without_arm(settings: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,9 +93,10 @@ class Habits:
         """
         found = settings.get("habits", {})
         try:
-            return cls(**found)
-        except TypeError as error:
+            habits = cls(**found)
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{file} is damaged: {found!r} are not the habits of a training.") from error
+        return replace(habits, wandb=None)  # nothing is sent anywhere because a file says so
 
 
 class Consumer(Protocol):
