@@ -20,7 +20,7 @@ WRONG = {
         toy --estimator usvt --rank 3                         | usvt finds its rank itself: leave rank out
         toy --method averaged-svp                             | --sample-noise is needed
         toy --variant paper                                   | --variant belongs to the control tasks
-        mountain-car --reward-offset 1e308                    | none may be above 1e+30. Rescale the reward
+        mountain-car --reward-offset 1e308                    | the limit is 1e+30. Rescale the reward
         toy --method averaged-svp --sample-noise 1e200        | noise level of 0 to 1e+30, got 1e+200
         toy --device gpu                                      | There is no device 'gpu'. Use cpu, cuda or cuda:N.
         toy --device cuda:77                                  | cuda:77 is not available: torch finds
