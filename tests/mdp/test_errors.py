@@ -83,7 +83,10 @@ ERRORS: dict[str, list[tuple[Callable[[], object], str]]] = {
         (lambda: GridMDP(TASK, threads="2"), "threads as a whole number of at least 1, got '2'"),
         (lambda: GridMDP(TASK, dtype="float32"), "floating-point dtype such as torch.float32, got 'float32'"),
         (lambda: GridMDP(TASK, device="gpu"), "no device 'gpu'"),
-        (lambda: GridMDP(task(reward_range=(1e9, 1e9 + 1))), "to 1000000001, which torch.float32 can hardly tell apart"),
+        (
+            lambda: GridMDP(task(reward_range=(1e9, 1e9 + 1))),
+            "to 1000000001, which torch.float32 can hardly tell apart",
+        ),
     ],
     "samplers": [
         *((lambda s=s: NoisyBackups(GridMDP(TASK), s), "noise level") for s in (-0.1, NAN, INF, 1e200)),

@@ -297,7 +297,7 @@ def _levels(task: str, actions: int) -> int:
     if levels**MOTORS != actions:
         other = levels + (1 if levels**MOTORS < actions else -1)
         raise ValueError(
-            f"{task} needs a cube as its number of actions, one factor for each motor; got {actions}. "
+            f"actions of {task} must be a cube, one factor for each motor; got {actions}. "
             f"Near it are {levels**MOTORS} and {other**MOTORS}."
         )
     return levels
