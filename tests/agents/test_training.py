@@ -265,7 +265,7 @@ def test_games_that_go_another_way_when_they_are_played_again_begin_anew() -> No
     state["environments"]["observations"] += 1.0
     second = Training("CartPole-v1", BRIEF, seed=0, say=said.append)
     second.restore(state)
-    assert "went another way when they were played again. So those under way are lost" in said[-1]
+    assert "turned out differently when they were played again. So those under way are lost" in said[-1]
     assert not np.array_equal(second._observations, first._observations)
 
 

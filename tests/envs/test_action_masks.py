@@ -86,7 +86,7 @@ def test_without_masks_there_are_none():
 def test_masks_that_come_late_or_allow_nothing_are_answered():
     env = make_env(Late, 1, seed=0)
     env.reset()
-    with pytest.raises(ValueError, match="Give it in both"):
+    with pytest.raises(ValueError, match="Return it in both"):
         step(env, np.array([0]))
     with pytest.raises(ValueError, match="without a valid action"):
         make_env(Stuck, 1, seed=0).reset()
