@@ -219,7 +219,7 @@ def sequential(*layers: nn.Module) -> Callable[[EnvSpec], nn.Module]:
 
 WRONG: list[tuple[Any, str]] = [
     (lambda spec: None, r":<lambda> must be a function that returns an nn\.Module, got None"),
-    (lambda spec: 1 / 0, r"could not be made: ZeroDivisionError\('division by zero'\)"),
+    (lambda spec: 1 / 0, r"could not be created: ZeroDivisionError\('division by zero'\)"),
     (lambda spec: nn.Linear(7, 3), r"failed on observations \(3, 5\), float32: RuntimeError"),
     (lambda spec: nn.Linear(5, 4), r"must give values \(3, 3\), float32, for \(3, 5\), float32; got \(3, 4\), float32"),
     (lambda spec: nn.LSTM(5, 3), r"must give values .*; got tuple"),
@@ -230,7 +230,7 @@ WRONG: list[tuple[Any, str]] = [
     (5, "got int"),
     ("no_such_module:make", "there is no module no_such_module. Install it, or add its folder to PYTHONPATH"),
     ("torch.nn:Linea", r"torch\.nn has no function Linea"),
-    ("a:b c", "network is one of nature, minatar, mlp, or your own as in my_module:make; got 'a:b c'"),
+    ("a:b c", "network is one of nature, minatar, mlp, or your own, such as my_module:make; got 'a:b c'"),
     ("mpl", "got 'mpl'"),
 ]
 
@@ -242,11 +242,11 @@ def test_what_cannot_be_a_network_gets_one_sentence(make: Any, sentence: str) ->
 
 
 def test_settings_that_are_for_svrl_s_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"agent dueling needs a head of svrl's own, and my:make is your network"):
+    with pytest.raises(ValueError, match=r"agent dueling needs svrl's own head, and my:make is your network"):
         AgentConfig.of("smoke", network="my:make", agent="sv-dueling")
     with pytest.raises(ValueError, match=r"layer_norm is for svrl's networks"):
         AgentConfig.of("smoke", network="my:make", layer_norm=True)
-    with pytest.raises(ValueError, match=r"network is a word, got .* Give your own to train\(\.\.\., network="):
+    with pytest.raises(ValueError, match=r"network is a word, got .* Pass your own to train\(\.\.\., network="):
         AgentConfig.of("smoke", network=small)
 
 
