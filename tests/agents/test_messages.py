@@ -91,7 +91,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: structured(estimator="hard-impute"), "hard-impute cannot find the rank by itself"),
     (lambda: structured(estimator="row-mean", rank=3), "row-mean has no rank to set"),
     (lambda: next_values("double", torch.zeros(2, 3)), "double agent needs"),
-    (lambda: network(VECTOR, "nature"), "Take network mlp"),
+    (lambda: network(VECTOR, "nature"), "Use network mlp"),
     (lambda: network(GRID, "nature"), "larger pictures than minatar/x"),
     (lambda: played(episodes=0), "at least 1 game"),
     (lambda: played(epsilon=1.1), "probability"),
@@ -100,7 +100,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: train(identity, "smoke"), "train takes an AgentConfig"),  # type: ignore[arg-type]
     (lambda: rank_study(None, states=20, batch_size=32), "1 to 20 distinct states"),  # type: ignore[arg-type]
     (lambda: rank_study(None, energy=99), "energy is a share"),  # type: ignore[arg-type]
-    (lambda: Replay(spec_of(4), n_envs=3, capacity=2), "for 3 environments holds at least 3 transitions, got 2"),
+    (lambda: Replay(spec_of(4), n_envs=3, capacity=2), "for 3 environments must hold at least 3 transitions, got 2"),
     (
         lambda: Replay(PICTURES, n_envs=1, capacity=10**10),
         r"takes .* GB, and .* GB of RAM are free\. Lower buffer_size to",

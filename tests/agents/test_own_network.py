@@ -221,8 +221,11 @@ WRONG: list[tuple[Any, str]] = [
     (lambda spec: None, r":<lambda> must be a function that returns an nn\.Module, got None"),
     (lambda spec: 1 / 0, r"could not be created: ZeroDivisionError\('division by zero'\)"),
     (lambda spec: nn.Linear(7, 3), r"failed on observations \(3, 5\), float32: RuntimeError"),
-    (lambda spec: nn.Linear(5, 4), r"must give values \(3, 3\), float32, for \(3, 5\), float32; got \(3, 4\), float32"),
-    (lambda spec: nn.LSTM(5, 3), r"must give values .*; got tuple"),
+    (
+        lambda spec: nn.Linear(5, 4),
+        r"must return values \(3, 3\), float32, for \(3, 5\), float32; got \(3, 4\), float32",
+    ),
+    (lambda spec: nn.LSTM(5, 3), r"must return values .*; got tuple"),
     (NoWeights, "has no weights to train"),
     (sequential(nn.Dropout(0.5)), "other values in another batch. Leave out dropout"),
     (sequential(nn.BatchNorm1d(16)), "failed on observations .*more than 1 value per channel"),

@@ -319,7 +319,7 @@ def test_too_many_environments_are_refused_before_one_is_made(source: Source, mo
     ):
         Training(source, SMALL.replace(n_envs=10**12))
     with pytest.raises(
-        ValueError, match="A replay buffer for 2001 environments holds at least 2001 transitions, got 2000"
+        ValueError, match="A replay buffer for 2001 environments must hold at least 2001 transitions, got 2000"
     ):
         Training(source, SMALL.replace(n_envs=2001))
 
