@@ -227,7 +227,7 @@ WRONG: list[tuple[Any, str]] = [
     ),
     (lambda spec: nn.LSTM(5, 3), r"must return values .*; got tuple"),
     (NoWeights, "has no weights to train"),
-    (sequential(nn.Dropout(0.5)), "other values in another batch. Leave out dropout"),
+    (sequential(nn.Dropout(0.5)), "different values for the same observation in another batch. Leave out dropout"),
     (sequential(nn.BatchNorm1d(16)), "failed on observations .*more than 1 value per channel"),
     (nn.Linear(5, 3), r"function from EnvSpec to a new nn\.Module, or its name, .* got Linear"),
     (5, "got int"),

@@ -32,7 +32,7 @@ from svrl.envs.vector import step
         ("CartPole-v1", {"seed": -1}, "from 0, got -1"),
         ("CartPole-v1", {"count": 0}, "At least 1 environment"),
         (CartPoleEnv, {"sticky": 0.25}, "CartPoleEnv has no sticky actions"),
-        (CartPoleEnv(), {}, "a function without arguments that makes one; got CartPoleEnv"),
+        (CartPoleEnv(), {}, "a function without arguments that creates one; got CartPoleEnv"),
     ],
 )
 def test_what_cannot_be_made_is_answered_in_a_sentence(name: Any, settings: dict, sentence: str) -> None:
